@@ -1,0 +1,81 @@
+// Autocast: a region in which ops choose their own precision. The rules are in amp/policy.h; ops carry their policy.
+//
+//   { Autocast region(Device::cpu, DType::bf16); loss = loss_fn(net(x), target); }   // forward and loss only
+//   scaler.scale(loss).backward();
+//
+// State is thread-local and per device type; a new thread starts with it off. A region restores what it found, also when an
+// exception leaves it. Float64, integer and bool tensors, tensors on other devices, in-place forms and ops called with an
+// explicit dtype are not touched.
+//
+// Weights are not cast at every use: the 16-bit copy ("shadow") of a float32 leaf that requires grad is kept beside it, keyed by
+// the parameter's version, and the optimizer rewrites it in the pass that updates the parameter. It is never stale, and holds
+// no graph. `cache_enabled = false` casts at each use instead.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "amp/policy.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+struct AutocastOptions {
+  std::optional<DType> dtype;          // unset: the device's current autocast dtype (cuda: f16, cpu: bf16, or the enclosing region's)
+  bool enabled = true;
+  std::optional<bool> cache_enabled;   // unset: unchanged
+};
+
+class Autocast {
+ public:
+  // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
+  explicit Autocast(Device device, const AutocastOptions& options = {});
+  Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  Device::Type type_;
+  bool enabled_, cache_;
+  DType dtype_;
+};
+
+namespace autocast {
+
+bool is_enabled(Device::Type type);
+void set_enabled(Device::Type type, bool enabled);
+DType dtype(Device::Type type);
+void set_dtype(Device::Type type, DType dtype);
+bool is_cache_enabled();
+void set_cache_enabled(bool enabled);
+int nesting();  // open regions of this thread, enabled or not
+
+// The shadow of `parameter` in `low`, if it is true now; else undefined. What the optimizer's kernel writes.
+Tensor shadow_of(const Tensor& parameter);
+// Declares that the shadow was rewritten together with the parameter (call after the parameter's version grew).
+void shadow_is_current(const Tensor& parameter);
+// Frees the shadow.
+void drop_shadow(const Tensor& parameter);
+// Casts of this thread so far that autocast made (a shadow used again is none). For tests and reports.
+uint64_t cast_count();
+
+// Casts the inputs of an op by its policy; used by call<Op>. Returns true when a region applied.
+// Throws AmpError for banned ops. `advice` names the safe alternative.
+bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std::string_view advice);
+
+// Off for all devices while it lives: inside an op, and in the engine.
+class Off {
+ public:
+  Off();
+  ~Off();
+  Off(const Off&) = delete;
+
+ private:
+  bool saved_[kDeviceTypeCount];
+};
+
+}  // namespace autocast
+}  // namespace halfstep

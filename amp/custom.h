@@ -1,0 +1,65 @@
+// Mixed precision for user-defined functions: the counterpart of PyTorch's custom_fwd and custom_bwd.
+//
+//   struct MyMatmul : Function<MyMatmul> {
+//     static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+//       return custom_fwd(ctx, Device::cpu, in, [&](const Tensors& x) { ctx.save(x); return Tensors{x[0].mm(x[1])}; });
+//     }
+//     static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+//       return custom_bwd(ctx, [&] { ... });
+//     }
+//   };
+//
+// Without a dtype, forward runs under the caller's autocast state with its inputs as they are, and backward under the same state.
+// With one (a kernel that exists for one dtype only), and autocast on: floating inputs on `device`, float64 excepted, are
+// cast to it, and autocast is off in forward and backward. With autocast off nothing is cast. The casts are part of the function:
+// its gradients are converted back to the dtypes of the inputs by the engine.
+#pragma once
+
+#include <utility>
+
+#include "amp/autocast.h"
+#include "framework/autograd/function.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+// The state in which a custom function's backward runs; kept in FunctionContext::amp.
+struct CustomAmpState {
+  Device device;
+  bool enabled = false;
+  DType dtype = DType::f32;
+};
+
+// body: Tensors(const Tensors& inputs)
+template <class Body>
+Tensors custom_fwd(FunctionContext& ctx, Device device, const Tensors& inputs, Body&& body) {
+  ctx.amp = CustomAmpState{device, autocast::is_enabled(device.type), autocast::dtype(device.type)};
+  return std::forward<Body>(body)(inputs);
+}
+
+template <class Body>
+Tensors custom_fwd(FunctionContext& ctx, Device device, DType cast_inputs, const Tensors& inputs, Body&& body) {
+  check<DTypeError>(is_floating(cast_inputs), "custom_fwd", "cast_inputs must be floating point, got ", cast_inputs);
+  const DType dtype = autocast::dtype(device.type);
+  ctx.amp = CustomAmpState{device, false, dtype};
+  if (!autocast::is_enabled(device.type)) return std::forward<Body>(body)(inputs);
+  const Autocast off(device, dtype, /*enabled=*/false);
+  Tensors cast;
+  cast.reserve(inputs.size());
+  for (const Tensor& x : inputs) {
+    const bool eligible = x.defined() && x.is_floating_point() && x.dtype() != DType::f64 && x.device().type == device.type;
+    cast.push_back(eligible ? to(x, cast_inputs) : x);
+  }
+  return std::forward<Body>(body)(cast);
+}
+
+// body: Tensors()
+template <class Body>
+Tensors custom_bwd(FunctionContext& ctx, Body&& body) {
+  const CustomAmpState* state = std::any_cast<CustomAmpState>(&ctx.amp);
+  check<AmpError>(state != nullptr, "custom_bwd", "needs the state that custom_fwd records: call custom_fwd in forward");
+  const Autocast region(state->device, state->dtype, state->enabled);
+  return std::forward<Body>(body)();
+}
+
+}  // namespace halfstep

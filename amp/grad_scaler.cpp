@@ -1,0 +1,249 @@
+#include "amp/grad_scaler.h"
+
+#include <cmath>
+#include <limits>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/ops.h"
+#include "optim/gradients.h"
+#include "optim/optimizer.h"
+
+namespace halfstep {
+namespace {
+
+enum class Stage { ready, unscaled, stepped };
+
+// What is known of an optimizer since the last update.
+struct Record {
+  Stage stage = Stage::ready;
+  Tensor found_inf;  // undefined until checked, and where there was no gradient
+};
+
+// Hands the optimizer its device scalars for one step, also when the step throws.
+struct AmpGuard {
+  AmpGuard(Optimizer& o, AmpStep s) : optimizer(o) { optimizer.amp() = std::move(s); }
+  ~AmpGuard() { optimizer.amp() = {}; }
+  AmpGuard(const AmpGuard&) = delete;
+  Optimizer& optimizer;
+};
+
+constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
+
+std::string of_parameter(const std::vector<Tensor>& params, const Tensor& grad) {
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (params[i].grad().defined() && params[i].grad().same(grad)) {
+      return params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
+    }
+  }
+  return "a parameter";
+}
+
+}  // namespace
+
+bool StepOutcome::applied() const { return !found_inf_.defined() || found_inf_.item<float>() == 0; }
+
+const std::optional<Tensor>& StepOutcome::value() const {
+  static const std::optional<Tensor> nothing;
+  return value_ && applied() ? value_ : nothing;
+}
+
+struct GradScaler::Impl {
+  GradScalerOptions options;
+  double init_scale = 0;    // what the device scalars start with
+  int64_t init_tracker = 0;
+  Tensor scale, tracker;    // 0-dim f32 and i32 on the device; made by the first scale()
+  std::map<const Optimizer*, Record> records;
+
+  void need_scale(const char* where) const {
+    check<AmpError>(scale.defined(), where, "needs a scale, but scale() was not used in this iteration",
+                    Help{"call scaler.scale(loss).backward() first"});
+  }
+
+  void place(Device device) {
+    MemoryScope tag(MemoryTag::workspace);
+    scale = full({}, init_scale, {.device = device});
+    tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
+  }
+
+  // Checks all gradients and, where `unscale`, divides them by the scale. Undefined when there is no gradient. No host read.
+  Tensor inspect(Optimizer& optimizer, bool unscale, const char* where) {
+    const std::vector<Tensor> params = optimizer.parameters();
+    const Tensors grads = gradients_of(params);
+    for (const Tensor& g : grads) {
+      check<AmpError>(!unscale || g.dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ",
+                      of_parameter(params, g), " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
+      check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
+                         ", but the gradient of ", of_parameter(params, g), " is on ", g.device());
+    }
+    if (grads.empty()) return {};
+    MemoryScope tag(MemoryTag::workspace);
+    Tensor found = zeros({}, {.device = scale.device()});
+    const std::vector<TensorView> views = views_of(grads);
+    Backend& backend = backend_for(scale.device());
+    if (unscale) {
+      backend.unscale(views, scale.data<float>(), found.data<float>());
+      for (const Tensor& g : grads) g.bump_version();
+    } else {
+      backend.check_finite(views, found.data<float>());
+    }
+    return found;
+  }
+};
+
+GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl>()) {
+  if (o.enabled) {
+    check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ", o.init_scale);
+    check<ValueError>(o.growth_factor > 1, "GradScaler", "growth_factor must be > 1, got ", o.growth_factor);
+    check<ValueError>(o.backoff_factor > 0 && o.backoff_factor < 1, "GradScaler", "backoff_factor must be in (0, 1), got ", o.backoff_factor);
+    check<ValueError>(o.growth_interval >= 1 && o.growth_interval <= std::numeric_limits<int32_t>::max(), "GradScaler",
+                      "growth_interval must be >= 1 and below 2^31, got ", o.growth_interval);
+  }
+  impl_->options = o;
+  impl_->init_scale = o.init_scale;
+}
+GradScaler::~GradScaler() = default;
+GradScaler::GradScaler(GradScaler&&) noexcept = default;
+GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
+
+Tensor GradScaler::scale(const Tensor& loss) {
+  if (!is_enabled()) return loss;
+  check<DTypeError>(loss.is_floating_point(), "GradScaler.scale", "a loss must be floating point, got ", loss.dtype());
+  if (!impl_->scale.defined()) impl_->place(loss.device());
+  check<DeviceError>(loss.device() == impl_->scale.device(), "GradScaler.scale", "losses must be on the device of the scale, ",
+                     impl_->scale.device(), ", got ", loss.device());
+  return mul(loss, impl_->scale);
+}
+
+Tensors GradScaler::scale(const Tensors& losses) {
+  Tensors out;
+  out.reserve(losses.size());
+  for (const Tensor& loss : losses) out.push_back(scale(loss));
+  return out;
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!is_enabled()) return;
+  impl_->need_scale("GradScaler.unscale_");
+  Record& record = impl_->records[&optimizer];
+  check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_", "was already called on this optimizer since the last update()",
+                  Help{"call it once per iteration, after the last backward"});
+  check<AmpError>(record.stage != Stage::stepped, "GradScaler.unscale_", "is called after step() on this optimizer",
+                  Help{"the order is backward, unscale_, step, update"});
+  NoGrad off;
+  record.found_inf = impl_->inspect(optimizer, /*unscale=*/true, "GradScaler.unscale_");
+  record.stage = Stage::unscaled;
+}
+
+StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
+  if (!is_enabled()) {
+    StepOutcome outcome;
+    outcome.value_ = optimizer.step(closure);
+    return outcome;
+  }
+  check<AmpError>(!closure, "GradScaler.step", "takes no closure while the scaler is enabled",
+                  Help{"an optimizer that evaluates the loss again would use gradients of another scale"});
+  impl_->need_scale("GradScaler.step");
+  Record& record = impl_->records[&optimizer];
+  check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
+                  Help{"call scaler.update() once, at the end of each iteration"});
+  NoGrad off;
+  StepOutcome outcome;
+  if (optimizer.handles_amp()) {
+    const bool unscaled = record.stage == Stage::unscaled;
+    if (!unscaled) record.found_inf = impl_->inspect(optimizer, /*unscale=*/false, "GradScaler.step");
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled ? Tensor() : impl_->scale});
+    outcome.value_ = optimizer.step();
+  } else {
+    if (record.stage == Stage::ready) record.found_inf = impl_->inspect(optimizer, /*unscale=*/true, "GradScaler.step");
+    record.stage = Stage::unscaled;
+    check<AmpError>(record.found_inf.defined(), "GradScaler.step", "no inf checks were recorded for this optimizer: no parameter has a gradient",
+                    Help{"call backward() on a loss that depends on its parameters"});
+    if (record.found_inf.item<float>() == 0) outcome.value_ = optimizer.step();
+  }
+  record.stage = Stage::stepped;
+  outcome.found_inf_ = record.found_inf;
+  return outcome;
+}
+
+void GradScaler::update(std::optional<double> new_scale) {
+  if (!is_enabled()) return;
+  impl_->need_scale("GradScaler.update");
+  NoGrad off;
+  if (new_scale) {
+    check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update", "the new scale must be > 0 and finite, got ", *new_scale);
+    impl_->scale.fill_(*new_scale);
+  } else {
+    Tensor found;
+    for (const auto& entry : impl_->records) {
+      const Tensor& one = entry.second.found_inf;
+      if (one.defined()) found = found.defined() ? add(found, one) : one;
+    }
+    check<AmpError>(found.defined(), "GradScaler.update", "no inf checks were recorded prior to update",
+                    Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
+    backend_for(impl_->scale.device())
+        .update_scale(impl_->scale.data<float>(), impl_->tracker.data<int32_t>(), found.data<float>(), impl_->options.growth_factor,
+                      impl_->options.backoff_factor, int32_t(impl_->options.growth_interval));
+    impl_->scale.bump_version();
+    impl_->tracker.bump_version();
+  }
+  impl_->records.clear();
+}
+
+void GradScaler::update(const Tensor& new_scale) {
+  if (!is_enabled()) return;
+  impl_->need_scale("GradScaler.update");
+  check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
+  check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad", Help{"pass scale.detach()"});
+  check<DTypeError>(new_scale.is_floating_point(), "GradScaler.update", "the new scale must be floating point, got ", new_scale.dtype());
+  check<DeviceError>(new_scale.device().type == impl_->scale.device().type, "GradScaler.update", "the new scale must be on ",
+                     impl_->scale.device(), ", got ", new_scale.device());
+  NoGrad off;
+  impl_->scale.copy_(new_scale.reshape({}));
+  impl_->records.clear();
+}
+
+double GradScaler::get_scale() const {
+  if (!is_enabled()) return 1;
+  return impl_->scale.defined() ? impl_->scale.item<double>() : impl_->init_scale;
+}
+int64_t GradScaler::get_growth_tracker() const {
+  if (!is_enabled()) return 0;
+  return impl_->tracker.defined() ? impl_->tracker.item<int64_t>() : impl_->init_tracker;
+}
+double GradScaler::get_growth_factor() const { return impl_->options.growth_factor; }
+void GradScaler::set_growth_factor(double v) { impl_->options.growth_factor = v; }
+double GradScaler::get_backoff_factor() const { return impl_->options.backoff_factor; }
+void GradScaler::set_backoff_factor(double v) { impl_->options.backoff_factor = v; }
+int64_t GradScaler::get_growth_interval() const { return impl_->options.growth_interval; }
+void GradScaler::set_growth_interval(int64_t v) { impl_->options.growth_interval = v; }
+bool GradScaler::is_enabled() const { return impl_->options.enabled; }
+
+GradScaler::StateDict GradScaler::state_dict() const {
+  if (!is_enabled()) return {};
+  return {{"scale", get_scale()},
+          {"growth_factor", get_growth_factor()},
+          {"backoff_factor", get_backoff_factor()},
+          {"growth_interval", double(get_growth_interval())},
+          {"_growth_tracker", double(get_growth_tracker())}};
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!is_enabled()) return;
+  check<ValueError>(!state.empty(), "GradScaler.load_state_dict", "the state is empty: was it saved from a disabled scaler?");
+  for (const char* key : kKeys) {
+    check<ValueError>(state.contains(key), "GradScaler.load_state_dict", "the state needs the key ", key);
+  }
+  impl_->options.growth_factor = state.at("growth_factor");
+  impl_->options.backoff_factor = state.at("backoff_factor");
+  impl_->options.growth_interval = int64_t(state.at("growth_interval"));
+  impl_->init_scale = state.at("scale");
+  impl_->init_tracker = int64_t(state.at("_growth_tracker"));
+  if (impl_->scale.defined()) {
+    NoGrad off;
+    impl_->scale.fill_(impl_->init_scale);
+    impl_->tracker.fill_(double(impl_->init_tracker));
+  }
+}
+
+}  // namespace halfstep

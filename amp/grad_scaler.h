@@ -1,0 +1,87 @@
+// GradScaler: keeps float16 gradients in range by scaling the loss, and skips steps whose gradients overflow.
+//
+//   scaler.scale(loss).backward();
+//   scaler.unscale_(opt);                       // only to clip or inspect
+//   clip_grad_norm_(net.parameters(), 1.0);
+//   StepOutcome outcome = scaler.step(opt);     // does nothing to parameters and state when a gradient is not finite
+//   scaler.update();                            // once an iteration, last
+//   schedule.step(outcome.applied());           // moves only with applied steps
+//
+// The scale, the growth tracker and found_inf live on the device; step and update never read them back. Reading outcome.applied()
+// or get_scale() does. One scaler serves any number of losses and optimizers.
+// State machine per optimizer: READY -unscale_-> UNSCALED -step-> STEPPED, READY -step-> STEPPED; update makes all READY.
+// Anything else throws AmpError. Semantics: PyTorch's torch.amp.GradScaler; differences in docs/amp.md.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+class Optimizer;
+
+// What became of a step. Cheap to copy; reading it waits for the device.
+class StepOutcome {
+ public:
+  StepOutcome() = default;                                   // applied, without a scaler
+  explicit StepOutcome(Tensor found_inf) : found_inf_(std::move(found_inf)) {}
+  bool applied() const;                                      // false: a gradient was not finite
+  bool overflow() const { return !applied(); }
+  const std::optional<Tensor>& value() const;                // what the optimizer's step returned; nothing when skipped
+  const Tensor& found_inf() const { return found_inf_; }     // 0-dim f32 on the device; undefined without a scaler
+
+ private:
+  friend class GradScaler;
+  Tensor found_inf_;
+  std::optional<Tensor> value_;
+};
+
+struct GradScalerOptions {
+  double init_scale = 65536.0;
+  double growth_factor = 2.0;     // > 1
+  double backoff_factor = 0.5;    // in (0, 1)
+  int64_t growth_interval = 2000; // clean updates before the scale grows
+  bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
+};
+
+class GradScaler {
+ public:
+  using StateDict = std::map<std::string, double>;  // scale, growth_factor, backoff_factor, growth_interval, _growth_tracker
+  using Closure = std::function<Tensor()>;
+
+  explicit GradScaler(const GradScalerOptions& options = {});
+  ~GradScaler();
+  GradScaler(GradScaler&&) noexcept;
+  GradScaler& operator=(GradScaler&&) noexcept;
+
+  Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
+  Tensors scale(const Tensors& losses);
+  void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
+  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
+  void update(std::optional<double> new_scale = {});
+  void update(const Tensor& new_scale);        // one element, no grad; copied
+
+  double get_scale() const;                    // waits for the device; 1 when disabled
+  int64_t get_growth_tracker() const;
+  double get_growth_factor() const;
+  void set_growth_factor(double v);
+  double get_backoff_factor() const;
+  void set_backoff_factor(double v);
+  int64_t get_growth_interval() const;
+  void set_growth_interval(int64_t v);
+  bool is_enabled() const;
+
+  StateDict state_dict() const;                // empty when disabled; waits for the device
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace halfstep

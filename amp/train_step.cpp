@@ -1,0 +1,74 @@
+#include "amp/train_step.h"
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+#include "optim/clip.h"
+#include "optim/gradients.h"
+
+namespace halfstep {
+
+TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
+                     const TrainStepOptions& options)
+    : module_(module), loss_(loss), optimizer_(optimizer), scaler_(scaler), schedule_(schedule), options_(options) {
+  check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
+  check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
+  check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
+}
+
+StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
+  const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
+  check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
+  if (pending_ == 0) {
+    optimizer_.zero_grad();
+    first_ = samples;
+    samples_ = 0;
+  }
+
+  StepResult result;
+  Tensor loss;
+  {
+    const Autocast region(options_.device, options_.dtype, options_.amp);
+    const Tensor output = module_(input);
+    loss = loss_(output, target);
+    result.output = output.detach();
+  }
+  check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
+                    Help{"use the loss with reduction mean"});
+  result.loss = loss.detach().reshape({});
+  const double weight = double(samples) / double(options_.accumulate_steps * first_);
+  scaler_.scale(weight == 1 ? loss : loss * weight).backward();
+  ++pending_;
+  samples_ += samples;
+  if (pending_ < options_.accumulate_steps) return result;
+
+  StepResult last = finish_window();
+  result.stepped = last.stepped;
+  result.outcome = std::move(last.outcome);
+  return result;
+}
+
+StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
+
+StepResult TrainStep::finish_window() {
+  const int64_t expected = options_.accumulate_steps * first_;
+  pending_ = 0;
+  if (samples_ != expected) {
+    NoGrad off;
+    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));
+  }
+  if (options_.clip_grad_norm > 0 || options_.clip_grad_value > 0) {
+    scaler_.unscale_(optimizer_);
+    if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
+    if (options_.clip_grad_norm > 0) clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
+  }
+  StepResult result;
+  result.stepped = true;
+  result.outcome = scaler_.step(optimizer_);
+  scaler_.update();
+  // Without a schedule nothing here waits for the device.
+  if (schedule_) schedule_->step(result.outcome.applied());
+  return result;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,63 @@
+// One training step, eager: forward and loss under autocast, scaled backward, clipping, update. What the trainer runs per batch.
+//
+//   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
+//   for (batch : loader) { StepResult r = step(batch.input, batch.target); }
+//   step.flush();  // at the end of an epoch
+//
+// Accumulation. The gradient of a window of micro-batches is that of its samples as one batch: sum_i n_i grad(loss_i) / sum_i n_i,
+// exact also when batches differ in size or flush() ends the window early. Each loss is weighted n_i / (k n_1), with n_1 the
+// window's first batch; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before clipping.
+// This takes a loss that is a mean over samples (dimension 0 of the input).
+#pragma once
+
+#include "amp/grad_scaler.h"
+#include "layers/layers.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace halfstep {
+
+struct TrainStepOptions {
+  Device device = Device::cpu;   // of the autocast region
+  bool amp = false;              // autocast on
+  DType dtype = DType::bf16;     // its low dtype
+  double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
+  double clip_grad_value = 0;    // 0: off
+  int64_t accumulate_steps = 1;  // micro-batches a step
+};
+
+struct StepResult {
+  Tensor loss;           // 0-dim, detached: of this micro-batch, neither scaled nor weighted; undefined from flush()
+  Tensor output;         // of the module, detached; undefined from flush()
+  bool stepped = false;  // this call ended a window: the optimizer was called
+  StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow
+};
+
+class TrainStep {
+ public:
+  // All arguments must outlive it; `schedule` may be null. Throws ValueError for options outside their domain.
+  TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
+            const TrainStepOptions& options = {});
+
+  // Forward, backward and, at the end of a window, the step. Gradients stay in place until the next window begins.
+  StepResult operator()(const Tensor& input, const Tensor& target);
+  // Steps with what has been accumulated; does nothing when nothing has.
+  StepResult flush();
+  // Micro-batches in the open window. Checkpoints are exact where it is 0.
+  int64_t pending() const { return pending_; }
+
+ private:
+  StepResult finish_window();
+
+  Module& module_;
+  const Loss& loss_;
+  Optimizer& optimizer_;
+  GradScaler& scaler_;
+  Schedule* schedule_;
+  TrainStepOptions options_;
+  int64_t pending_ = 0;  // micro-batches in the window
+  int64_t first_ = 0;    // samples of its first one
+  int64_t samples_ = 0;  // samples in it
+};
+
+}  // namespace halfstep

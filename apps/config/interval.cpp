@@ -1,0 +1,48 @@
+#include "apps/config/interval.h"
+
+#include <cmath>
+#include <sstream>
+#include <string>
+
+namespace halfstep::app {
+
+std::optional<Interval> parse_interval(const Json& value) {
+  using Unit = Interval::Unit;
+  Interval out;
+  std::string unit = "steps";
+  if (value.is_number()) {
+    out.count = value.get<double>();
+  } else if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    if (text == "never") return out;
+    std::istringstream in(text);
+    std::string rest;
+    if (!(in >> out.count)) {
+      in.clear(), in.str(text), in.seekg(0);
+      out.count = 1;  // "epoch"
+    }
+    unit.clear();
+    in >> unit;
+    if (unit.empty() || (in >> rest)) return {};
+  } else {
+    return {};
+  }
+  if (unit == "step" || unit == "steps") {
+    out.unit = Unit::steps;
+  } else if (unit == "epoch" || unit == "epochs") {
+    out.unit = Unit::epochs;
+  } else if (unit == "s" || unit == "sec" || unit == "second" || unit == "seconds") {
+    out.unit = Unit::seconds;
+  } else if (unit == "min" || unit == "minute" || unit == "minutes") {
+    out.unit = Unit::seconds, out.count *= 60;
+  } else if (unit == "h" || unit == "hour" || unit == "hours") {
+    out.unit = Unit::seconds, out.count *= 3600;
+  } else {
+    return {};
+  }
+  const bool whole = out.unit == Unit::seconds || out.count == std::floor(out.count);
+  if (!(out.count > 0) || !std::isfinite(out.count) || !whole) return {};
+  return out;
+}
+
+}  // namespace halfstep::app

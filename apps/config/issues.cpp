@@ -1,0 +1,75 @@
+#include "apps/config/issues.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+namespace {
+
+bool inside(std::string_view path, std::string_view above) {
+  return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '.'));
+}
+
+// The nearest thing that was written down: a missing key is reported where its object stands.
+const Origin* find_origin(std::string path, const Origins& origins, bool& exact) {
+  exact = true;
+  while (true) {
+    const auto it = origins.find(path);
+    if (it != origins.end()) return &it->second;
+    exact = false;
+    if (path.empty()) return nullptr;
+    const size_t dot = path.rfind('.');
+    path = dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+}
+
+Mark mark_of(const Issue& issue, const Origins& origins) {
+  bool exact = false;
+  const Origin* origin = find_origin(issue.path, origins, exact);
+  if (!origin) return {};
+  return exact && issue.at_key && origin->key.line ? origin->key : origin->value;
+}
+
+}  // namespace
+
+bool Issues::touches(std::string_view path) const {
+  return std::any_of(list_.begin(), list_.end(),
+                     [&](const Issue& i) { return !i.warning && (inside(i.path, path) || inside(path, i.path)); });
+}
+
+int Issues::errors() const {
+  return int(std::count_if(list_.begin(), list_.end(), [](const Issue& i) { return !i.warning; }));
+}
+
+std::string Issues::line(const Issue& issue, const Origins& origins) {
+  bool exact = false;
+  const Origin* origin = find_origin(issue.path, origins, exact);
+  std::string out;
+  if (origin) {
+    const Mark mark = mark_of(issue, origins);
+    out = origin->file;
+    if (mark.line) out += ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
+    out += ": ";
+  }
+  if (!issue.path.empty()) out += issue.path + ": ";
+  return out + issue.message;
+}
+
+void Issues::raise(std::string_view file, const Origins& origins) const {
+  if (errors() == 0) return;
+  std::vector<Issue> wrong;
+  std::copy_if(list_.begin(), list_.end(), std::back_inserter(wrong), [](const Issue& i) { return !i.warning; });
+  std::stable_sort(wrong.begin(), wrong.end(), [&](const Issue& a, const Issue& b) {
+    const Mark x = mark_of(a, origins), y = mark_of(b, origins);
+    return std::tie(x.line, x.column) < std::tie(y.line, y.column);
+  });
+  std::string text;
+  for (const Issue& issue : wrong) text += "\n  " + line(issue, origins);
+  fail<ConfigError>("config", wrong.size(), wrong.size() == 1 ? " error in " : " errors in ", file, text);
+}
+
+std::string join_path(const std::string& base, const std::string& key) { return base.empty() ? key : base + "." + key; }
+
+}  // namespace halfstep::app

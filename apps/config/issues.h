@@ -1,0 +1,50 @@
+// Everything wrong with a config, gathered before anything is thrown.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfstep::app {
+
+struct Mark {
+  int line = 0, column = 0;  // from 1; 0: unknown
+};
+// Where a value was written. `file` may also be a command line option ("--set optimizer.lr=1"), without marks.
+struct Origin {
+  std::string file;
+  Mark key, value;
+};
+using Origins = std::map<std::string, Origin>;  // by dotted path: "model.layers.0.out_features"; "" is the whole document
+
+struct Issue {
+  std::string path, message;
+  bool at_key = false;  // the key is at fault, not its value
+  bool warning = false;
+};
+
+class Issues {
+ public:
+  void error(std::string path, std::string message, bool at_key = false) { list_.push_back({std::move(path), std::move(message), at_key, false}); }
+  void warn(std::string path, std::string message) { list_.push_back({std::move(path), std::move(message), false, true}); }
+
+  // Is there an error at `path`, above it or below it?
+  bool touches(std::string_view path) const;
+  int errors() const;
+  const std::vector<Issue>& list() const { return list_; }
+
+  // One line: "mlp.json:12:5: optimizer.lr: must be a number > 0, got -1".
+  static std::string line(const Issue& issue, const Origins& origins);
+  // Throws ConfigError that lists every error, in the order of the file. Does nothing without errors.
+  void raise(std::string_view file, const Origins& origins) const;
+
+ private:
+  std::vector<Issue> list_;
+};
+
+// "a" + "b" -> "a.b"; "" + "b" -> "b".
+std::string join_path(const std::string& base, const std::string& key);
+inline std::string join_path(const std::string& base, size_t index) { return join_path(base, std::to_string(index)); }
+
+}  // namespace halfstep::app

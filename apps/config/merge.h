@@ -1,0 +1,25 @@
+// How a config comes about before it is checked: extends, --set, ${...}.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/config/source.h"
+
+namespace halfstep::app {
+
+// `over` on top of `base`: objects merge key by key, null deletes, everything else replaces. Origins follow.
+void merge_over(ParsedJson& base, const ParsedJson& over);
+
+// The file with all it extends merged under it. Throws ConfigError for unreadable files and for a circle.
+ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
+
+// "a.0.b=value": the value is JSON if it can be, else a string. Steps through numbers into lists; `true` and a component's bare
+// name become objects on the way. What cannot be set is added to `issues`.
+void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
+
+// Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name.
+void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issues);
+
+}  // namespace halfstep::app

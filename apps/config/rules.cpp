@@ -1,0 +1,153 @@
+#include "apps/config/rules.h"
+
+#include "apps/build/datasets.h"
+#include "apps/build/training_parts.h"
+#include "apps/config/config.h"
+
+namespace halfstep::app {
+namespace {
+
+class Rules {
+ public:
+  Rules(Json& config, Issues& issues) : c_(config), issues_(issues) {}
+
+  RuleResult run() {
+    length();
+    precision();
+    schedule();
+    ranges();
+    RuleResult out;
+    if (clean({"data", "seed"})) facts(out);
+    if (out.facts) {
+      batches(*out.facts);
+      monitor(*out.facts);
+      if (clean({"model"})) model(out);
+    } else if (clean({"checkpoint", "data"})) {
+      monitor({});
+    }
+    return out;
+  }
+
+ private:
+  bool clean(std::initializer_list<const char*> paths) const {
+    for (const char* p : paths) {
+      if (issues_.touches(p)) return false;
+    }
+    return true;
+  }
+
+  void length() {
+    if (!clean({"train"})) return;
+    const Json& t = c_["train"];
+    if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
+    if (!t["epochs"].is_null() && !t["max_steps"].is_null()) issues_.error("train.max_steps", "must not be given together with epochs");
+  }
+
+  void precision() {
+    if (clean({"device"})) {
+      try {
+        config_device(c_);
+      } catch (const ConfigError& e) {
+        issues_.error("device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got " + c_["device"].dump());
+      }
+    }
+    if (!clean({"amp", "device"})) return;
+    const auto dtype = amp_dtype(c_);
+    if (dtype == DType::f16 && !scaler_enabled(c_)) {
+      issues_.warn("amp.scaler.enabled", "float16 without a gradient scaler loses small gradients; \"auto\" or true is safer");
+    }
+    if (dtype == DType::bf16 && scaler_enabled(c_)) {
+      issues_.warn("amp.scaler.enabled", "bfloat16 has the range of float32 and needs no gradient scaler");
+    }
+  }
+
+  void schedule() {
+    if (!clean({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["scheduler"].contains("T_max")) return;
+    const Json& s = c_["scheduler"];
+    Json end = s["interval"] == "step" ? s["T_max"] : Json();
+    if (end.is_null() && s["T_max"].is_null()) end = c_["train"]["max_steps"];
+    if (!end.is_null() && s["warmup_steps"].get<int64_t>() >= end.get<int64_t>()) {
+      issues_.error("scheduler.warmup_steps", "must be less than the " + end.dump() + " steps until the end, got " + s["warmup_steps"].dump());
+    }
+  }
+
+  void ranges() {
+    for (const char* split : {"train", "val", "test"}) {
+      const std::string path = join_path("data", split);
+      if (issues_.touches(path) || c_["data"][split].is_null()) continue;
+      const Json& self = c_["data"][split];
+      if (!(self["range"][0].get<double>() < self["range"][1].get<double>())) {
+        issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
+      }
+      if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
+        issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
+      }
+      if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
+        issues_.error(path + ".target_shape", "must not be given together with classes");
+      }
+    }
+  }
+
+  void facts(RuleResult& out) {
+    try {
+      out.facts = dataset_facts(c_, "train");
+    } catch (const ConfigError& e) {  // columns that the file does not have
+      issues_.error("data.train", e.what());
+    } catch (const Error&) {
+      // bad data, which the run itself reports as such
+    }
+    if (!out.facts || c_["data"]["val"].is_null()) return;
+    try {
+      const auto val = dataset_facts(c_, "val");
+      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
+        issues_.error("data.val", "must have the shapes and classes of data.train");
+      }
+    } catch (const Error&) {
+    }
+  }
+
+  void batches(const DataFacts& facts) {
+    const int64_t batch = c_["data"]["loader"]["batch_size"];
+    if (facts.size && *facts.size < 1) return issues_.error("data.train", "has no samples");
+    if (facts.size && c_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
+      issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " + std::to_string(*facts.size) +
+                                                  " samples: with drop_last there is no batch");
+    }
+  }
+
+  void monitor(const DataFacts& facts) {
+    if (!clean({"checkpoint"})) return;
+    Json& ck = c_["checkpoint"];
+    const bool val = !c_["data"]["val"].is_null();
+    if (ck["keep_best"].is_null()) ck["keep_best"] = val ? 1 : 0;
+    if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : facts.classes > 0 ? "val/accuracy" : "val/loss";
+    const std::string what = ck["monitor"];
+    if (ck["mode"].is_null()) ck["mode"] = what == "val/accuracy" ? "max" : "min";
+    if (ck["keep_best"] == 1 && what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
+    if (ck["keep_best"] == 1 && what == "val/accuracy" && facts.classes == 0) issues_.error("checkpoint.monitor", "val/accuracy needs data with classes");
+    for (size_t i = 0; i < c_["metrics"].size(); ++i) {
+      if (facts.classes == 0) issues_.error(join_path("metrics", i), "accuracy needs data with classes");
+    }
+  }
+
+  void model(RuleResult& out) {
+    InferredModel inferred = infer_model(c_["model"], *out.facts, "model", issues_);
+    c_["model"] = std::move(inferred.model);
+    if (!inferred.output) return;
+    out.layers = std::move(inferred.layers);
+    if (!clean({"loss"})) return;
+    check_loss(c_["loss"], *inferred.output, *out.facts, issues_);
+    if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
+      issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
+    }
+  }
+
+  Json& c_;
+  Issues& issues_;
+};
+
+}  // namespace
+
+RuleResult apply_rules(Json& config, Issues& issues) { return Rules(config, issues).run(); }
+
+}  // namespace halfstep::app

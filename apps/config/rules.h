@@ -1,0 +1,18 @@
+// What must hold between keys of a config.
+#pragma once
+
+#include <optional>
+
+#include "apps/build/modules.h"
+
+namespace halfstep::app {
+
+// `config`: checked against the schema; errors already in `issues` silence the rules that depend on them. Fills in what
+// depends on other keys (monitor, mode, in_features...) and returns facts and layers where they can be known.
+struct RuleResult {
+  std::optional<DataFacts> facts;
+  std::vector<LayerRow> layers;
+};
+RuleResult apply_rules(Json& config, Issues& issues);
+
+}  // namespace halfstep::app

@@ -1,0 +1,116 @@
+#include "apps/config/schema.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "apps/config/suggest.h"
+
+namespace halfstep::app {
+namespace {
+
+std::string plain(double v) {
+  std::ostringstream out;
+  out.precision(12);
+  out << v;
+  return out.str();
+}
+
+std::string range_text(const Field& f) {
+  const bool low = f.low > -std::numeric_limits<double>::infinity(), high = f.high < std::numeric_limits<double>::infinity();
+  if (low && high) return std::string(" in ") + (f.low_open ? "(" : "[") + plain(f.low) + ", " + plain(f.high) + (f.high_open ? ")" : "]");
+  if (low) return (f.low_open ? " > " : " >= ") + plain(f.low);
+  if (high) return (f.high_open ? " < " : " <= ") + plain(f.high);
+  return "";
+}
+
+std::string many(const Field& item) {
+  switch (item.kind) {
+    case Kind::integer: return "integers" + range_text(item);
+    case Kind::number: return "numbers" + range_text(item);
+    case Kind::text: return item.words.empty() ? (item.also_integer ? "strings or integers" : "strings") : "strings, each " + one_of(item.words);
+    case Kind::component: return item.family->what + "s";
+    default: return item.expects() + " each";
+  }
+}
+
+Field make(std::string key, Kind kind, Json fallback, std::string doc) {
+  Field f{.key = std::move(key), .kind = kind, .doc = std::move(doc)};
+  f.fallback = std::move(fallback);
+  return f;
+}
+
+}  // namespace
+
+Field Field::required() const { Field f = *this; f.needed = true; return f; }
+Field Field::above(double bound) const { Field f = *this; f.low = bound; f.low_open = true; return f; }
+Field Field::at_least(double bound) const { Field f = *this; f.low = bound; f.low_open = false; return f; }
+Field Field::below(double bound) const { Field f = *this; f.high = bound; f.high_open = true; return f; }
+Field Field::at_most(double bound) const { Field f = *this; f.high = bound; f.high_open = false; return f; }
+Field Field::or_word(std::string word) const { Field f = *this; f.words.push_back(std::move(word)); return f; }
+Field Field::items(int least, int most) const { Field f = *this; f.min_items = least; f.max_items = most; return f; }
+
+std::string Field::expects() const {
+  std::string out;
+  switch (kind) {
+    case Kind::boolean: out = "true or false"; break;
+    case Kind::integer: out = "an integer" + range_text(*this); break;
+    case Kind::number: out = "a number" + range_text(*this); break;
+    case Kind::text: return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
+    case Kind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
+    case Kind::list:
+      out = "a list of ";
+      if (min_items == max_items) out += std::to_string(min_items) + " ";
+      out += many(*item);
+      if (min_items == 1 && max_items > 1) out += " with at least one entry";
+      break;
+    case Kind::section: out = switchable ? "true, false or an object" : "an object"; break;
+    case Kind::component: out = "the name of a " + family->what + " or an object with \"type\""; break;
+    case Kind::not_yet: return fallback.is_null() ? "left out" : fallback.dump();
+  }
+  for (const std::string& word : words) out += " or \"" + word + "\"";
+  return out;
+}
+
+Field boolean(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::boolean, std::move(fallback), std::move(doc)); }
+Field integer(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::integer, std::move(fallback), std::move(doc)); }
+Field number(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::number, std::move(fallback), std::move(doc)); }
+Field text(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::text, std::move(fallback), std::move(doc)); }
+Field interval(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc)); }
+Field not_yet(std::string key, Json accepted, std::string doc) { return make(std::move(key), Kind::not_yet, std::move(accepted), std::move(doc)); }
+Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc) {
+  Field f = text(std::move(key), std::move(fallback), std::move(doc));
+  f.words = std::move(words);
+  return f;
+}
+Field list(std::string key, Json fallback, Field item, std::string doc) {
+  Field f = make(std::move(key), Kind::list, std::move(fallback), std::move(doc));
+  f.item = std::make_shared<const Field>(std::move(item));
+  return f;
+}
+Field optional_section(std::string key, const Section& section, std::string doc) {
+  Field f = make(std::move(key), Kind::section, nullptr, std::move(doc));
+  f.section = &section;
+  return f;
+}
+Field section(std::string key, const Section& section, std::string doc) {
+  Field f = optional_section(std::move(key), section, std::move(doc));
+  f.fallback = Json::object();
+  return f;
+}
+Field component(std::string key, const Family& family, std::string doc) {
+  Field f = make(std::move(key), Kind::component, nullptr, std::move(doc));
+  f.family = &family;
+  return f;
+}
+
+const Field* Section::find(std::string_view key) const {
+  const auto it = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
+  return it == fields.end() ? nullptr : &*it;
+}
+
+const Component* Family::find(std::string_view type) const {
+  const auto it = std::find_if(components.begin(), components.end(), [&](const Component& c) { return c.type == type; });
+  return it == components.end() ? nullptr : &*it;
+}
+
+}  // namespace halfstep::app

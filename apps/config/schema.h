@@ -1,0 +1,90 @@
+// What a config may hold, as data: fields with type, range, default and documentation.
+//
+//   const Section kScaler{"scaler", {number("init_scale", 65536, "first loss scale").above(0), ...}};
+//
+// validate() holds a JSON value against it, reports everything wrong and returns the value with all defaults filled in. null stands
+// for "not given" everywhere.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/config/issues.h"
+#include "apps/config/json.h"
+
+namespace halfstep::app {
+
+struct Section;
+struct Family;
+
+enum class Kind : uint8_t { boolean, integer, number, text, interval, list, section, component, not_yet };
+
+struct Field {
+  std::string key;
+  Kind kind;
+  std::string doc;
+  Json fallback = nullptr;          // null: absent unless given
+  bool needed = false;
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool low_open = false, high_open = false;  // the bound itself is not legal
+  std::vector<std::string> words = {};       // text: the legal ones (none: any); others: words legal besides
+  int min_items = 0, max_items = 1 << 30;    // of a list
+  std::shared_ptr<const Field> item = nullptr;
+  const Section* section = nullptr;
+  const Family* family = nullptr;
+  bool switchable = false;          // a section that `true` and `false` stand for too
+  bool also_integer = false;        // text: or an integer
+
+  Field required() const;
+  Field above(double bound) const;      // > bound
+  Field at_least(double bound) const;
+  Field below(double bound) const;      // < bound
+  Field at_most(double bound) const;
+  Field or_word(std::string word) const;
+  Field items(int least, int most) const;
+  // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""
+  std::string expects() const;
+};
+
+Field boolean(std::string key, Json fallback, std::string doc);
+Field integer(std::string key, Json fallback, std::string doc);
+Field number(std::string key, Json fallback, std::string doc);
+Field text(std::string key, Json fallback, std::string doc);
+Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc);
+Field interval(std::string key, Json fallback, std::string doc);
+Field list(std::string key, Json fallback, Field item, std::string doc);
+Field section(std::string key, const Section& section, std::string doc);
+Field optional_section(std::string key, const Section& section, std::string doc);  // absent stays absent
+Field component(std::string key, const Family& family, std::string doc);
+// Known, but only as `accepted` (null: not at all) so far.
+Field not_yet(std::string key, Json accepted, std::string doc);
+
+// An object with named fields.
+struct Section {
+  std::string name;
+  std::vector<Field> fields;
+  const Field* find(std::string_view key) const;
+};
+
+// An object whose "type" decides its other fields.
+struct Component {
+  std::string type, doc;
+  std::vector<Field> fields;
+};
+struct Family {
+  std::string what;                   // "layer", "optimizer"
+  std::vector<Component> components;
+  std::vector<Field> common;          // fields of every component
+  std::vector<std::string> planned;   // types that are known but do not exist yet
+  const Component* find(std::string_view type) const;
+};
+
+Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);
+Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues);
+
+// The whole config.
+const Section& root_schema();
+
+}  // namespace halfstep::app

@@ -1,0 +1,116 @@
+#include "apps/config/suggest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+namespace halfstep::app {
+namespace {
+
+// How other trainers call our keys and types. A word may stand for several; the one that is legal in its place counts.
+constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
+    {"otype", "type"}, {"class", "type"}, {"kind", "type"}, {"class_path", "type"}, {"_target_", "type"},
+    {"learning_rate", "lr"}, {"base_lr", "lr"}, {"step_size", "lr"}, {"alpha", "lr"},
+    {"l2_reg", "weight_decay"}, {"l2", "weight_decay"}, {"wd", "weight_decay"}, {"decay", "weight_decay"},
+    {"beta1", "betas"}, {"beta2", "betas"}, {"epsilon", "eps"}, {"use_nesterov", "nesterov"},
+    {"batchsize", "batch_size"}, {"batch", "batch_size"}, {"bs", "batch_size"}, {"mini_batch_size", "batch_size"},
+    {"train_batch_size", "batch_size"}, {"samples_per_gpu", "batch_size"}, {"micro_batch_size", "batch_size"},
+    {"num_epochs", "epochs"}, {"n_epochs", "epochs"}, {"max_epochs", "epochs"}, {"nb_epochs", "epochs"}, {"num_train_epochs", "epochs"},
+    {"max_iter", "max_steps"}, {"max_iters", "max_steps"}, {"max_batches", "max_steps"}, {"num_steps", "max_steps"},
+    {"total_steps", "max_steps"}, {"steps", "max_steps"}, {"iterations", "max_steps"},
+    {"gradient_accumulation_steps", "accumulate_steps"}, {"accumulate_grad_batches", "accumulate_steps"},
+    {"iter_size", "accumulate_steps"}, {"subdivisions", "accumulate_steps"},
+    {"gradient_clip_val", "clip_grad_norm"}, {"clip_gradients", "clip_grad_norm"}, {"max_grad_norm", "clip_grad_norm"},
+    {"grad_clip", "clip_grad_norm"}, {"clip_norm", "clip_grad_norm"}, {"clip_value", "clip_grad_value"},
+    {"limit_train_batches", "limit_batches"}, {"overfit_batches", "limit_batches"}, {"val_check_interval", "eval_every"},
+    {"eval_interval", "eval_every"}, {"test_interval", "eval_every"},
+    {"criterion", "loss"}, {"loss_fn", "loss"}, {"objective", "loss"}, {"network", "model"}, {"net", "model"}, {"arch", "model"},
+    {"architecture", "model"}, {"opt", "optimizer"}, {"optim", "optimizer"}, {"solver", "optimizer"}, {"optimiser", "optimizer"},
+    {"lr_scheduler", "scheduler"}, {"schedule", "scheduler"}, {"lr_policy", "scheduler"}, {"policy", "scheduler"},
+    {"precision", "amp"}, {"mixed_precision", "amp"}, {"fp16", "amp"}, {"bf16", "amp"}, {"autocast", "amp"},
+    {"grad_scaler", "scaler"}, {"loss_scaler", "scaler"}, {"loss_scale", "init_scale"}, {"initial_scale", "init_scale"},
+    {"initial_scale_power", "init_scale"}, {"scale_factor", "growth_factor"}, {"scale_window", "growth_interval"},
+    {"loss_scale_window", "growth_interval"},
+    {"dataset", "data"}, {"datasets", "data"}, {"valid", "val"}, {"validation", "val"}, {"dev", "val"}, {"dataloader", "loader"},
+    {"data_loader", "loader"}, {"workers", "num_workers"}, {"n_workers", "num_workers"}, {"num_threads", "num_workers"},
+    {"prefetch_factor", "prefetch"}, {"data_dir", "root"}, {"dir", "root"}, {"source", "path"}, {"file", "path"}, {"filename", "path"},
+    {"label", "target"}, {"y", "target"}, {"sep", "delimiter"}, {"delim", "delimiter"}, {"normalize", "standardize"},
+    {"normalize", "transforms"}, {"normalise", "transforms"}, {"transform", "transforms"},
+    {"input_dim", "in_features"}, {"in_dim", "in_features"}, {"n_input_dims", "in_features"}, {"input_size", "in_features"},
+    {"num_output", "out_features"}, {"units", "out_features"}, {"output_dim", "out_features"}, {"out_dim", "out_features"},
+    {"n_output_dims", "out_features"}, {"output", "out_features"}, {"use_bias", "bias"}, {"bias_term", "bias"},
+    {"hidden_sizes", "hidden"}, {"hidden_dims", "hidden"}, {"hidden_layers", "hidden"}, {"n_neurons", "hidden"},
+    {"act", "activation"}, {"nonlinearity", "activation"}, {"modules", "layers"}, {"rate", "p"}, {"prob", "p"}, {"dropout_ratio", "p"},
+    {"random_seed", "seed"}, {"manual_seed", "seed"}, {"work_dir", "output_dir"}, {"out_dir", "output_dir"}, {"save_dir", "output_dir"},
+    {"default_root_dir", "output_dir"}, {"_base_", "extends"}, {"base", "extends"}, {"include", "extends"}, {"accelerator", "device"},
+    {"gpu", "device"}, {"t_max", "T_max"}, {"decay_steps", "T_max"}, {"min_lr", "eta_min"}, {"warmup", "warmup_steps"},
+    {"warmup_iters", "warmup_steps"}, {"stepsize", "step_size"}, {"decay_rate", "gamma"}, {"save_every", "every"},
+    {"interval", "every"}, {"frequency", "every"}, {"every_n_train_steps", "every"}, {"snapshot", "every"}, {"display", "every"},
+    {"save_top_k", "keep_best"}, {"save_total_limit", "keep_last"}, {"max_keep_ckpts", "keep_last"}, {"metric", "monitor"},
+    {"smoothing", "label_smoothing"},
+    {"Dense", "Linear"}, {"InnerProduct", "Linear"}, {"FullyConnected", "Linear"}, {"FC", "Linear"}, {"connected", "Linear"},
+    {"FullyFusedMLP", "MLP"}, {"CutlassMLP", "MLP"}, {"Swish", "SiLU"}, {"None", "Identity"}, {"Relu", "ReLU"}, {"Reshape", "Flatten"},
+    {"CrossEntropy", "CrossEntropyLoss"}, {"SoftmaxWithLoss", "CrossEntropyLoss"}, {"NLLLoss", "CrossEntropyLoss"},
+    {"SparseCategoricalCrossentropy", "CrossEntropyLoss"}, {"MSE", "MSELoss"}, {"L2", "MSELoss"}, {"EuclideanLoss", "MSELoss"},
+    {"MeanSquaredError", "MSELoss"}, {"Cosine", "CosineAnnealingLR"}, {"CosineDecay", "CosineAnnealingLR"}, {"Step", "StepLR"},
+    {"Synthetic", "Random"}, {"Tabular", "CSV"}, {"half", "float16"}, {"fp16", "float16"}, {"16-mixed", "float16"},
+    {"bf16", "bfloat16"}, {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"}, {"gpu", "cuda"}, {"maximize", "max"}, {"minimize", "min"},
+    {"top1", "accuracy"}, {"acc", "accuracy"},
+};
+
+char lower(char c) { return char(std::tolower(static_cast<unsigned char>(c))); }
+bool same_word(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+}  // namespace
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = int(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = int(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool equal = lower(a[i - 1]) == lower(b[j - 1]);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (equal ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto legal = [&](std::string_view w) { return std::find(candidates.begin(), candidates.end(), w) != candidates.end(); };
+  for (const std::string& c : candidates) {
+    if (same_word(c, word)) return c;
+  }
+  for (const auto& [other, ours] : kSynonyms) {
+    if (same_word(other, word) && legal(ours)) return std::string(ours);
+  }
+  std::string best;
+  int best_distance = std::max(1, int(word.size()) / 3) + 1;
+  for (const std::string& c : candidates) {
+    const int d = edit_distance(word, c);
+    if (d < best_distance && d < int(c.size())) best = c, best_distance = d;
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string found = suggest(word, candidates);
+  return found.empty() ? "" : "; did you mean \"" + found + "\"?";
+}
+
+std::string one_of(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i) out += i + 1 == words.size() ? " or " : ", ";
+    out += '"' + words[i] + '"';
+  }
+  return out;
+}
+
+}  // namespace halfstep::app

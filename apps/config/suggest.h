@@ -1,0 +1,22 @@
+// "Did you mean ...?"
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfstep::app {
+
+// Edits (insert, delete, replace, swap neighbours) from a to b; upper and lower case count as equal.
+int edit_distance(std::string_view a, std::string_view b);
+
+// The candidate that `word` most probably stands for: another program's spelling of it, or a near one; "" when there is none.
+std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
+
+// "; did you mean \"lr\"?", or "" when there is nothing to suggest.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+// "\"a\", \"b\" or \"c\"".
+std::string one_of(const std::vector<std::string>& words);
+
+}  // namespace halfstep::app

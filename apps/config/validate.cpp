@@ -1,0 +1,195 @@
+// Holds JSON values against the schema.
+#include <algorithm>
+#include <cmath>
+
+#include "apps/config/interval.h"
+#include "apps/config/schema.h"
+#include "apps/config/suggest.h"
+
+namespace halfstep::app {
+namespace {
+
+std::string shown(const Json& value) {
+  std::string text = value.dump();
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+class Checker {
+ public:
+  explicit Checker(Issues& issues) : issues_(issues) {}
+
+  Json field(const Json& given, const Field& f, const std::string& path) {
+    const Json& value = given.is_null() ? f.fallback : given;
+    if (value.is_null()) {
+      if (f.needed) issues_.error(path, "is missing: " + f.doc);
+      return nullptr;
+    }
+    if (value.is_string() && !f.words.empty() && f.kind != Kind::text && contains(f.words, value)) return value;
+    switch (f.kind) {
+      case Kind::boolean: return value.is_boolean() ? value : wrong(value, f, path);
+      case Kind::integer: return integer(value, f, path);
+      case Kind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
+      case Kind::text:
+        if (f.also_integer && value.is_number_integer()) return value;
+        return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
+      case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
+      case Kind::list: return list(value, f, path);
+      case Kind::section: return switched(value, f, path);
+      case Kind::component: return component(value, *f.family, f, path);
+      case Kind::not_yet: break;
+    }
+    if (value != f.fallback && !empty(value)) {
+      const std::string only = f.fallback.is_null() ? "leave it out" : "only " + f.fallback.dump() + " works";
+      issues_.error(path, f.doc + " is not supported yet; " + only, true);
+    }
+    return f.fallback;
+  }
+
+  Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
+               const std::string& path, const Json& head = Json::object()) {
+    Json out = head;
+    std::vector<std::string> keys;
+    for (const auto* group : {&fields, &common}) {
+      for (const Field& f : *group) keys.push_back(f.key);
+    }
+    for (const auto& [key, ignored] : value.items()) {
+      if (!contains(keys, key) && !head.contains(key)) unknown(key, keys, what, path);
+    }
+    for (const auto* group : {&fields, &common}) {
+      for (const Field& f : *group) {
+        const auto it = value.find(f.key);
+        Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
+        if (f.kind != Kind::not_yet || !checked.is_null()) out[f.key] = std::move(checked);
+      }
+    }
+    return out;
+  }
+
+ private:
+  static bool contains(const std::vector<std::string>& words, const std::string& w) {
+    return std::find(words.begin(), words.end(), w) != words.end();
+  }
+  static bool empty(const Json& v) { return v == Json(false) || (v.is_structured() && v.empty()); }
+  static bool in_range(const Json& value, const Field& f) {
+    const double v = value.get<double>();
+    return std::isfinite(v) && (f.low_open ? v > f.low : v >= f.low) && (f.high_open ? v < f.high : v <= f.high);
+  }
+
+  Json wrong(const Json& value, const Field& f, const std::string& path) {
+    std::string hint;
+    if (value.is_string() && !f.words.empty()) hint = did_you_mean(value.get<std::string>(), f.words);
+    issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
+    return nullptr;
+  }
+
+  Json integer(const Json& value, const Field& f, const std::string& path) {
+    if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() && std::abs(value.get<double>()) < 0x1p53) {
+      return integer(Json(int64_t(value.get<double>())), f, path);  // 1e4
+    }
+    return value.is_number_integer() && in_range(value, f) ? value : wrong(value, f, path);
+  }
+
+  Json list(const Json& value, const Field& f, const std::string& path) {
+    if (!value.is_array()) return wrong(value, f, path);
+    if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);
+    Json out = Json::array();
+    for (size_t i = 0; i < value.size(); ++i) {
+      if (value[i].is_null()) {
+        issues_.error(join_path(path, i), "must be " + f.item->expects() + ", got null");
+      } else {
+        out.push_back(field(value[i], *f.item, join_path(path, i)));
+      }
+    }
+    return out;
+  }
+
+  Json switched(const Json& value, const Field& f, const std::string& path) {
+    if (f.switchable && value.is_boolean()) {
+      return section(Json{{"enabled", value}}, f.section->fields, {}, f.section->name, path);
+    }
+    return value.is_object() ? section(value, f.section->fields, {}, f.section->name, path) : wrong(value, f, path);
+  }
+
+  Json component(const Json& value, const Family& family, const Field& f, const std::string& path) {
+    std::vector<std::string> types;
+    for (const Component& c : family.components) types.push_back(c.type);
+    const Json object = value.is_string() ? Json{{"type", value}} : value;
+    if (!object.is_object()) return wrong(value, f, path);
+    const auto type = object.find("type");
+    const std::string type_path = value.is_string() ? path : join_path(path, "type");
+    if (type == object.end() || !type->is_string()) {
+      std::string hint;
+      for (const auto& [key, ignored] : object.items()) {
+        if (suggest(key, {"type"}) == "type") hint = "; \"" + key + "\" should be \"type\"";
+      }
+      issues_.error(type_path, "is missing: the kind of " + family.what + ", one of " + one_of(types) + hint);
+      return nullptr;
+    }
+    const std::string name = type->get<std::string>();
+    const Component* found = family.find(name);
+    if (!found) {
+      if (contains(family.planned, name)) {
+        issues_.error(type_path, name + " is not supported yet; use " + one_of(types));
+      } else {
+        const std::string hint = did_you_mean(name, types);
+        issues_.error(type_path, "unknown " + family.what + " \"" + name + "\"" + (hint.empty() ? "; use " + one_of(types) : hint));
+      }
+      return nullptr;
+    }
+    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}});
+  }
+
+  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path) {
+    std::string hint = did_you_mean(key, keys);
+    if (hint.empty()) hint = elsewhere(key);
+    if (hint.empty() && keys.empty()) hint = "; " + what + " takes none";
+    if (hint.empty()) {
+      hint = "; " + what + " takes ";
+      for (size_t i = 0; i < keys.size(); ++i) hint += (i ? ", " : "") + keys[i];
+    }
+    issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + hint, true);
+  }
+
+  // A key that is legal in another section, also in another program's spelling.
+  static std::string elsewhere(const std::string& key) {
+    std::vector<std::pair<std::string, std::string>> all = {
+        {"optimizer", "lr"}, {"optimizer", "momentum"}, {"optimizer", "weight_decay"}, {"scheduler", "warmup_steps"}};
+    gather(root_schema(), "", all);
+    for (const auto& [section, name] : all) {
+      if (name == key) return "; did you mean \"" + join_path(section, name) + "\"?";
+    }
+    for (const auto& [section, name] : all) {
+      const std::string found = suggest(key, {name});
+      const int distance = edit_distance(key, name);
+      const bool synonym = distance > std::max(1, int(key.size()) / 3);
+      if (!found.empty() && (distance <= 1 || synonym)) return "; did you mean \"" + join_path(section, name) + "\"?";
+    }
+    return "";
+  }
+  static void gather(const Section& in, const std::string& path, std::vector<std::pair<std::string, std::string>>& out) {
+    for (const Field& f : in.fields) {
+      if (f.kind == Kind::not_yet) continue;
+      out.emplace_back(path, f.key);
+      if (f.section) gather(*f.section, join_path(path, f.key), out);
+    }
+  }
+
+  Issues& issues_;
+};
+
+}  // namespace
+
+Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues) {
+  if (!value.is_object()) {
+    issues.error(path, "must be an object, got " + shown(value));
+    return Checker(issues).section(Json::object(), section.fields, {}, section.name, path);
+  }
+  return Checker(issues).section(value, section.fields, {}, section.name, path);
+}
+
+Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues) {
+  return Checker(issues).field(value, field, path);
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,25 @@
+// What the halfstep program tells the shell.
+#pragma once
+
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+
+enum ExitCode : int {
+  kDone = 0,
+  kFailed = 1,        // runtime failure
+  kUsage = 2,         // command line or config
+  kData = 3,          // data missing or malformed
+  kDiverged = 4,      // NaN loss, or the loss scale fell under its floor
+  kDevice = 5,        // device absent, or out of memory
+  kRequeue = 75,      // stopped by SIGTERM or SIGUSR1 after saving: run again with --resume auto
+  kInterrupted = 130  // Ctrl-C, after saving
+};
+
+// Training went to infinity or NaN.
+struct DivergedError : Error { using Error::Error; };
+
+// The code for the exception in flight; call inside a catch block. Prints its message to stderr.
+int report_exception();
+
+}  // namespace halfstep::app

@@ -1,0 +1,97 @@
+#include "apps/run/progress.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kPlainEverySeconds = 5;  // lines of a log file
+
+template <class... Args>
+std::string formatted(const char* format, Args... args) {
+  char buffer[256];
+  std::snprintf(buffer, sizeof buffer, format, args...);
+  return buffer;
+}
+
+}  // namespace
+
+Progress::Progress(const ProgressOptions& options) : options_(options) {
+  terminal_ = isatty(fileno(options.out)) != 0;
+  const char* no_color = std::getenv("NO_COLOR");
+  color_ = terminal_ && options.color && !(no_color && *no_color);
+}
+
+Progress::~Progress() {
+  if (drawn_) std::fputc('\n', options_.out);
+}
+
+void Progress::clear() {
+  if (drawn_) std::fputs("\r\033[K", options_.out);
+  drawn_ = false;
+}
+
+std::string Progress::paint(const char* code, const std::string& text) const {
+  return color_ ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+}
+
+void Progress::line(const std::string& text) {
+  if (options_.quiet) return;
+  clear();
+  std::fprintf(options_.out, "%s\n", text.c_str());
+  std::fflush(options_.out);
+}
+
+void Progress::note(const std::string& text) { line(paint("36", "note: ") + text); }
+
+void Progress::warn(const std::string& text) {
+  clear();
+  std::fprintf(stderr, "%s%s\n", paint("33", "warning: ").c_str(), text.c_str());
+}
+
+void Progress::update(const ProgressView& v) {
+  if (options_.quiet) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_) {
+    if (std::chrono::duration<double>(now - last_plain_).count() < kPlainEverySeconds) return;
+    last_plain_ = now;
+  }
+  std::string text;
+  if (v.epochs > 0) text += formatted("epoch %lld/%lld  ", (long long)v.epoch, (long long)v.epochs);
+  text += formatted("step %lld/%lld  loss %s  lr %s  %s samples/s", (long long)v.step, (long long)v.steps, number_text(v.loss, 4).c_str(),
+                    number_text(v.lr, 3).c_str(), count_text(v.samples_per_second).c_str());
+  if (v.scale) text += formatted("  scale %s  skipped %lld", number_text(*v.scale, 6).c_str(), (long long)v.skipped);
+  if (v.loader_wait >= 0.05) text += formatted("  data wait %.0f %%", 100 * v.loader_wait);
+  text += "  eta " + duration_text(v.seconds_left);
+  if (!terminal_) return line(text);
+  std::fprintf(options_.out, "\r\033[K%s", paint("2", text).c_str());
+  std::fflush(options_.out);
+  drawn_ = true;
+}
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds)) return "?";
+  if (seconds < 60) return formatted(seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+  const long s = long(seconds + 0.5);
+  if (s < 3600) return formatted("%ld:%02ld", s / 60, s % 60);
+  return formatted("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string bytes_text(double bytes) {
+  const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
+  int u = 0;
+  while (bytes >= 1000 && u < 4) bytes /= 1000, ++u;
+  return formatted(u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+}
+
+std::string count_text(double n) {
+  if (n < 1000) return formatted("%.0f", n);
+  return n < 1e6 ? formatted("%.1fk", n / 1e3) : formatted("%.2fM", n / 1e6);
+}
+
+std::string number_text(double v, int digits) { return formatted("%.*g", digits, v); }
+
+}  // namespace halfstep::app

@@ -1,0 +1,28 @@
+// Reverse-mode differentiation: what a user calls. The graph itself is in node.h.
+//
+// The engine is iterative (a chain of 300,000 ops works and is freed) and runs with autocast off, so that a backward inside a
+// region gives the same gradients as outside. A gradient has its tensor's shape and dtype; where an op cannot know better, the
+// engine converts. One graph is differentiated by one thread at a time.
+#pragma once
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Adds d(sum_i outputs[i] . grad_outputs[i]) / d(leaf) to .grad of every leaf that requires grad.
+// An undefined or missing grad_output means ones, legal for one-element outputs only.
+// retain_graph: keep saved tensors for another backward; implied by create_graph, which records the backward itself.
+// Throws AutogradError when an output has no graph, or a saved tensor was freed or changed in place.
+void backward(const Tensors& outputs, const Tensors& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
+
+struct GradOptions {
+  bool retain_graph = false;
+  bool create_graph = false;
+  bool allow_unused = false;  // an input outside the graph gives an undefined gradient instead of an error
+};
+
+// The gradients with respect to `inputs` (leaves or not); touches no .grad.
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {});
+
+}  // namespace halfstep

@@ -1,0 +1,207 @@
+// The backward pass. Nodes run newest first: every consumer of a node's outputs was created after it, so when a node is the
+// newest of the waiting ones, all its gradients have arrived. No dependency counts, no recursion.
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "amp/autocast.h"
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+
+namespace halfstep {
+namespace {
+
+Tensor ones_like_output(const Tensor& t) {
+  Tensor g = Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
+  g.fill_(1);
+  return g;
+}
+
+// Gradients on their way into one node.
+struct Inbox {
+  Tensors grads;
+  std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
+
+  void add(uint32_t index, Tensor g) {
+    if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
+    Tensor& slot = grads[index];
+    if (!slot.defined()) {
+      slot = std::move(g);
+    } else if (own[index] && !grad_enabled()) {
+      slot.add_(g);
+    } else {
+      slot = slot.add(g);
+      own[index] = 1;
+    }
+  }
+};
+
+class Engine {
+ public:
+  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph || create_graph), mode_(create_graph) {}
+
+  void seed(const Tensors& outputs, const Tensors& grad_outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Tensor& out = outputs[i];
+      check<AutogradError>(out.defined() && out.requires_grad(), "backward", "output ", i, " does not require grad and has no graph",
+                           Help{"set requires_grad on an input, and do not compute it inside NoGrad"});
+      Tensor g = i < grad_outputs.size() ? grad_outputs[i] : Tensor();
+      if (!g.defined()) {
+        check<AutogradError>(out.numel() == 1, "backward", "a gradient can be left out only for one-element outputs, got shape ", out.shape());
+        g = ones_like_output(out);
+      }
+      check<ShapeError>(g.shape() == out.shape(), "backward", "gradient of output ", i, " must have its shape ", out.shape(), ", got ",
+                        g.shape());
+      const Edge edge = edge_of(out);
+      deliver(edge, g.dtype() == edge.dtype ? g : g.to(edge.dtype));
+    }
+  }
+
+  // Asks for the gradients of `inputs`; only nodes on a path to them will run.
+  void capture(const Tensors& inputs, const Tensors& outputs) {
+    targeted_ = true;
+    uint64_t oldest = UINT64_MAX;
+    for (const Tensor& t : inputs) {
+      const Edge e = t.defined() ? target_of(t) : Edge{};
+      targets_.push_back(e);
+      if (!e) continue;
+      needed_.insert(e.node.get());
+      oldest = std::min(oldest, e.node->sequence);
+    }
+    // Everything reachable that is not older than all targets, then oldest first: needed if some edge leads to a needed node.
+    std::vector<Node*> stack, seen_order;
+    std::unordered_set<Node*> seen;
+    auto visit = [&](const Edge& e) {
+      if (e && e.node->sequence >= oldest && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
+    };
+    for (const Tensor& t : outputs) visit(edge_of(t));
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      seen_order.push_back(n);
+      for (const Edge& e : n->edges) visit(e);
+    }
+    std::sort(seen_order.begin(), seen_order.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : seen_order)
+      if (std::any_of(n->edges.begin(), n->edges.end(), [&](const Edge& e) { return e && needed_.contains(e.node.get()); })) {
+        needed_.insert(n);
+        runs_.insert(n);
+      }
+  }
+
+  void run() {
+    const autocast::Off off;
+    const MemoryScope memory(MemoryTag::gradients);
+    const GradMode mode(mode_);
+    while (!ready_.empty()) {
+      const std::shared_ptr<Node> node = ready_.top().node;
+      ready_.pop();
+      auto it = inboxes_.find(node.get());
+      Tensors grads = std::move(it->second.grads);
+      inboxes_.erase(it);
+      grads.resize(node->outputs.size());
+      call_hooks(*node, grads);
+      for (size_t i = 0; i < targets_.size(); ++i)
+        if (targets_[i].node == node) captured_[i] = grads[targets_[i].index];
+      if (targeted_ && !runs_.contains(node.get())) continue;
+      run_node(*node, grads);
+    }
+  }
+
+  Tensors captured() {
+    Tensors out(targets_.size());
+    for (auto& [i, g] : captured_) out[i] = g;
+    return out;
+  }
+
+ private:
+  struct Ready {
+    std::shared_ptr<Node> node;
+    bool operator<(const Ready& o) const { return node->sequence < o.node->sequence; }
+  };
+
+  // As edge_of, but a tensor that autocast made is itself the target.
+  static Edge target_of(const Tensor& t) {
+    if (t.impl()->autograd && t.impl()->autograd->node)
+      return {t.impl()->autograd->node, t.impl()->autograd->output_index, t.dtype()};
+    return edge_of(t);
+  }
+
+  void deliver(const Edge& edge, Tensor g) {
+    const auto [it, fresh] = inboxes_.try_emplace(edge.node.get());
+    it->second.add(edge.index, std::move(g));
+    if (fresh) ready_.push({edge.node});
+  }
+
+  static void call_hooks(Node& node, Tensors& grads) {
+    for (size_t i = 0; i < node.hooks.size(); ++i) {
+      if (!node.hooks[i] || !grads[i].defined()) continue;
+      const auto hooks = *node.hooks[i];  // a hook may remove itself
+      for (const auto& [key, hook] : hooks) {
+        const Tensor replaced = hook(grads[i]);
+        if (!replaced.defined()) continue;
+        check<ShapeError>(replaced.shape() == grads[i].shape(), "hook", "a hook must return a gradient of shape ", grads[i].shape(),
+                          ", got ", replaced.shape());
+        grads[i] = replaced;
+      }
+    }
+    for (size_t i = 0; i < node.retained.size(); ++i)
+      if (const auto impl = node.retained[i].lock(); impl && grads[i].defined()) {
+        Tensor& slot = impl->meta().grad;
+        slot = slot.defined() ? slot.add(grads[i]) : grads[i];
+      }
+  }
+
+  void run_node(Node& node, const Tensors& grads) {
+    if (targeted_) {
+      node.wanted.assign(node.edges.size(), 0);
+      for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());
+    }
+    Tensors results = node.backward(grads);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!results[i].defined() || !node.needs(i)) continue;
+      Tensor g = std::move(results[i]);
+      const Edge& edge = node.edges[i];
+      const OutputMeta& want = edge.node->outputs[edge.index];
+      check<AutogradError>(g.shape() == want.shape, node.name(), "its backward gave input ", i, " a gradient of shape ", g.shape(),
+                           ", but the input has ", want.shape);
+      if (g.dtype() != edge.dtype) g = g.to(edge.dtype);
+      deliver(edge, std::move(g));
+    }
+    node.wanted.clear();
+    if (!retain_) node.release_saved();
+  }
+
+  bool retain_, mode_, targeted_ = false;
+  std::priority_queue<Ready> ready_;
+  std::unordered_map<Node*, Inbox> inboxes_;
+  std::vector<Edge> targets_;                    // per input of grad()
+  std::unordered_map<size_t, Tensor> captured_;  // by input
+  std::unordered_set<Node*> needed_;             // targets and what leads to them
+  std::unordered_set<Node*> runs_;               // those of needed_ whose backward must run
+};
+
+}  // namespace
+
+void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
+  Engine engine(retain_graph, create_graph);
+  engine.seed(outputs, grad_outputs);
+  engine.run();
+}
+
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    check<AutogradError>(inputs[i].defined() && inputs[i].requires_grad(), "grad", "input ", i, " does not require grad");
+  Engine engine(options.retain_graph, options.create_graph);
+  engine.capture(inputs, outputs);
+  engine.seed(outputs, grad_outputs);
+  engine.run();
+  Tensors result = engine.captured();
+  for (size_t i = 0; i < result.size(); ++i)
+    check<AutogradError>(options.allow_unused || result[i].defined(), "grad", "input ", i, " was not used to compute the outputs",
+                         Help{"set allow_unused = true to get an undefined gradient instead"});
+  return result;
+}
+
+}  // namespace halfstep

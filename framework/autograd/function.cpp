@@ -1,0 +1,74 @@
+#include "framework/autograd/function.h"
+
+#include "framework/autograd/grad_mode.h"
+
+namespace halfstep {
+
+void FunctionContext::save(const Tensors& tensors) { pending_ = tensors; }
+
+Tensors FunctionContext::saved() const {
+  Tensors out;
+  for (const auto& s : saved_) out.push_back(s.unpack(*node_));
+  return out;
+}
+
+bool FunctionContext::needs(size_t input) const { return node_ && node_->needs(input); }
+
+class FunctionNode final : public Node {
+ public:
+  FunctionNode(std::string_view name, FunctionBackward backward) : name_(name), backward_(backward) { ctx.node_ = this; }
+  std::string_view name() const override { return name_; }
+
+  Tensors backward(const Tensors& grads) override {
+    Tensors full = grads;
+    for (size_t i = 0; i < full.size(); ++i)
+      if (!full[i].defined()) {
+        full[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});
+        full[i].zero_();
+      }
+    Tensors result = backward_(ctx, full);
+    check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(), " gradients, one per input, got ",
+                         result.size());
+    return result;
+  }
+  void release_saved() override {
+    for (auto& s : ctx.saved_) s.release();
+  }
+
+  void save_pending(const Tensors& made) {
+    for (const Tensor& t : ctx.pending_) {
+      int index = -1;
+      for (size_t i = 0; i < made.size(); ++i)
+        if (t.defined() && t.same(made[i])) index = int(i);
+      ctx.saved_.emplace_back(t, index);
+    }
+    ctx.pending_.clear();
+  }
+
+  FunctionContext ctx;
+
+ private:
+  std::string_view name_;
+  FunctionBackward backward_;
+};
+
+Tensors apply_function(std::string_view name, FunctionForward forward, FunctionBackward backward, const Tensors& inputs) {
+  auto node = make_node<FunctionNode>(name, backward);
+  const bool record = should_record(inputs);
+  Tensors outputs;
+  {
+    const NoGrad off;
+    outputs = forward(node->ctx, inputs);
+    // An input handed back as an output becomes a tensor of its own, so that the input's history is not overwritten.
+    for (Tensor& out : outputs)
+      for (const Tensor& in : inputs)
+        if (out.same(in)) out = in.detach();
+  }
+  if (!record) return outputs;
+  for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
+  node->save_pending(outputs);
+  attach(node, outputs);
+  return outputs;
+}
+
+}  // namespace halfstep

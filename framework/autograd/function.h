@@ -1,0 +1,43 @@
+// User-defined differentiable functions.
+//
+//   struct Square : Function<Square> {
+//     static Tensors forward(FunctionContext& ctx, const Tensors& in) { ctx.save({in[0]}); return {in[0] * in[0]}; }
+//     static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * ctx.saved()[0] * 2.0}; }
+//   };
+//   Tensors y = Square::apply({x});
+//
+// forward runs without recording. backward may be recorded (create_graph), then it must be written in differentiable ops.
+// Mixed precision: see amp/custom.h for custom_fwd and custom_bwd.
+#pragma once
+
+#include <any>
+
+#include "framework/autograd/node.h"
+
+namespace halfstep {
+
+class FunctionContext {
+ public:
+  void save(const Tensors& tensors);  // inputs or outputs of forward
+  Tensors saved() const;
+  bool needs(size_t input) const;     // is this input's gradient wanted?
+  std::any state;                     // anything else
+  std::any amp;                       // used by custom_fwd / custom_bwd
+
+ private:
+  friend class FunctionNode;
+  std::vector<Tensor> pending_;
+  std::vector<SavedTensor> saved_;
+  Node* node_ = nullptr;
+};
+
+using FunctionForward = Tensors (*)(FunctionContext&, const Tensors&);
+using FunctionBackward = Tensors (*)(FunctionContext&, const Tensors&);
+Tensors apply_function(std::string_view name, FunctionForward forward, FunctionBackward backward, const Tensors& inputs);
+
+template <class F>
+struct Function {
+  static Tensors apply(const Tensors& inputs) { return apply_function("custom function", &F::forward, &F::backward, inputs); }
+};
+
+}  // namespace halfstep

@@ -1,0 +1,123 @@
+#include "framework/autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "framework/autograd/autograd.h"
+
+namespace halfstep {
+namespace {
+
+// Smooth numbers that are the same in every run: a Weyl sequence in (-1, 1).
+Tensor probe(const Tensor& like, uint64_t seed) {
+  Tensor t = Tensor::empty(like.shape(), {.dtype = like.dtype(), .device = Device::cpu});
+  double* p = t.data<double>();
+  double x = 0.5 + 0.1 * double(seed % 7);
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    x += 0.61803398874989485;
+    x -= std::floor(x);
+    p[i] = 2 * x - 1;
+  }
+  return t;
+}
+
+Tensors floating(const Tensors& all) {
+  Tensors out;
+  for (const Tensor& t : all)
+    if (t.defined() && t.is_floating_point()) out.push_back(t);
+  return out;
+}
+
+// Leaves with their own memory and the same layout, so that differences can be taken in place.
+Tensors fresh_leaves(const Tensors& inputs) {
+  Tensors out;
+  for (const Tensor& t : inputs) {
+    Tensor copy = t;
+    if (t.defined() && t.is_floating_point()) {
+      check<DTypeError>(t.dtype() == DType::f64, "gradcheck", "inputs must be float64, got ", t.dtype());
+      copy = t.detach();
+      if (t.requires_grad()) copy.set_requires_grad();
+    }
+    out.push_back(copy);
+  }
+  return out;
+}
+
+}  // namespace
+
+void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
+  const EnableGrad on;
+  const Tensors leaves = fresh_leaves(inputs);
+  const Tensors outs = floating(f(leaves));
+  Tensors wanted;
+  for (const Tensor& t : leaves)
+    if (t.defined() && t.requires_grad()) wanted.push_back(t);
+  check<AutogradError>(!wanted.empty(), "gradcheck", "no input requires grad");
+
+  // Analytic: weights w on the outputs, one backward per output with a probe; and element-wise for the numeric side.
+  for (size_t o = 0; o < outs.size(); ++o) {
+    if (!outs[o].requires_grad()) continue;
+    for (uint64_t pass = 0; pass < 2; ++pass) {
+      const Tensor w = probe(outs[o], pass);
+      const Tensors got = grad({outs[o]}, wanted, {w}, {.retain_graph = true, .allow_unused = true});
+      auto weighted = [&] {
+        const NoGrad off;
+        const Tensor y = floating(f(leaves))[o].contiguous();
+        const double *py = y.data<double>(), *pw = w.data<double>();
+        double s = 0;
+        for (int64_t i = 0; i < y.numel(); ++i) s += py[i] * pw[i];
+        return s;
+      };
+      for (size_t k = 0; k < wanted.size(); ++k) {
+        const Tensor& x = wanted[k];
+        const std::vector<double> analytic = got[k].defined() ? got[k].to_vector<double>() : std::vector<double>(size_t(x.numel()), 0.0);
+        for (int64_t i = 0; i < x.numel(); ++i) {
+          int64_t offset = 0, rest = i;
+          for (int d = x.dim() - 1; d >= 0; --d) {
+            offset += rest % x.shape()[d] * x.strides()[d];
+            rest /= x.shape()[d];
+          }
+          double& element = static_cast<double*>(x.data())[offset];
+          const double saved = element;
+          element = saved + options.eps;
+          const double up = weighted();
+          element = saved - options.eps;
+          const double down = weighted();
+          element = saved;
+          const double numeric = (up - down) / (2 * options.eps), a = analytic[size_t(i)];
+          check<AutogradError>(std::fabs(a - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ", o,
+                               ", input ", k, ", element ", i, ": backward gives ", a, ", differences give ", numeric);
+        }
+      }
+    }
+  }
+}
+
+void gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
+  const EnableGrad on;
+  const Tensors outs = floating(f(inputs));
+  Tensors all = inputs;
+  for (const Tensor& out : outs) {
+    Tensor v = probe(out, 3);
+    all.push_back(v.set_requires_grad());
+  }
+  const size_t n = inputs.size();
+  gradcheck(
+      [&](const Tensors& args) -> Tensors {
+        // The inner derivative needs a graph even when the outer evaluation records nothing.
+        const EnableGrad inner;
+        const Tensors xs(args.begin(), args.begin() + long(n)), vs(args.begin() + long(n), args.end());
+        Tensors ys, gs, wanted;
+        const Tensors all_out = floating(f(xs));
+        for (size_t i = 0; i < all_out.size(); ++i)
+          if (all_out[i].requires_grad()) ys.push_back(all_out[i]), gs.push_back(vs[i]);
+        for (const Tensor& x : xs)
+          if (x.defined() && x.requires_grad()) wanted.push_back(x);
+        Tensors result;
+        for (const Tensor& g : grad(ys, wanted, gs, {.create_graph = true, .allow_unused = true}))
+          if (g.defined()) result.push_back(g);
+        return result;
+      },
+      all, options);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,139 @@
+#include "framework/autograd/node.h"
+
+#include <atomic>
+
+#include "framework/autograd/grad_mode.h"
+
+namespace halfstep {
+namespace {
+
+std::atomic<uint64_t> next_sequence{1};
+
+// The end of the graph at a leaf: adds what arrives to its .grad. Sequence 0: runs after every op.
+class AccumulateGrad final : public Node {
+ public:
+  explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) {
+    outputs.push_back({leaf.shape(), leaf.dtype(), leaf.device()});
+    AutogradMeta& meta = leaf.impl()->meta();
+    if (!meta.hooks) meta.hooks = std::make_shared<HookList>();
+    hooks.push_back(meta.hooks);
+  }
+  std::string_view name() const override { return "accumulate_grad"; }
+
+  Tensors backward(const Tensors& grads) override {
+    const Tensor& g = grads[0];
+    if (!g.defined()) return {};
+    Tensor& slot = leaf_.impl()->meta().grad;
+    if (grad_enabled()) {
+      slot = slot.defined() ? slot.add(g) : g;
+    } else if (slot.defined()) {
+      slot.add_(g);
+    } else {
+      // Taken over when the engine holds the only handle.
+      const bool sole = g.impl_ptr().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous();
+      slot = sole ? g : g.detach().clone();
+    }
+    return {};
+  }
+
+ private:
+  Tensor leaf_;
+};
+
+class AutocastCast final : public Node {
+ public:
+  std::string_view name() const override { return "autocast"; }
+  bool is_autocast_cast() const override { return true; }
+  // Reached only when the low-precision tensor itself is differentiated: ops step over this node.
+  Tensors backward(const Tensors& grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
+};
+
+}  // namespace
+
+SavedTensor::SavedTensor(const Tensor& t, int output_index) : output_index_(output_index) {
+  if (!t.defined()) return;
+  tensor_ = output_index >= 0 ? t.alias(t.shape(), t.strides()) : t;
+  version_ = t.version();
+}
+
+Tensor SavedTensor::unpack(Node& owner) const {
+  check<AutogradError>(!released_, owner.name(), "the graph was freed by an earlier backward",
+                       Help{"pass retain_graph = true to the first backward"});
+  if (!tensor_.defined()) return tensor_;
+  check<AutogradError>(tensor_.version() == version_, owner.name(), tensor_.label().empty() ? "a tensor" : tensor_.label(),
+                       " of shape ", tensor_.shape(), " was modified in place after ", owner.name(), " saved it: version ",
+                       tensor_.version(), ", saved at ", version_,
+                       Help{"use the out-of-place form, or clone() before the in-place change"});
+  if (output_index_ < 0 || !grad_enabled()) return tensor_;
+  Tensor t = tensor_.alias(tensor_.shape(), tensor_.strides());
+  AutogradMeta& meta = t.impl()->meta();
+  meta.node = owner.shared_from_this();
+  meta.output_index = uint32_t(output_index_);
+  return t;
+}
+
+void destroy_node(Node* node) {
+  // Freeing a node frees the tensors it saved and the nodes behind them; those queue up here instead of recursing.
+  thread_local Node* pending = nullptr;
+  thread_local bool draining = false;
+  node->next_to_destroy = pending;
+  pending = node;
+  if (draining) return;
+  draining = true;
+  while (pending) {
+    Node* n = pending;
+    pending = n->next_to_destroy;
+    delete n;
+  }
+  draining = false;
+}
+
+Edge edge_of(const Tensor& t) {
+  if (!t.defined() || !t.impl()->autograd) return {};
+  TensorImpl& impl = *t.impl();
+  AutogradMeta& meta = *impl.autograd;
+  if (meta.node) {
+    check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd",
+                         "this view (shape ", impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
+                         Help{"make the view again after the in-place operation"});
+    if (meta.node->is_autocast_cast()) return meta.node->edges[0];
+    return {meta.node, meta.output_index, impl.dtype};
+  }
+  if (!meta.requires_grad) return {};
+  auto accumulator = meta.accumulator.lock();
+  if (!accumulator) {
+    accumulator = make_node<AccumulateGrad>(t);
+    meta.accumulator = accumulator;
+  }
+  return {accumulator, 0, impl.dtype};
+}
+
+void attach(const std::shared_ptr<Node>& node, const Tensors& outputs) {
+  node->sequence = next_sequence++;
+  for (const Tensor& t : outputs) {
+    const auto index = uint32_t(node->outputs.size());
+    node->outputs.push_back({t.shape(), t.dtype(), t.device()});
+    if (!is_floating(t.dtype())) continue;  // indices and masks carry no gradient
+    AutogradMeta& meta = t.impl()->meta();
+    meta.node = node;
+    meta.output_index = index;
+  }
+}
+
+bool should_record(std::span<const Tensor> inputs) {
+  if (!grad_enabled()) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+Tensor record_autocast(const Tensor& source, const Tensor& low) {
+  if (!should_record({&source, 1})) return low;
+  Tensor out = low.alias(low.shape(), low.strides());
+  auto node = make_node<AutocastCast>();
+  node->edges = {edge_of(source)};
+  attach(node, {out});
+  return out;
+}
+
+}  // namespace halfstep

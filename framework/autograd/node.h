@@ -1,0 +1,88 @@
+// The graph: nodes made by ops, edges to the nodes of their inputs, and what backward needs.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// To input `index` of the backward of `node`, i.e. to its output `index` in forward. Null when no gradient is wanted.
+struct Edge {
+  std::shared_ptr<Node> node;
+  uint32_t index = 0;
+  DType dtype = DType::f32;  // what the gradient is delivered in: the input's dtype before autocast lowered it
+  explicit operator bool() const { return node != nullptr; }
+};
+
+// A tensor kept for backward, with the version it had. An op's own output is kept without its history, which is put back on
+// use, so that a node never owns itself.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  // `output_index` >= 0: t is that output of the node that keeps it.
+  explicit SavedTensor(const Tensor& t, int output_index = -1);
+  // Throws AutogradError "x was modified in place after <op> saved it" or when the graph was freed.
+  Tensor unpack(Node& owner) const;
+  void release() {
+    tensor_ = Tensor();
+    released_ = true;
+  }
+
+ private:
+  Tensor tensor_;
+  bool released_ = false;
+  uint64_t version_ = 0;
+  int output_index_ = -1;
+};
+
+// Gradient metadata of one output, so that missing gradients can be made as zeros and wrong ones be refused.
+struct OutputMeta {
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device = Device::cpu;
+};
+
+class Node : public std::enable_shared_from_this<Node> {
+ public:
+  virtual ~Node() = default;
+  virtual std::string_view name() const = 0;
+  // grads: one per output, undefined where nothing flowed in. Returns one gradient per edge; undefined means zero.
+  // Runs with grad mode on when the backward is itself recorded.
+  virtual Tensors backward(const Tensors& grads) = 0;
+  virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph
+  virtual bool is_autocast_cast() const { return false; }  // edge_of steps over these
+
+  // Is the gradient of input i wanted by the running backward? And in which dtype is it delivered?
+  bool needs(size_t i) const { return i < edges.size() && edges[i] && (wanted.empty() || wanted[i]); }
+
+  uint64_t sequence = 0;                // creation order: later nodes run first
+  std::vector<Edge> edges;              // one per tensor input
+  std::vector<OutputMeta> outputs;      // one per output
+  std::vector<uint8_t> wanted;          // set by the engine for grad(): edges on a path to an input
+  std::vector<std::shared_ptr<HookList>> hooks;      // per output; may be short
+  std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short
+  Node* next_to_destroy = nullptr;
+};
+
+// Makes a node that is destroyed without recursion, however deep the graph below it.
+void destroy_node(Node* node);
+template <class N, class... Args>
+std::shared_ptr<N> make_node(Args&&... args) {
+  return std::shared_ptr<N>(new N(std::forward<Args>(args)...), [](N* n) { destroy_node(n); });
+}
+
+// The edge that a gradient of `t` follows: to its node, to its accumulator, or none.
+// Casts made by autocast are stepped over, so that an op may deliver the gradient in the dtype before the cast.
+Edge edge_of(const Tensor& t);
+// Makes `node` the history of `outputs` and gives it its place in the order.
+void attach(const std::shared_ptr<Node>& node, const Tensors& outputs);
+// True when recording is on and some input requires grad.
+bool should_record(std::span<const Tensor> inputs);
+
+// A cast inserted by autocast; edge_of steps over it.
+Tensor record_autocast(const Tensor& source, const Tensor& low);
+
+}  // namespace halfstep

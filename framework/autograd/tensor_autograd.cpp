@@ -1,0 +1,82 @@
+// Tensor's methods that know the graph.
+#include <algorithm>
+#include <atomic>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+
+namespace halfstep {
+
+bool Tensor::requires_grad() const {
+  const auto& meta = get().autograd;
+  return meta && (meta->requires_grad || meta->node);
+}
+
+const Tensor& Tensor::set_requires_grad(bool value) const {
+  check<AutogradError>(is_leaf(), "set_requires_grad", "only a leaf can change requires_grad", Help{"use detach()"});
+  check<DTypeError>(!value || is_floating_point(), "set_requires_grad", "only floating tensors can require grad, got ", dtype());
+  get().meta().requires_grad = value;
+  return *this;
+}
+
+bool Tensor::is_leaf() const { return !node(); }
+
+const std::shared_ptr<Node>& Tensor::node() const {
+  static const std::shared_ptr<Node> none;
+  const auto& meta = get().autograd;
+  return meta ? meta->node : none;
+}
+
+const Tensor& Tensor::grad() const {
+  static const Tensor none;
+  const auto& meta = get().autograd;
+  return meta ? meta->grad : none;
+}
+
+void Tensor::set_grad(const Tensor& g) const {
+  check<ShapeError>(!g.defined() || g.shape() == shape(), "set_grad", "the gradient must have shape ", shape(), ", got ",
+                    g.defined() ? g.shape() : Shape{});
+  if (g.defined() || get().autograd) get().meta().grad = g;
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  halfstep::backward({*this}, {gradient}, retain_graph, create_graph);
+}
+
+Tensor Tensor::detach() const { return alias(shape(), strides()); }
+
+void Tensor::retain_grad() const {
+  check<AutogradError>(requires_grad(), "retain_grad", "the tensor does not require grad");
+  if (is_leaf()) return;
+  AutogradMeta& meta = get().meta();
+  if (meta.retains_grad) return;
+  meta.retains_grad = true;
+  auto& retained = meta.node->retained;
+  if (retained.size() <= meta.output_index) retained.resize(meta.output_index + 1);
+  retained[meta.output_index] = impl_;
+}
+
+uint64_t Tensor::register_hook(TensorHook hook) const {
+  check<AutogradError>(requires_grad(), "register_hook", "the tensor does not require grad");
+  static std::atomic<uint64_t> next{1};
+  AutogradMeta& meta = get().meta();
+  if (!meta.hooks) meta.hooks = std::make_shared<HookList>();
+  if (meta.node) {
+    auto& hooks = meta.node->hooks;
+    if (hooks.size() <= meta.output_index) hooks.resize(meta.output_index + 1);
+    if (hooks[meta.output_index]) meta.hooks = hooks[meta.output_index];
+    else hooks[meta.output_index] = meta.hooks;
+  }
+  const uint64_t key = next++;
+  meta.hooks->emplace_back(key, std::move(hook));
+  return key;
+}
+
+void Tensor::remove_hook(uint64_t key) const {
+  AutogradMeta& meta = get().meta();
+  if (!meta.hooks) return;
+  auto& list = *meta.hooks;
+  list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& entry) { return entry.first == key; }), list.end());
+}
+
+}  // namespace halfstep

@@ -1,0 +1,81 @@
+// Between stored elements and the three types that kernels compute in: float, double and int64.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/base/dtype.h"
+
+namespace halfstep::cpu {
+
+// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one.
+template <class C> void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
+// base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.
+template <class C> void store(DType t, const C* in, void* base, int64_t stride, int64_t n);
+
+// Whole arrays, with the CPU's conversion instructions where it has them.
+void widen(const f16* in, float* out, int64_t n);
+void widen(const bf16* in, float* out, int64_t n);
+void narrow(const float* in, f16* out, int64_t n);
+void narrow(const float* in, bf16* out, int64_t n);
+
+// The float next to d towards zero with its last bit set when d is not a float: a later rounding to 16 bits is then as if from d.
+inline float round_to_odd(double d) {
+  const float f = float(d);
+  if (double(f) == d || d != d) return f;
+  uint32_t u = std::bit_cast<uint32_t>(f);
+  if ((f < 0 ? -double(f) : double(f)) > (d < 0 ? -d : d)) --u;
+  return std::bit_cast<float>(u | 1u);
+}
+
+// One element, rounded once. A float outside int64 becomes its minimum, as x86 does; NaN is true.
+template <class To, class From>
+inline To cast(From v) {
+  if constexpr (std::is_same_v<To, From>) {
+    return v;
+  } else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>) {
+    return cast<To>(float(v));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return v != From(0);
+  } else if constexpr (std::is_same_v<To, f16> || std::is_same_v<To, bf16>) {
+    if constexpr (std::is_same_v<From, float>) {
+      return To(v);
+    } else if constexpr (std::is_same_v<From, double>) {
+      return To(round_to_odd(v));
+    } else {
+      int64_t x = int64_t(v);  // 52 leading bits and a sticky one: exact as a double
+      if (x > (int64_t(1) << 53) || x < -(int64_t(1) << 53)) x = (x & ~int64_t(0xfff)) | ((x & 0xfff) ? 0x800 : 0);
+      return To(round_to_odd(double(x)));
+    }
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    const bool inside = v >= From(-0x1p63) && v < From(0x1p63);
+    return To(inside ? int64_t(v) : INT64_MIN);
+  } else {
+    return To(v);
+  }
+}
+
+// The type a kernel computes in: float for f16, bf16 and f32; double for f64; int64 for integers and bool.
+enum class Compute : uint8_t { integer, single, wide };
+constexpr Compute compute_of(DType t) {
+  return t == DType::f64 ? Compute::wide : is_floating(t) ? Compute::single : Compute::integer;
+}
+constexpr Compute wider(Compute a, Compute b) { return a > b ? a : b; }
+
+// Calls f(C{}).
+template <class F>
+void with_compute(Compute c, F&& f) {
+  if (c == Compute::single) return f(float{});
+  if (c == Compute::wide) return f(double{});
+  f(int64_t{});
+}
+
+template <class C> C load_one(DType t, const void* p) {
+  C value;
+  load<C>(t, p, 0, &value, 1);
+  return value;
+}
+template <class C> void store_one(DType t, C value, void* p) { store<C>(t, &value, p, 1, 1); }
+
+}  // namespace halfstep::cpu

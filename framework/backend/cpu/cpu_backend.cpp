@@ -1,0 +1,139 @@
+#include "framework/backend/cpu/cpu_backend.h"
+
+#include <cstring>
+#include <fstream>
+
+#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/kernels.h"
+
+namespace halfstep {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) {
+      const size_t colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "CPU";
+}
+
+std::string instruction_set() {
+#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef HALFSTEP_MULTIARCH
+  if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4 (AVX-512)";
+  if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3 (AVX2)";
+  return "x86-64-v2";
+#else
+  return "as compiled";
+#endif
+#else
+  return "portable";
+#endif
+}
+
+class CpuBackend final : public Backend {
+ public:
+  Device::Type device_type() const override { return Device::Type::cpu; }
+  std::string describe() const override {
+    const int n = num_threads();
+    return cpu_name() + ", " + std::to_string(n) + (n == 1 ? " thread" : " threads") + ", loops " + instruction_set() +
+           ", bf16 matmul: " + cpu::bf16_support();
+  }
+  void synchronize() override {}
+
+  void copy(const TensorView& src, const TensorView& dst) override { cpu::copy(src, dst); }
+  void fill(const TensorView& dst, double value) override { cpu::fill(dst, value); }
+  void arange(const TensorView& dst, double start, double step) override { cpu::arange(dst, start, step); }
+  void copy_from_host(const void* src, void* dst, size_t bytes) override {
+    if (bytes > 0) std::memcpy(dst, src, bytes);
+  }
+  void copy_to_host(const void* src, void* dst, size_t bytes) override {
+    if (bytes > 0) std::memcpy(dst, src, bytes);
+  }
+
+  void unary(Unary op, const TensorView& x, const TensorView& out) override { cpu::unary(op, x, out); }
+  void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out) override {
+    cpu::unary_backward(op, grad, saved, out);
+  }
+  void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) override { cpu::binary(op, a, b, out); }
+  void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
+                       const TensorView& out) override {
+    cpu::binary_backward(op, input, grad, a, b, out);
+  }
+  void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) override { cpu::test(op, a, b, out); }
+  void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) override {
+    cpu::where(cond, a, b, out);
+  }
+
+  void gemm(const GemmArgs& args) override { cpu::gemm(args); }
+
+  void reduce(Reduce op, const TensorView& x, const TensorView& out) override { cpu::reduce(op, x, out); }
+  void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) override {
+    cpu::arg_reduce(largest, x, dim, values, indices);
+  }
+
+  void softmax(const TensorView& x, const TensorView& out, int dim, bool log) override { cpu::softmax(x, out, dim, log); }
+  void softmax_backward(const TensorView& grad, const TensorView& y, const TensorView& out, int dim, bool log) override {
+    cpu::softmax_backward(grad, y, out, dim, log);
+  }
+
+  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) override {
+    cpu::cross_entropy(args, loss, lse, total);
+  }
+  void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
+                              const TensorView& out) override {
+    cpu::cross_entropy_backward(args, grad, lse, total, out);
+  }
+  int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
+    return cpu::check_targets(target, classes, ignore_index);
+  }
+  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) override {
+    cpu::mse(a, b, reduction, loss);
+  }
+  void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
+                    const TensorView& out) override {
+    cpu::mse_backward(a, b, grad, reduction, sign, out);
+  }
+
+  int64_t check_indices(const TensorView& index, int64_t size) override { return cpu::check_indices(index, size); }
+  void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override { cpu::gather(x, dim, index, out); }
+  void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    cpu::scatter_add(out, dim, index, src);
+  }
+
+  void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) override {
+    cpu::random_uniform(dst, state, lo, hi);
+  }
+  void random_normal(const TensorView& dst, Generator::State state, double mean, double stddev) override {
+    cpu::random_normal(dst, state, mean, stddev);
+  }
+  void random_integers(const TensorView& dst, Generator::State state, int64_t lo, int64_t hi) override {
+    cpu::random_integers(dst, state, lo, hi);
+  }
+  void dropout(const TensorView& x, const TensorView& out, double p, Generator::State state) override { cpu::dropout(x, out, p, state); }
+
+  void check_finite(std::span<const TensorView> grads, float* found_inf) override { cpu::check_finite(grads, found_inf); }
+  void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) override {
+    cpu::unscale(grads, scale, found_inf);
+  }
+  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff, int32_t interval) override {
+    math::advance_scale(*scale, *tracker, *found_inf != 0, growth, backoff, interval);
+  }
+  void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
+    cpu::sgd(params, args, control);
+  }
+  void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) override {
+    cpu::adam(params, args, control);
+  }
+  void norm(std::span<const TensorView> tensors, double p, float* out) override { cpu::norm(tensors, p, out); }
+  void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) override { cpu::clip(tensors, norm, max_norm); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace halfstep

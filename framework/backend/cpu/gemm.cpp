@@ -1,0 +1,177 @@
+// From tensors to products: which code takes a dtype, and what is widened to get there.
+#include "framework/backend/cpu/gemm.h"
+
+#include <utility>
+#include <vector>
+
+#include "framework/backend/cpu/gemm_eigen.h"
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/loops.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep::cpu {
+namespace {
+
+// Scratch from the caching allocator, counted as workspace.
+class Workspace {
+ public:
+  explicit Workspace(size_t bytes) : data_(allocator(Device::cpu).allocate(bytes, MemoryTag::workspace)) {}
+  ~Workspace() { allocator(Device::cpu).release(data_); }
+  Workspace(const Workspace&) = delete;
+  float* floats() const { return static_cast<float*>(data_); }
+
+ private:
+  void* data_;
+};
+
+// One operand of a product, [batch, rows, columns], with the strides of dimensions of size 1 made canonical.
+struct Operand {
+  int64_t batch = 1, rows, columns, batch_stride = 0, row_stride, column_stride;
+
+  explicit Operand(const TensorView& v) {
+    const int r = v.shape.size();
+    rows = v.shape[r - 2];
+    columns = v.shape[r - 1];
+    row_stride = v.strides[r - 2];
+    column_stride = v.strides[r - 1];
+    if (r == 3) {
+      batch = v.shape[0];
+      batch_stride = v.strides[0];
+    }
+    if (columns == 1 && rows > 1) column_stride = row_stride == 1 ? rows : 1;
+    if (rows == 1) {
+      row_stride = column_stride == 1 ? columns : 1;
+    }
+    if (batch == 1) batch_stride = rows * columns;
+  }
+  bool by_rows() const { return column_stride == 1; }
+};
+
+// The operand as packed floats in `to`, keeping which way it is dense.
+void widen_operand(const TensorView& v, Operand& o, float* to) {
+  const bool rows = o.by_rows();
+  const int64_t outer = rows ? o.rows : o.columns, inner = rows ? o.columns : o.rows;
+  const int64_t step = rows ? o.row_stride : o.column_stride;
+  const int64_t batches = o.batch_stride == 0 ? 1 : o.batch;
+  TensorView from{v.data, v.dtype, {batches, outer, inner}, {o.batch_stride, step, 1}};
+  TensorView target{to, DType::f32, from.shape, contiguous_strides(from.shape)};
+  copy(from, target);
+  if (o.batch_stride != 0) o.batch_stride = outer * inner;
+  (rows ? o.row_stride : o.column_stride) = inner;
+}
+
+// One element at a time: for integers, where nobody is in a hurry.
+void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
+  parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns < kParallel, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t batch = i / a.rows, row = i % a.rows;
+      for (int64_t j = 0; j < b.columns; ++j) {
+        int64_t sum = g.bias ? load_one<int64_t>(g.bias.dtype, at(g.bias, j * g.bias.strides[0])) : 0;
+        for (int64_t k = 0; k < a.columns; ++k) {
+          sum += load_one<int64_t>(g.a.dtype, at(g.a, batch * a.batch_stride + row * a.row_stride + k * a.column_stride)) *
+                 load_one<int64_t>(g.b.dtype, at(g.b, batch * b.batch_stride + k * b.row_stride + j * b.column_stride));
+        }
+        if (g.relu && sum < 0) sum = 0;
+        char* to = at(g.c, i * b.columns + j);
+        if (g.accumulate) sum += load_one<int64_t>(g.c.dtype, to);
+        store_one<int64_t>(g.c.dtype, sum, to);
+      }
+    }
+  });
+}
+
+void multiply_doubles(const GemmArgs& g, Product p) {
+  if (!g.bias) return multiply_eigen<double>(p, nullptr);
+  std::vector<double> bias(size_t(p.n));
+  load<double>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias.data(), p.n);
+  multiply_eigen<double>(p, bias.data());
+}
+
+// k = 0: the product is zero.
+void multiply_nothing(const GemmArgs& g) {
+  if (!g.accumulate) fill(g.c, 0);
+  if (!g.bias) return;
+  TensorView bias = g.bias;
+  bias.shape = g.c.shape;
+  bias.strides = broadcast_strides(g.bias.shape, g.bias.strides, g.c.shape);
+  TensorView sum = g.c;
+  if (g.accumulate) binary(Binary::add, g.c, bias, sum);
+  else if (g.relu) unary(Unary::relu, bias, sum);
+  else copy(bias, sum);
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& g) {
+  if (g.c.numel() == 0) return;
+  Operand a(g.a), b(g.b);
+  if (a.columns == 0) return multiply_nothing(g);
+  if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
+
+  Product p;
+  // Rows of a batch that shares b are rows of one product.
+  if (a.batch > 1 && b.batch_stride == 0 && a.by_rows() && a.batch_stride == a.rows * a.row_stride) {
+    a.rows *= a.batch;
+    a.batch = b.batch = 1;
+    a.batch_stride = a.rows * a.columns;
+    b.batch_stride = b.rows * b.columns;
+  }
+  p.m = a.rows;
+  p.n = b.columns;
+  p.k = a.columns;
+  p.relu = g.relu;
+  p.accumulate = g.accumulate;
+
+  const bool widened = g.a.dtype == DType::f16 || (g.a.dtype == DType::bf16 && !bf16_is_native());
+  const auto floats = [](const Operand& o) { return size_t((o.batch_stride == 0 ? 1 : o.batch) * o.rows * o.columns); };
+  const bool round_after = widened && g.c.dtype != DType::f32;
+  const bool bias_copied = g.bias && g.a.dtype != DType::f64 && (g.bias.dtype != DType::f32 || g.bias.strides[0] != 1);
+  const size_t a_floats = widened ? floats(a) : 0, b_floats = widened ? floats(b) : 0, c_floats = round_after ? size_t(g.c.numel()) : 0;
+  const Workspace work(sizeof(float) * (a_floats + b_floats + c_floats + (bias_copied ? size_t(p.n) : 0) + 1));
+  float* free_floats = work.floats();
+  const auto take = [&](size_t n) { return std::exchange(free_floats, free_floats + n); };
+
+  p.a = g.a.data;
+  p.b = g.b.data;
+  p.c = g.c.data;
+  p.in = g.a.dtype;
+  p.out = g.c.dtype;
+  if (widened) {
+    float *left = take(a_floats), *right = take(b_floats);
+    widen_operand(g.a, a, left);
+    widen_operand(g.b, b, right);
+    p.a = left;
+    p.b = right;
+    p.in = p.out = DType::f32;
+    if (round_after) p.c = take(c_floats);
+  }
+  p.batch = a.batch;
+  p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
+  p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
+
+  if (g.a.dtype == DType::f64) return multiply_doubles(g, p);
+  if (g.bias) {
+    p.bias = g.bias.as<const float>();
+    if (bias_copied) {
+      float* bias = take(size_t(p.n));
+      load<float>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias, p.n);
+      p.bias = bias;
+    }
+  }
+  if (p.batch > 1 && (p.a_batch == 0 || p.b_batch == 0)) {
+    // oneDNN has no fast code for a shared operand that is not folded above.
+    Product one = p;
+    one.batch = 1;
+    for (int64_t i = 0; i < p.batch; ++i) {
+      one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
+      one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
+      one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
+      multiply(one);
+    }
+  } else {
+    multiply(p);
+  }
+  if (round_after) copy({p.c, DType::f32, g.c.shape, contiguous_strides(g.c.shape)}, g.c);
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,35 @@
+// The CPU's matrix products. Plain pointers and strides, for the backend and for benchmarks that time the bare product.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/base/dtype.h"
+
+namespace halfstep::cpu {
+
+// c[b] = relu?( a[b] b[b] + bias ) (+ c[b] when accumulate), for b < batch. Strides in elements.
+// a: [batch, m, k], b: [batch, k, n], each with a unit stride along rows or columns; c: [batch, m, n], contiguous.
+struct Product {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const float* bias = nullptr;  // [n]
+  int64_t a_batch = 0, a_row = 0, a_column = 1;
+  int64_t b_batch = 0, b_row = 0, b_column = 1;
+  DType in = DType::f32;        // of a and b: f32, or bf16 where bf16_is_native()
+  DType out = DType::f32;       // f32, or bf16 from bf16
+  bool relu = false;
+  bool accumulate = false;
+};
+
+// oneDNN, with its primitives cached by shape; without oneDNN, Eigen (f32 only). Accumulates in float and rounds once.
+void multiply(const Product& p);
+
+// Whether bf16 products run on bf16 instructions; otherwise they are widened to float.
+bool bf16_is_native();
+// "native (AMX)", "native (AVX512-BF16)" or "widened to float32".
+std::string bf16_support();
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,59 @@
+#include "framework/backend/cpu/gemm_eigen.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+
+#include "framework/backend/cpu/simd.h"
+
+namespace halfstep::cpu {
+namespace {
+
+template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T> using Stridden = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
+template <class T>
+using Transposed = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>, 0, Eigen::OuterStride<>>;
+
+constexpr int64_t kRowsEach = 64;
+
+// f(a map of rows x columns at x), row- or column-major by the strides.
+template <class T, class F>
+void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t column, const F& f) {
+  if (column == 1) f(Stridden<T>(x, rows, columns, Eigen::OuterStride<>(row)));
+  else f(Transposed<T>(x, rows, columns, Eigen::OuterStride<>(column)));
+}
+
+}  // namespace
+
+template <class T>
+void multiply_eigen(const Product& p, const T* bias) {
+  const int64_t strips = (p.m + kRowsEach - 1) / kRowsEach;
+  // Inside a parallel region Eigen does not start threads of its own.
+  parallel_tasks(p.batch * strips, p.m * p.n * p.k < 64 * 64 * 64, [&](int64_t task) {
+    const int64_t batch = task / strips, r0 = task % strips * kRowsEach, rows = std::min(kRowsEach, p.m - r0);
+    const T* a = static_cast<const T*>(p.a) + batch * p.a_batch + r0 * p.a_row;
+    const T* b = static_cast<const T*>(p.b) + batch * p.b_batch;
+    T* c = static_cast<T*>(p.c) + (batch * p.m + r0) * p.n;
+    Eigen::Map<Matrix<T>> out(c, rows, p.n);
+    with_map(a, rows, p.k, p.a_row, p.a_column, [&](const auto& left) {
+      with_map(b, p.k, p.n, p.b_row, p.b_column, [&](const auto& right) {
+        if (p.accumulate) out.noalias() += left * right;
+        else out.noalias() = left * right;
+      });
+    });
+    for (int64_t i = 0; i < rows * p.n && (bias || p.relu); ++i) {
+      const T v = c[i] + (bias ? bias[i % p.n] : T(0));
+      c[i] = p.relu && v <= 0 ? T(0) : v;
+    }
+  });
+}
+
+template void multiply_eigen<float>(const Product&, const float*);
+template void multiply_eigen<double>(const Product&, const double*);
+
+#ifndef HALFSTEP_WITH_DNNL
+void multiply(const Product& p) { multiply_eigen<float>(p, p.bias); }
+bool bf16_is_native() { return false; }
+std::string bf16_support() { return "widened to float32"; }
+#endif
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,11 @@
+// Eigen's matrix products: f64 always, f32 where oneDNN is missing.
+#pragma once
+
+#include "framework/backend/cpu/gemm.h"
+
+namespace halfstep::cpu {
+
+// As multiply(), for T = float or double; `bias` and relu included. Row blocks are fixed: any number of threads gives the same.
+template <class T> void multiply_eigen(const Product& p, const T* bias);
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,157 @@
+// Passes over all gradients: the scaler's check and unscaling, norms and clipping.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/lists.h"
+
+namespace halfstep::cpu {
+namespace {
+
+HS_HD bool not_finite(float x) { return (std::bit_cast<uint32_t>(x) & 0x7fffffffu) >= 0x7f800000u; }
+HS_HD bool not_finite(double x) { return (std::bit_cast<uint64_t>(x) & ~(uint64_t(1) << 63)) >= 0x7ff0000000000000u; }
+
+template <class C>
+HS_CLONES bool any_not_finite(const C* x, int64_t n) {
+  std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t> bad = 0;
+  for (int64_t i = 0; i < n; ++i) bad |= not_finite(x[i]);
+  return bad != 0;
+}
+
+// out = factor in, and whether any of `in` is inf or NaN.
+template <class C>
+HS_CLONES bool scale_and_check(const C* in, C* out, C factor, int64_t n) {
+  std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t> bad = 0;
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const C v = in[i];
+    bad |= not_finite(v);
+    out[i] = v * factor;
+  }
+  return bad != 0;
+}
+
+template <class F>
+void with_float_or_double(DType t, F&& f) {
+  if (t == DType::f64) f(double{});
+  else f(float{});
+}
+
+// Multiplies by `factor` (leaving the bits alone where it is 1) and tells whether a value was inf or NaN before.
+bool scale_all(std::span<const TensorView> tensors, float factor) {
+  const std::vector<Part> parts = cut(tensors);
+  std::atomic<bool> found = false;
+  for_parts(parts, [&](size_t index) {
+    const Part& part = parts[index];
+    const TensorView& g = tensors[part.tensor];
+    with_float_or_double(g.dtype, [&](auto tag) {
+      using C = decltype(tag);
+      const Space s(g.shape, {&g.strides});
+      alignas(64) C buffer[kBlock];
+      bool bad = false;
+      for (int64_t i = part.begin; i < part.end; i += kBlock) {
+        const int64_t n = std::min(kBlock, part.end - i);
+        const C* in = fetch<C>(s, 0, g, i, n, buffer);
+        if (factor == 1) {
+          bad |= any_not_finite(in, n);
+        } else {
+          C* out = const_cast<C*>(in);  // the gradient itself or the buffer
+          bad |= scale_and_check(in, out, C(factor), n);
+          if (out == buffer) put<C>(s, 0, g, i, n, out);
+        }
+      }
+      if (bad) found.store(true, std::memory_order_relaxed);
+    });
+  });
+  return found.load();
+}
+
+HS_CLONES double sum_of_squares(const float* x, int64_t n) {
+  double lane[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (int k = 0; k < 16; ++k) lane[k] += double(x[i + k]) * double(x[i + k]);
+  }
+  for (; i < n; ++i) lane[i % 16] += double(x[i]) * double(x[i]);
+  double sum = 0;
+  for (double v : lane) sum += v;
+  return sum;
+}
+
+double sum_of_powers(const float* x, int64_t n, double p) {
+  double sum = 0;
+  if (p == 1) {
+    for (int64_t i = 0; i < n; ++i) sum += std::fabs(double(x[i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) sum += p == 0 ? double(x[i] != 0) : std::pow(std::fabs(double(x[i])), p);
+  }
+  return sum;
+}
+
+double powers(const double* x, int64_t n, double p) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += p == 0 ? double(x[i] != 0) : p == 2 ? x[i] * x[i] : std::pow(std::fabs(x[i]), p);
+  return sum;
+}
+
+template <class C>
+double largest(const C* x, int64_t n) {
+  double top = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = std::fabs(double(x[i]));
+    top = v > top || v != v ? v : top;
+    if (top != top) break;
+  }
+  return top;
+}
+
+}  // namespace
+
+void check_finite(std::span<const TensorView> grads, float* found_inf) {
+  if (scale_all(grads, 1.0f)) *found_inf = 1.0f;
+}
+
+void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) {
+  if (scale_all(grads, float(1 / double(*scale)))) *found_inf = 1.0f;
+}
+
+void norm(std::span<const TensorView> tensors, double p, float* out) {
+  const std::vector<Part> parts = cut(tensors);
+  std::vector<double> partial(parts.size());
+  const bool maximum = std::isinf(p);
+  for_parts(parts, [&](size_t index) {
+    const Part& part = parts[index];
+    const TensorView& v = tensors[part.tensor];
+    with_float_or_double(v.dtype, [&](auto tag) {
+      using C = decltype(tag);
+      const Space s(v.shape, {&v.strides});
+      alignas(64) C buffer[kBlock];
+      double value = 0;
+      for (int64_t i = part.begin; i < part.end; i += kBlock) {
+        const int64_t n = std::min(kBlock, part.end - i);
+        const C* x = fetch<C>(s, 0, v, i, n, buffer);
+        if (maximum) {
+          const double top = largest(x, n);
+          value = top > value || top != top ? top : value;
+        } else if constexpr (std::is_same_v<C, double>) {
+          value += powers(x, n, p);
+        } else {
+          value += p == 2 ? sum_of_squares(x, n) : sum_of_powers(x, n, p);
+        }
+      }
+      partial[index] = value;
+    });
+  });
+  double total = 0;
+  for (double v : partial) total = !maximum ? total + v : (v > total || v != v) && total == total ? v : total;
+  *out = float(maximum || p == 1 || p == 0 ? total : p == 2 ? std::sqrt(total) : std::pow(total, 1 / p));
+}
+
+void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) {
+  const float factor = float(max_norm / (double(*norm) + 1e-6));
+  scale_all(tensors, factor > 1 ? 1.0f : factor);
+}
+
+}  // namespace halfstep::cpu

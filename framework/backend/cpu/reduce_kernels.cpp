@@ -1,0 +1,165 @@
+#include "framework/backend/cpu/reduce_kernels.h"
+
+#include <cstring>
+#include <limits>
+
+#include "framework/backend/cpu/simd.h"
+
+namespace halfstep::cpu {
+namespace {
+
+// NaN wins over everything, and the first one stays.
+struct Max {
+  template <class T> HS_HD static T join(T a, T b) { return b > a || b != b ? b : a; }
+};
+struct Min {
+  template <class T> HS_HD static T join(T a, T b) { return b < a || b != b ? b : a; }
+};
+struct Sum {
+  template <class T> HS_HD static T join(T a, T b) { return a + b; }
+};
+struct Product {
+  template <class T> HS_HD static T join(T a, T b) { return a * b; }
+};
+
+constexpr int kLanes = 64;
+typedef float Lanes __attribute__((vector_size(kLanes)));  // 16 floats; split into what the instruction set has
+constexpr int kWidth = kLanes / int(sizeof(float));
+
+HS_CLONES float sum_floats(const float* x, int64_t n) {
+  Lanes a = {}, b = {}, v, w;
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    std::memcpy(&v, x + i, kLanes);
+    std::memcpy(&w, x + i + kWidth, kLanes);
+    a += v;
+    b += w;
+  }
+  a += b;
+  for (; i < n; ++i) a[i % kWidth] += x[i];
+  for (int half = kWidth / 2; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) a[k] += a[k + half];
+  }
+  return a[0];
+}
+
+template <class Fn>
+HS_CLONES float extreme_floats(const float* x, int64_t n) {
+  float lane[kWidth];
+  if (n < kWidth) {
+    float r = x[0];
+    for (int64_t i = 1; i < n; ++i) r = Fn::join(r, x[i]);
+    return r;
+  }
+  std::memcpy(lane, x, kLanes);
+  int64_t i = kWidth;
+  for (; i + kWidth <= n; i += kWidth) {
+    for (int k = 0; k < kWidth; ++k) lane[k] = Fn::join(lane[k], x[i + k]);
+  }
+  for (; i < n; ++i) lane[i % kWidth] = Fn::join(lane[i % kWidth], x[i]);
+  float r = lane[0];
+  for (int k = 1; k < kWidth; ++k) r = Fn::join(r, lane[k]);
+  return r;
+}
+
+template <class Fn, class C>
+HS_CLONES void join_columns(C* into, const C* x, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) into[i] = Fn::join(into[i], x[i]);
+}
+
+template <class Fn, class C>
+Wide<C> join_row(const C* x, int64_t n, Wide<C> start) {
+  for (int64_t i = 0; i < n; ++i) start = Fn::join(start, Wide<C>(x[i]));
+  return start;
+}
+
+template <class W> W lowest() {
+  if constexpr (std::is_floating_point_v<W>) return -std::numeric_limits<W>::infinity();
+  else return std::numeric_limits<W>::min();
+}
+template <class W> W highest() {
+  if constexpr (std::is_floating_point_v<W>) return std::numeric_limits<W>::infinity();
+  else return std::numeric_limits<W>::max();
+}
+
+}  // namespace
+
+template <class W>
+W reduce_identity(Reduce op) {
+  switch (op) {
+    case Reduce::prod: case Reduce::all: return W(1);
+    case Reduce::max: return lowest<W>();
+    case Reduce::min: return highest<W>();
+    default: return W(0);
+  }
+}
+
+template <class W>
+W reduce_join(Reduce op, W a, W b) {
+  switch (op) {
+    case Reduce::prod: return a * b;
+    case Reduce::max: return Max::join(a, b);
+    case Reduce::min: return Min::join(a, b);
+    case Reduce::any: return W(a != W(0) || b != W(0));
+    case Reduce::all: return W(a != W(0) && b != W(0));
+    default: return a + b;
+  }
+}
+
+template <class C>
+Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
+  using W = Wide<C>;
+  if (n == 0) return reduce_identity<W>(op);
+  switch (op) {
+    case Reduce::prod: return join_row<Product>(x, n, W(1));
+    case Reduce::max:
+      if constexpr (std::is_same_v<C, float>) return extreme_floats<Max>(x, n);
+      else return join_row<Max>(x, n, lowest<W>());
+    case Reduce::min:
+      if constexpr (std::is_same_v<C, float>) return extreme_floats<Min>(x, n);
+      else return join_row<Min>(x, n, highest<W>());
+    case Reduce::any:
+      for (int64_t i = 0; i < n; ++i) {
+        if (x[i] != C(0)) return W(1);
+      }
+      return W(0);
+    case Reduce::all:
+      for (int64_t i = 0; i < n; ++i) {
+        if (x[i] == C(0)) return W(0);
+      }
+      return W(1);
+    default:
+      if constexpr (std::is_same_v<C, float>) return sum_floats(x, n);
+      else return join_row<Sum>(x, n, W(0));
+  }
+}
+
+template <class C>
+void reduce_columns(Reduce op, C* into, const C* x, int64_t n) {
+  switch (op) {
+    case Reduce::prod: return join_columns<Product>(into, x, n);
+    case Reduce::max: return join_columns<Max>(into, x, n);
+    case Reduce::min: return join_columns<Min>(into, x, n);
+    case Reduce::any:
+      for (int64_t i = 0; i < n; ++i) into[i] = C(into[i] != C(0) || x[i] != C(0));
+      return;
+    case Reduce::all:
+      for (int64_t i = 0; i < n; ++i) into[i] = C(into[i] != C(0) && x[i] != C(0));
+      return;
+    default: return join_columns<Sum>(into, x, n);
+  }
+}
+
+template double reduce_identity<double>(Reduce);
+template int64_t reduce_identity<int64_t>(Reduce);
+template double reduce_join<double>(Reduce, double, double);
+template int64_t reduce_join<int64_t>(Reduce, int64_t, int64_t);
+template double reduce_row<float>(Reduce, const float*, int64_t);
+template double reduce_row<double>(Reduce, const double*, int64_t);
+template int64_t reduce_row<int64_t>(Reduce, const int64_t*, int64_t);
+template void reduce_columns<float>(Reduce, float*, const float*, int64_t);
+template void reduce_columns<double>(Reduce, double*, const double*, int64_t);
+template void reduce_columns<int64_t>(Reduce, int64_t*, const int64_t*, int64_t);
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,47 @@
+// Typed errors and the checks that raise them.
+//
+// Every message reads "[where] rule, then what came"; a second line "help: ..." when the cure is known:
+//   check<ShapeError>(w.size(1) == k, "linear", "weight must be [out, ", k, "], got ", w.shape());
+// The parts are streamed only when the check fails. The library never aborts or exits.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+
+// Root of everything halfstep throws.
+struct Error : std::runtime_error { using std::runtime_error::runtime_error; };
+
+struct ShapeError : Error { using Error::Error; };     // sizes or ranks that do not fit
+struct DTypeError : Error { using Error::Error; };     // dtypes that do not fit
+struct DeviceError : Error { using Error::Error; };    // device absent, or tensors on different devices
+struct ValueError : Error { using Error::Error; };     // an argument outside its domain
+struct IndexError : Error { using Error::Error; };     // an index outside its dimension
+struct AutogradError : Error { using Error::Error; };  // misuse of the graph
+struct AmpError : Error { using Error::Error; };       // misuse of autocast or the scaler
+struct MemoryError : Error { using Error::Error; };    // an allocation failed
+struct ConfigError : Error { using Error::Error; };    // a JSON config or command line that does not hold
+struct DataError : Error { using Error::Error; };      // a data file missing or malformed
+struct IoError : Error { using Error::Error; };        // reading or writing a file failed
+
+// A message part that becomes a line of its own: "help: <text>".
+struct Help { std::string text; };
+inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out << "\nhelp: " << h.text; }
+
+template <class E, class... Parts>
+[[noreturn]] void fail(std::string_view where, const Parts&... parts) {
+  std::ostringstream out;
+  out << '[' << where << "] ";
+  (out << ... << parts);
+  throw E(out.str());
+}
+
+template <class E, class... Parts>
+void check(bool ok, std::string_view where, const Parts&... parts) {
+  if (!ok) [[unlikely]] fail<E>(where, parts...);
+}
+
+}  // namespace halfstep

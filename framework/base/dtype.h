@@ -1,0 +1,116 @@
+// Element types, the two 16-bit floats, and promotion.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string_view>
+
+namespace halfstep {
+
+enum class DType : uint8_t { f16, bf16, f32, f64, u8, i8, i16, i32, i64, boolean };
+inline constexpr int kDTypeCount = 10;
+
+// IEEE binary16: 1 sign, 5 exponent, 10 fraction bits. Max 65504, eps 9.77e-4. Arithmetic is done in float.
+struct f16 {
+  uint16_t bits = 0;
+  f16() = default;
+  constexpr explicit f16(float v) : bits(round(v)) {}
+  constexpr operator float() const { return widen(bits); }
+
+  static constexpr uint16_t round(float v) {  // nearest, ties to even
+    const uint32_t u = std::bit_cast<uint32_t>(v);
+    const uint32_t sign = (u >> 16) & 0x8000u;
+    uint32_t a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return uint16_t(sign | 0x7e00u | ((a >> 13) & 0x3ffu));  // NaN stays NaN, quiet
+    if (a >= 0x477ff000u) return uint16_t(sign | 0x7c00u);                        // rounds past 65504
+    if (a < 0x38800000u) {                                                        // subnormal or zero
+      const float magic = std::bit_cast<float>(a) + 0.5f;                         // aligns the unit to 2^-24
+      return uint16_t(sign | (std::bit_cast<uint32_t>(magic) - 0x3f000000u));
+    }
+    a += 0xfffu + ((a >> 13) & 1u);
+    return uint16_t(sign | ((a - 0x38000000u) >> 13));
+  }
+  static constexpr float widen(uint16_t h) {  // exact
+    const uint32_t sign = uint32_t(h & 0x8000u) << 16;
+    const uint32_t exponent = (h >> 10) & 0x1fu, fraction = h & 0x3ffu;
+    if (exponent == 0x1fu) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
+    if (exponent == 0) {
+      const float f = float(fraction) * 0x1p-24f;
+      return sign ? -f : f;
+    }
+    return std::bit_cast<float>(sign | ((exponent + 112u) << 23) | (fraction << 13));
+  }
+};
+
+// bfloat16: the upper half of a float. 8 exponent, 7 fraction bits; eps 7.81e-3. Arithmetic is done in float.
+struct bf16 {
+  uint16_t bits = 0;
+  bf16() = default;
+  constexpr explicit bf16(float v) : bits(round(v)) {}
+  constexpr operator float() const { return widen(bits); }
+
+  static constexpr uint16_t round(float v) {  // nearest, ties to even
+    const uint32_t u = std::bit_cast<uint32_t>(v);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t((u >> 16) | 0x40u);
+    return uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  }
+  static constexpr float widen(uint16_t h) { return std::bit_cast<float>(uint32_t(h) << 16); }
+};
+static_assert(sizeof(f16) == 2 && sizeof(bf16) == 2);
+
+constexpr size_t size_of(DType t) {
+  constexpr size_t sizes[kDTypeCount] = {2, 2, 4, 8, 1, 1, 2, 4, 8, 1};
+  return sizes[size_t(t)];
+}
+constexpr bool is_floating(DType t) { return t <= DType::f64; }
+constexpr bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
+constexpr bool is_integral(DType t) { return t >= DType::u8 && t <= DType::i64; }  // bool is not
+
+// "float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool".
+std::string_view name(DType t);
+// The inverse; also understands "f16", "half", "fp16", "bf16", "float", "fp32", "double", "long", "int". Empty when unknown.
+std::optional<DType> parse_dtype(std::string_view text);
+std::ostream& operator<<(std::ostream& out, DType t);
+
+// PyTorch's lattice: integers below floats, f16 with bf16 gives f32, bool lowest, u8 with a signed type the next larger signed one.
+DType promote(DType a, DType b);
+
+// Largest finite value and distance from 1 to the next number of a floating type.
+double max_value(DType t);
+double epsilon(DType t);
+
+template <class T> struct dtype_of_t;
+template <> struct dtype_of_t<f16> { static constexpr DType value = DType::f16; };
+template <> struct dtype_of_t<bf16> { static constexpr DType value = DType::bf16; };
+template <> struct dtype_of_t<float> { static constexpr DType value = DType::f32; };
+template <> struct dtype_of_t<double> { static constexpr DType value = DType::f64; };
+template <> struct dtype_of_t<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct dtype_of_t<int8_t> { static constexpr DType value = DType::i8; };
+template <> struct dtype_of_t<int16_t> { static constexpr DType value = DType::i16; };
+template <> struct dtype_of_t<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct dtype_of_t<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct dtype_of_t<bool> { static constexpr DType value = DType::boolean; };
+template <class T> inline constexpr DType dtype_of = dtype_of_t<T>::value;
+
+// Calls f(T{}) with the C++ type that stores `t`.
+template <class F>
+decltype(auto) dispatch(DType t, F&& f) {
+  switch (t) {
+    case DType::f16: return f(f16{});
+    case DType::bf16: return f(bf16{});
+    case DType::f32: return f(float{});
+    case DType::f64: return f(double{});
+    case DType::u8: return f(uint8_t{});
+    case DType::i8: return f(int8_t{});
+    case DType::i16: return f(int16_t{});
+    case DType::i32: return f(int32_t{});
+    case DType::i64: return f(int64_t{});
+    case DType::boolean: break;
+  }
+  return f(bool{});
+}
+
+}  // namespace halfstep

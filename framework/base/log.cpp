@@ -1,0 +1,50 @@
+#include "framework/base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace halfstep::log {
+namespace {
+
+void (*capture)(Level, std::string_view) = nullptr;
+
+spdlog::logger& logger() {
+  static const auto instance = [] {
+    auto l = spdlog::stderr_color_mt("halfstep");
+    l->set_pattern("%^%l%$: %v");
+    return l;
+  }();
+  return *instance;
+}
+
+void emit(Level level, spdlog::level::level_enum to, std::string_view m) {
+  if (capture) return capture(level, m);
+  logger().log(to, "{}", m);
+}
+
+}  // namespace
+
+void set_level(Level level) {
+  constexpr spdlog::level::level_enum map[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                               spdlog::level::err, spdlog::level::off};
+  logger().set_level(map[int(level)]);
+}
+void debug(std::string_view m) { emit(Level::debug, spdlog::level::debug, m); }
+void info(std::string_view m) { emit(Level::info, spdlog::level::info, m); }
+void warn(std::string_view m) { emit(Level::warn, spdlog::level::warn, m); }
+
+void warn_once(std::string_view m) {
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> seen;
+  const std::lock_guard lock(mutex);
+  if (seen.emplace(m).second) warn(m);
+}
+
+Capture::Capture(void (*sink)(Level, std::string_view)) { capture = sink; }
+Capture::~Capture() { capture = nullptr; }
+
+}  // namespace halfstep::log

@@ -1,0 +1,22 @@
+// The library's own messages (spdlog, to stderr). Programs that train print through their own reporter.
+#pragma once
+
+#include <string_view>
+
+namespace halfstep::log {
+
+enum class Level { debug, info, warn, error, off };
+void set_level(Level level);  // default: info
+void debug(std::string_view message);
+void info(std::string_view message);
+void warn(std::string_view message);
+void warn_once(std::string_view message);  // once a process for equal text
+
+// Receives every message instead of stderr while it lives (tests assert warnings with it). Not thread-safe.
+class Capture {
+ public:
+  explicit Capture(void (*sink)(Level, std::string_view));
+  ~Capture();
+};
+
+}  // namespace halfstep::log

@@ -1,0 +1,97 @@
+#include "framework/base/shape.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include "framework/base/check.h"
+
+namespace halfstep {
+
+Dims::Dims(std::span<const int64_t> v) {
+  check<ShapeError>(v.size() <= kMaxDims, "shape", "at most ", kMaxDims, " dimensions, got ", v.size());
+  std::copy(v.begin(), v.end(), v_.begin());
+  size_ = int(v.size());
+}
+
+Dims Dims::filled(int n, int64_t value) {
+  Dims d;
+  for (int i = 0; i < n; ++i) d.push_back(value);
+  return d;
+}
+
+void Dims::push_back(int64_t x) {
+  check<ShapeError>(size_ < kMaxDims, "shape", "at most ", kMaxDims, " dimensions");
+  v_[size_t(size_++)] = x;
+}
+
+void Dims::insert(int at, int64_t x) {
+  push_back(x);
+  std::rotate(begin() + at, end() - 1, end());
+}
+
+void Dims::erase(int at) {
+  std::copy(begin() + at + 1, end(), begin() + at);
+  --size_;
+}
+
+bool Dims::operator==(const Dims& o) const { return std::equal(begin(), end(), o.begin(), o.end()); }
+
+std::ostream& operator<<(std::ostream& out, const Dims& d) {
+  out << '[';
+  for (int i = 0; i < d.size(); ++i) out << (i ? ", " : "") << d[i];
+  return out << ']';
+}
+
+int64_t numel(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t s : shape) n *= s;
+  return n;
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides st = Dims::filled(shape.size(), 1);
+  for (int i = shape.size() - 2; i >= 0; --i) st[i] = st[i + 1] * std::max<int64_t>(shape[i + 1], 1);
+  return st;
+}
+
+bool is_contiguous(const Shape& shape, const Strides& strides) {
+  int64_t expected = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] == 1) continue;
+    if (strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
+  if (a == b) return a;
+  const int n = std::max(a.size(), b.size());
+  Shape out = Dims::filled(n, 1);
+  for (int i = 0; i < n; ++i) {
+    const int ia = a.size() - n + i, ib = b.size() - n + i;
+    const int64_t sa = ia >= 0 ? a[ia] : 1, sb = ib >= 0 ? b[ib] : 1;
+    check<ShapeError>(sa == sb || sa == 1 || sb == 1, op, "shapes must broadcast, got ", a, " and ", b, ": dimension ", i - n,
+                      " is ", sa, " against ", sb);
+    out[i] = sa == 1 ? sb : sa;
+  }
+  return out;
+}
+
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  Strides out = Dims::filled(target.size(), 0);
+  for (int i = 0; i < shape.size(); ++i) {
+    const int t = target.size() - shape.size() + i;
+    out[t] = shape[i] == 1 && target[t] != 1 ? 0 : strides[i];
+  }
+  return out;
+}
+
+int wrap_dim(int64_t dim, int rank, std::string_view op) {
+  const int r = std::max(rank, 1);
+  check<IndexError>(dim >= -r && dim < r, op, "dim must lie in [", -r, ", ", r - 1, "], got ", dim);
+  return int(dim < 0 ? dim + r : dim);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,61 @@
+// Sizes and strides of a tensor: up to kMaxDims numbers without an allocation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string_view>
+
+namespace halfstep {
+
+inline constexpr int kMaxDims = 8;
+
+// A short list of int64: a shape, strides, or a list of dimensions.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(std::initializer_list<int64_t> v) : Dims(std::span<const int64_t>(v.begin(), v.size())) {}
+  explicit Dims(std::span<const int64_t> v);  // throws ShapeError above kMaxDims
+  static Dims filled(int n, int64_t value);
+
+  int size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  int64_t& operator[](int i) { return v_[size_t(i)]; }
+  int64_t operator[](int i) const { return v_[size_t(i)]; }
+  int64_t* begin() { return v_.data(); }
+  int64_t* end() { return v_.data() + size_; }
+  const int64_t* begin() const { return v_.data(); }
+  const int64_t* end() const { return v_.data() + size_; }
+  int64_t back() const { return v_[size_t(size_ - 1)]; }
+  std::span<const int64_t> span() const { return {v_.data(), size_t(size_)}; }
+
+  void push_back(int64_t x);             // throws ShapeError above kMaxDims
+  void insert(int at, int64_t x);
+  void erase(int at);
+  bool operator==(const Dims& o) const;
+
+ private:
+  std::array<int64_t, kMaxDims> v_{};
+  int size_ = 0;
+};
+
+using Shape = Dims;
+using Strides = Dims;
+
+std::ostream& operator<<(std::ostream& out, const Dims& d);  // [2, 3]
+
+int64_t numel(const Shape& shape);            // 1 for []
+Strides contiguous_strides(const Shape& shape);
+bool is_contiguous(const Shape& shape, const Strides& strides);
+
+// NumPy broadcasting; throws ShapeError naming `op` and both shapes.
+Shape broadcast(const Shape& a, const Shape& b, std::string_view op);
+// Strides that read `shape` as if it were `target` (0 where a dimension is repeated). `shape` must broadcast to `target`.
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
+
+// -rank <= dim < rank  ->  0 <= result < rank; throws IndexError naming `op`. Rank 0 counts as rank 1.
+int wrap_dim(int64_t dim, int rank, std::string_view op);
+
+}  // namespace halfstep

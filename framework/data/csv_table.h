@@ -1,0 +1,40 @@
+// The cells of a delimited text file, as text (RFC 4180).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfstep {
+
+// Every row has the same number of cells. Quotes are undone, spaces around unquoted cells removed, empty lines at the end left
+// out. Throws IoError when the file cannot be read; DataError for a row of another length, an open quote, or no row at all.
+class CsvTable {
+ public:
+  CsvTable(const std::filesystem::path& path, char delimiter);
+  CsvTable(const CsvTable&) = delete;
+
+  size_t rows() const { return lines_.size(); }
+  size_t columns() const { return columns_; }
+  std::string_view cell(size_t row, size_t column) const { return cells_[row * columns_ + column]; }
+  // "path:line:field", both from 1.
+  std::string where(size_t row, size_t column) const;
+
+ private:
+  std::string path_, text_;
+  std::deque<std::string> unquoted_;     // cells that had doubled quotes; a deque keeps them in place
+  std::vector<std::string_view> cells_;  // into text_ and unquoted_
+  std::vector<int64_t> lines_;           // where each row begins
+  size_t columns_ = 0;
+
+  void parse(char delimiter);
+  std::string_view quoted(size_t& at, int64_t& line, size_t field);
+};
+
+// Whether `cell` is a decimal number, "inf" or "nan"; `value` then holds it.
+bool parse_number(std::string_view cell, double& value);
+
+}  // namespace halfstep

@@ -1,0 +1,41 @@
+// What a training loop reads: samples by index, handed out in batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+struct Batch {
+  Tensor input;   // f32 [B, ...]
+  Tensor target;  // i64 [B] for classes, f32 [B, ...] for regression
+};
+
+// Const functions are thread-safe, and a batch is a pure function of the indices. A batch may share memory with the data set:
+// do not write into it.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;        // samples
+  virtual Shape input_shape() const = 0;   // of one sample
+  virtual Shape target_shape() const = 0;  // of one sample; [] for classes
+  virtual int64_t classes() const = 0;     // 0: regression
+  // Throws IndexError when an index is outside [0, size()).
+  virtual Batch batch(std::span<const int64_t> indices) const = 0;
+  virtual std::string describe() const = 0;  // one line: kind, samples, shapes
+};
+
+enum class Split : uint8_t { train, test };
+Split parse_split(std::string_view text);  // "train", "test"; throws ValueError
+std::string_view name(Split split);
+
+// The samples `indices` of `base`, in that order. Throws IndexError for an index outside it.
+std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
+
+}  // namespace halfstep

@@ -1,0 +1,183 @@
+#include "framework/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/data/permutation.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+// Batches of one epoch: what both the loader and its threads need, owned together so that threads never see the loader.
+struct Plan {
+  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<const std::vector<int64_t>> order;
+  int64_t batch_size;
+
+  Batch make(int64_t batch) const {
+    const MemoryScope scope(MemoryTag::data);
+    const size_t from = size_t(batch * batch_size), to = std::min(from + size_t(batch_size), order->size());
+    return dataset->batch(std::span<const int64_t>(order->data() + from, to - from));
+  }
+};
+
+}  // namespace
+
+// Threads that make the batches [first, end) of one epoch, each batch by the first thread that is free, at most `ahead` more
+// than were taken.
+class DataLoader::Prefetcher {
+ public:
+  Prefetcher(Plan plan, int64_t first, int64_t end, int threads, int ahead)
+      : plan_(std::move(plan)), ahead_(ahead), claimed_(first), taken_(first), end_(end) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~Prefetcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+
+  // The batches in order. Rethrows what making the batch threw.
+  Batch take() {
+    Made made;
+    {
+      std::unique_lock lock(mutex_);
+      filled_.wait(lock, [&] { return ready_.count(taken_) > 0; });
+      made = std::move(ready_.extract(taken_).mapped());
+      ++taken_;
+    }
+    room_.notify_all();
+    if (made.error) std::rethrow_exception(made.error);
+    return std::move(made.batch);
+  }
+
+ private:
+  struct Made {
+    Batch batch;
+    std::exception_ptr error;
+  };
+
+  void work() {
+    for (;;) {
+      int64_t mine;
+      {
+        std::unique_lock lock(mutex_);
+        room_.wait(lock, [&] { return stop_ || claimed_ >= end_ || claimed_ < taken_ + ahead_; });
+        if (stop_ || claimed_ >= end_) return;
+        mine = claimed_++;
+      }
+      Made made;
+      try {
+        made.batch = plan_.make(mine);
+      } catch (...) {
+        made.error = std::current_exception();
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        ready_[mine] = std::move(made);
+      }
+      filled_.notify_one();
+    }
+  }
+
+  const Plan plan_;
+  const int64_t ahead_;
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  std::map<int64_t, Made> ready_;
+  int64_t claimed_, taken_, end_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
+    : dataset_(std::move(dataset)), options_(options) {
+  check<ValueError>(dataset_ != nullptr, "DataLoader", "needs a data set");
+  check<ValueError>(options_.batch_size >= 1, "DataLoader", "batch_size must be at least 1, got ", options_.batch_size);
+  check<ValueError>(options_.num_workers >= 0, "DataLoader", "num_workers must not be negative, got ", options_.num_workers);
+  check<ValueError>(options_.num_workers == 0 || options_.prefetch >= 1, "DataLoader", "prefetch must be at least 1, got ",
+                    options_.prefetch);
+  check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", dataset_->size(), " samples, batch_size is ",
+                    options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
+}
+
+DataLoader::~DataLoader() = default;
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+
+int64_t DataLoader::size() const {
+  const int64_t n = dataset_->size(), b = options_.batch_size;
+  return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
+}
+
+void DataLoader::set_state(LoaderState state) {
+  check<ValueError>(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= size(), "DataLoader",
+                    "a state must have epoch >= 0 and next_batch in [0, ", size(), "], got ", state.epoch, " and ", state.next_batch);
+  prefetcher_.reset();
+  state_ = state;
+  resumed_ = true;
+}
+
+std::optional<Batch> DataLoader::next() {
+  if (state_.next_batch == size()) {
+    prefetcher_.reset();
+    state_ = {state_.epoch + 1, 0};
+    resumed_ = true;
+    return {};
+  }
+  prepare_order();
+  const auto start = std::chrono::steady_clock::now();
+  const Plan plan{dataset_, order_, options_.batch_size};
+  Batch batch;
+  if (options_.num_workers == 0) {
+    batch = plan.make(state_.next_batch);
+  } else {
+    if (!prefetcher_) {
+      prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, size(), options_.num_workers, options_.prefetch);
+    }
+    try {
+      batch = prefetcher_->take();
+    } catch (...) {
+      prefetcher_.reset();
+      throw;
+    }
+  }
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++state_.next_batch;
+  resumed_ = false;
+  return batch;
+}
+
+DataLoader::Iterator DataLoader::begin() {
+  if (!resumed_ && state_.next_batch > 0) {
+    prefetcher_.reset();
+    state_ = {state_.epoch + 1, 0};
+  }
+  return Iterator(this);
+}
+
+void DataLoader::prepare_order() {
+  if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle)) return;
+  std::vector<int64_t> order;
+  if (options_.shuffle) {
+    order = permutation(dataset_->size(), options_.seed, uint64_t(state_.epoch));
+  } else {
+    order.resize(size_t(dataset_->size()));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+  }
+  order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
+  order_epoch_ = state_.epoch;
+}
+
+}  // namespace halfstep

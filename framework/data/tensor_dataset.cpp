@@ -1,0 +1,129 @@
+#include "framework/data/tensor_dataset.h"
+
+#include <array>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "framework/backend/backend.h"
+#include "framework/base/check.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+Shape with_rows(int64_t rows, const Shape& sample) {
+  Shape shape{rows};
+  for (int64_t n : sample) shape.push_back(n);
+  return shape;
+}
+
+Shape sample_shape(const Tensor& t) { return Shape(t.shape().span().subspan(1)); }
+
+bool consecutive(std::span<const int64_t> indices) {
+  for (size_t i = 1; i < indices.size(); ++i) {
+    if (indices[i] != indices[i - 1] + 1) return false;
+  }
+  return !indices.empty();
+}
+
+// Rows of `t` in its own dtype.
+Tensor take(const Tensor& t, std::span<const int64_t> indices) {
+  const Shape sample = sample_shape(t), shape = with_rows(int64_t(indices.size()), sample);
+  const int64_t row = numel(sample);
+  if (consecutive(indices)) return t.alias(shape, contiguous_strides(shape), indices[0] * row);
+  const Tensor out = Tensor::empty(shape, {.dtype = t.dtype(), .device = t.device()});
+  const size_t bytes = size_t(row) * size_of(t.dtype());
+  if (bytes == 0) return out;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (t.device().is_cpu()) {
+      std::memcpy(static_cast<char*>(out.data()) + i * bytes, static_cast<const char*>(t.data()) + size_t(indices[i]) * bytes, bytes);
+    } else {
+      const Strides strides = contiguous_strides(sample);
+      backend_for(t.device()).copy(t.alias(sample, strides, indices[i] * row).view(), out.alias(sample, strides, int64_t(i) * row).view());
+    }
+  }
+  return out;
+}
+
+Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine affine) {
+  std::array<float, 256> value;
+  for (size_t i = 0; i < 256; ++i) value[i] = affine.scale * float(i) + affine.shift;
+  const Shape sample = sample_shape(t);
+  const int64_t row = numel(sample);
+  const Tensor out = Tensor::empty(with_rows(int64_t(indices.size()), sample));
+  float* to = out.data<float>();
+  for (int64_t index : indices) {
+    const uint8_t* from = t.data<uint8_t>() + index * row;
+    for (int64_t j = 0; j < row; ++j) *to++ = value[from[j]];
+  }
+  return out;
+}
+
+Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
+  const Tensor out = Tensor::empty({int64_t(indices.size())}, {.dtype = DType::i64});
+  int64_t* to = out.data<int64_t>();
+  for (int64_t index : indices) *to++ = t.data<uint8_t>()[index];
+  return out;
+}
+
+template <class T>
+void check_classes(const Tensor& target, int64_t classes, const std::string& label) {
+  const T* p = target.data<T>();
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    check<DataError>(int64_t(p[i]) >= 0 && int64_t(p[i]) < classes, label, "labels must be in 0..", classes - 1, ", but label ", i,
+                     " is ", int64_t(p[i]));
+  }
+}
+
+}  // namespace
+
+TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label)
+    : input_(std::move(input)), target_(std::move(target)), classes_(classes), affine_(affine), label_(std::move(label)) {
+  check<ValueError>(input_.defined() && target_.defined(), label_, "needs an input and a target");
+  check<ValueError>(classes_ >= 0, label_, "classes must not be negative, got ", classes_);
+  check<ShapeError>(input_.dim() >= 1 && target_.dim() >= 1 && input_.size(0) == target_.size(0), label_,
+                    "input and target must have one row a sample, got ", input_.shape(), " and ", target_.shape());
+  check<ShapeError>(input_.is_contiguous() && target_.is_contiguous(), label_, "input and target must be contiguous");
+  check<DeviceError>(input_.device() == target_.device(), label_, "input and target must be on one device, got ", input_.device(),
+                     " and ", target_.device());
+  check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8, label_, "input must be float32 or uint8, got ",
+                    input_.dtype());
+  const bool host = input_.device().is_cpu();
+  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8), label_, "uint8 data must be on the host");
+  if (classes_ == 0) {
+    check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype());
+    return;
+  }
+  check<ShapeError>(target_.dim() == 1, label_, "classes must be one number a sample, got ", target_.shape());
+  check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
+                    target_.dtype());
+  if (!host) return;
+  if (target_.dtype() == DType::u8) {
+    check_classes<uint8_t>(target_, classes_, label_);
+  } else {
+    check_classes<int64_t>(target_, classes_, label_);
+  }
+}
+
+Shape TensorDataset::input_shape() const { return sample_shape(input_); }
+Shape TensorDataset::target_shape() const { return sample_shape(target_); }
+
+Batch TensorDataset::batch(std::span<const int64_t> indices) const {
+  for (int64_t i : indices) check<IndexError>(i >= 0 && i < size(), label_, "a sample index must be in [0, ", size(), "), got ", i);
+  const MemoryScope scope(MemoryTag::data);
+  Batch out;
+  out.input = input_.dtype() == DType::u8 ? take_u8_as_f32(input_, indices, affine_) : take(input_, indices);
+  out.target = target_.dtype() == DType::u8 ? take_u8_as_i64(target_, indices) : take(target_, indices);
+  return out;
+}
+
+std::string TensorDataset::describe() const {
+  std::ostringstream out;
+  out << label_ << ": " << size() << " samples, input " << input_shape();
+  if (classes_ > 0) out << ", " << classes_ << " classes";
+  else out << ", target " << target_shape();
+  return out.str();
+}
+
+}  // namespace halfstep

@@ -1,0 +1,37 @@
+// A data set held in memory, and the base of most others.
+#pragma once
+
+#include <string>
+
+#include "framework/data/dataset.h"
+#include "framework/data/transforms.h"
+
+namespace halfstep {
+
+// input: [N, ...] f32, or u8 that `affine` turns into f32 as batches are made. target: i64 or u8 [N], the class of each sample,
+// when classes > 0; else f32 [N, ...]. Both on one device. Batches live there too; where the indices are consecutive and
+// nothing is converted they are views of the data, without a copy.
+class TensorDataset : public Dataset {
+ public:
+  // Throws ShapeError, DTypeError or DeviceError for tensors that do not fit, DataError for a class outside [0, classes)
+  // (checked on the host only), ValueError for integer data on a GPU.
+  TensorDataset(Tensor input, Tensor target, int64_t classes = 0, Affine affine = {}, std::string label = "Tensors");
+
+  int64_t size() const override { return input_.size(0); }
+  Shape input_shape() const override;
+  Shape target_shape() const override;
+  int64_t classes() const override { return classes_; }
+  Batch batch(std::span<const int64_t> indices) const override;
+  std::string describe() const override;
+
+  const Tensor& input() const { return input_; }    // as stored
+  const Tensor& target() const { return target_; }
+
+ private:
+  Tensor input_, target_;
+  int64_t classes_;
+  Affine affine_;
+  std::string label_;
+};
+
+}  // namespace halfstep

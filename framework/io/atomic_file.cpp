@@ -1,0 +1,101 @@
+#include "framework/io/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "framework/base/check.h"
+
+namespace halfstep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kWhere = "file";
+
+[[noreturn]] void fail_errno(const char* verb, const fs::path& path) {
+  fail<IoError>(kWhere, "cannot ", verb, ' ', path.string(), ": ", std::strerror(errno));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  static std::atomic<unsigned> counter = 0;
+  do {
+    temporary_ = path_.string() + ".tmp-" + std::to_string(::getpid()) + '-' + std::to_string(counter++);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);
+  if (fd_ < 0) fail_errno("write", path_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  const char* p = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, p, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("write", path_);
+    p += n;
+    bytes -= size_t(n);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) fail_errno("write", path_);
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0) fail_errno("write", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("rename a temporary file to", path_);
+  temporary_.clear();
+  sync_directory(path_.parent_path());
+}
+
+void atomic_write(const fs::path& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+std::string read_file(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno("read", path);
+  std::string out;
+  size_t got = 0;
+  for (;;) {
+    if (out.size() - got < 65536) out.resize(out.size() + std::max<size_t>(65536, out.size()));
+    const ssize_t n = ::read(fd, out.data() + got, out.size() - got);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error = errno;
+      ::close(fd);
+      errno = error;
+      fail_errno("read", path);
+    }
+    if (n == 0) break;
+    got += size_t(n);
+  }
+  ::close(fd);
+  out.resize(got);
+  return out;
+}
+
+void sync_directory(const fs::path& directory) {
+  const fs::path dir = directory.empty() ? fs::path(".") : directory;
+  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail_errno("open", dir);
+  // Some file systems cannot sync a directory; they say EINVAL, and there is nothing to wait for.
+  const bool ok = ::fsync(fd) == 0 || errno == EINVAL;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  if (!ok) fail_errno("sync", dir);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,36 @@
+// Files that are either wholly there or not at all: written beside their name, synced to disk, renamed.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+
+// Replaces `path` by `bytes`: a reader, and a crash at any time, finds the old content or the new. Throws IoError.
+void atomic_write(const std::filesystem::path& path, std::string_view bytes);
+
+// The same in pieces. Without commit() the destructor removes the temporary and `path` stays as it was.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void commit();  // fsync, rename, fsync of the directory
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+};
+
+// The whole file. Throws IoError.
+std::string read_file(const std::filesystem::path& path);
+
+// Makes names created, renamed or removed in `directory` survive a crash. Throws IoError.
+void sync_directory(const std::filesystem::path& directory);
+
+}  // namespace halfstep

@@ -1,0 +1,153 @@
+#include "framework/io/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "framework/backend/backend.h"
+#include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/safetensors_header.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and is read without swapping");
+
+constexpr const char* kWhere = "safetensors";
+
+struct OpenFile {
+  std::ifstream in;
+  SafetensorsHeader header;
+
+  void read(void* to, uint64_t bytes, const fs::path& path) {
+    in.read(static_cast<char*>(to), std::streamsize(bytes));
+    check<IoError>(uint64_t(in.gcount()) == bytes, kWhere, path.string(), ": reading failed");
+  }
+};
+
+OpenFile open(const fs::path& path) {
+  const std::string file = path.string();
+  OpenFile out;
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  check<IoError>(!error, kWhere, file, ": cannot read: ", error.message());
+  out.in.open(path, std::ios::binary);
+  check<IoError>(out.in.is_open(), kWhere, file, ": cannot read");
+  check<IoError>(size >= 8, kWhere, file, ": a file begins with 8 bytes of header length, but it has ", size, " bytes");
+  uint64_t length = 0;
+  out.read(&length, 8, path);
+  check<IoError>(length <= kMaxSafetensorsHeader, kWhere, file, ": a header may have ", kMaxSafetensorsHeader, " bytes, this one says ",
+                 length);
+  check<IoError>(length <= size - 8, kWhere, file, ": the header says ", length, " bytes, but ", size - 8, " follow");
+  std::string json(size_t(length), '\0');
+  out.read(json.data(), length, path);
+  out.header = parse_safetensors_header(json, size - 8 - length, file);
+  out.header.data_offset = 8 + length;
+  return out;
+}
+
+// Types that the framework does not have, and bool, where bytes other than 0 and 1 must not reach memory as they are.
+template <class From, class To>
+void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& path) {
+  To* to = out.data<To>();
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    From value;
+    std::memcpy(&value, raw.data() + size_t(i) * sizeof(From), sizeof(From));
+    if constexpr (sizeof(From) == 8) {
+      check<IoError>(value <= From(std::numeric_limits<To>::max()), kWhere, path.string(), ": a U64 value does not fit int64: ", value);
+    }
+    to[i] = To(value);
+  }
+}
+
+Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& path) {
+  const SafetensorsType& type = *find_safetensors_type(entry.dtype);
+  const Tensor out = Tensor::empty(Shape(std::span<const int64_t>(entry.shape)), {.dtype = type.dtype});
+  const uint64_t bytes = entry.end - entry.begin;
+  if (bytes == 0) return out;
+  if (safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean) {
+    file.read(out.data(), bytes, path);
+    return out;
+  }
+  std::vector<char> raw(bytes);
+  file.read(raw.data(), bytes, path);
+  if (entry.dtype == "BOOL") convert<uint8_t, bool>(raw, out, path);
+  if (entry.dtype == "U16") convert<uint16_t, int32_t>(raw, out, path);
+  if (entry.dtype == "U32") convert<uint32_t, int64_t>(raw, out, path);
+  if (entry.dtype == "U64") convert<uint64_t, int64_t>(raw, out, path);
+  return out;
+}
+
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail<ValueError>(kWhere, "names and metadata must be UTF-8");
+  }
+}
+
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(const fs::path& path) { return open(path).header; }
+
+TensorFile load_safetensors(const fs::path& path, Device device) {
+  OpenFile file = open(path);
+  TensorFile out;
+  out.metadata = file.header.metadata;
+  for (const TensorEntry& entry : file.header.entries) {
+    Tensor t = read_tensor(file, entry, path);
+    if (!device.is_cpu()) {
+      const Tensor host = t;
+      t = Tensor::empty(host.shape(), {.dtype = host.dtype(), .device = device});
+      if (host.nbytes() > 0) backend_for(device).copy_from_host(host.data(), t.data(), host.nbytes());
+    }
+    out.tensors.emplace(entry.name, std::move(t));
+  }
+  return out;
+}
+
+void save_safetensors(const fs::path& path, const TensorMap& tensors, const std::map<std::string, std::string>& metadata) {
+  std::vector<const TensorMap::value_type*> order;
+  for (const auto& item : tensors) {
+    check<ValueError>(item.second.defined(), kWhere, "tensor \"", item.first, "\" is undefined");
+    check<ValueError>(item.first != "__metadata__", kWhere, "a tensor must not be named \"__metadata__\"");
+    order.push_back(&item);
+  }
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return size_of(a->second.dtype()) > size_of(b->second.dtype()); });
+
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) header += quoted(key) + ':' + quoted(value) + ',';
+    header.back() = '}';
+    header += ',';
+  }
+  size_t at = 0;
+  for (const auto* item : order) {
+    const Tensor& t = item->second;
+    header += quoted(item->first) + ":{\"dtype\":\"" + std::string(safetensors_name(t.dtype())) + "\",\"shape\":[";
+    for (int d = 0; d < t.dim(); ++d) header += (d ? "," : "") + std::to_string(t.shape()[d]);
+    header += "],\"data_offsets\":[" + std::to_string(at) + ',' + std::to_string(at + t.nbytes()) + "]},";
+    at += t.nbytes();
+  }
+  if (header.back() == ',') header.pop_back();
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that data begins at a multiple of 8
+
+  AtomicFile file(path);
+  const uint64_t length = header.size();
+  file.write(&length, 8);
+  file.write(header.data(), header.size());
+  for (const auto* item : order) {
+    const Tensor host = host_contiguous(item->second);
+    if (host.nbytes() > 0) file.write(host.data(), host.nbytes());
+  }
+  file.commit();
+}
+
+}  // namespace halfstep

@@ -1,0 +1,49 @@
+// The safetensors file format: 8 bytes little-endian header length, a JSON header, the tensors' bytes without gaps.
+// Files are exchanged with Python's safetensors.torch.load_file and save_file.
+// Format: https://github.com/huggingface/safetensors (README, "Format").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/io/tensor_map.h"
+
+namespace halfstep {
+
+struct TensorFile {
+  TensorMap tensors;
+  std::map<std::string, std::string> metadata;  // the header's __metadata__
+};
+
+// One line of a header.
+struct TensorEntry {
+  std::string name;
+  std::string dtype;            // as the file spells it: "F16", "I64"
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // bytes from the first after the header
+};
+struct SafetensorsHeader {
+  std::vector<TensorEntry> entries;  // by begin
+  std::map<std::string, std::string> metadata;
+  uint64_t data_offset = 0;          // bytes from the start of the file
+};
+
+// Reads and checks the header alone. Throws IoError that names the file and the fault, as load_safetensors does.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
+// All tensors of a file, copied to `device`. Dtypes F16 BF16 F32 F64 U8 I8 I16 I32 I64 BOOL keep their kind; halfstep has no
+// larger unsigned types, so U16 is read as i32, U32 as i64, and U64 as i64 (IoError when a value does not fit).
+// Throws IoError for every malformed file (header length, JSON, UTF-8, duplicate names, unknown dtype, sizes that overflow,
+// overlaps, gaps, missing or trailing bytes), before memory for a tensor is allocated.
+TensorFile load_safetensors(const std::filesystem::path& path, Device device = Device::cpu);
+
+// Writes atomically. Tensors are laid out by descending size of their dtype, then by name, so all are aligned; a view or a
+// tensor on a GPU is copied first. Throws IoError when writing fails, ValueError for an undefined tensor or a tensor named
+// "__metadata__".
+void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace halfstep

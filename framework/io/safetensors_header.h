@@ -1,0 +1,27 @@
+// The JSON header of a safetensors file, read from bytes that nobody vouches for.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "framework/io/safetensors.h"
+
+namespace halfstep {
+
+// Longer headers are refused, as by the reference reader.
+inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+// How the file stores elements, and what they become in memory.
+struct SafetensorsType {
+  std::string_view name;
+  uint64_t bytes;
+  DType dtype;
+};
+const SafetensorsType* find_safetensors_type(std::string_view name);  // null when unknown
+std::string_view safetensors_name(DType dtype);
+
+// Parses `json` and checks it against `data_bytes`, the bytes that follow it. `file` is named in errors. Entries by begin;
+// data_offset is left 0. Throws IoError.
+SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file);
+
+}  // namespace halfstep

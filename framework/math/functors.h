@@ -1,0 +1,136 @@
+// The rows of elementwise.def as functors, enums and a table of facts.
+#pragma once
+
+#include "amp/policy.h"
+#include "framework/math/scalar.h"
+
+namespace halfstep {
+
+// The third reading of a formula, on tensors (framework/ops/expr.h). Declared here so that the rows find these overloads.
+class Expr;
+namespace m {
+Expr abs(const Expr&);
+Expr sign(const Expr&);
+Expr sqrt(const Expr&);
+Expr exp(const Expr&);
+Expr log(const Expr&);
+Expr sin(const Expr&);
+Expr cos(const Expr&);
+Expr sinh(const Expr&);
+Expr cosh(const Expr&);
+Expr tanh(const Expr&);
+Expr erfc(const Expr&);
+Expr sigmoid(const Expr&);
+Expr pow(const Expr&, const Expr&);
+}  // namespace m
+
+enum class OpKind : uint8_t { any, real };
+enum class OpSaves : uint8_t { none, x, y };
+
+namespace functor {
+
+// A backward functor gets one saved value; a row that names x while it saves y does not compile.
+#define HS_SAVED_none(T)
+#define HS_SAVED_x(T) const T& x = saved;
+#define HS_SAVED_y(T) const T& y = saved;
+#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc)                                   \
+  struct name {                                                                                                 \
+    template <class T> HS_HD T operator()(T x) const { return T(forward); }                                     \
+  };                                                                                                            \
+  struct name##_backward {                                                                                      \
+    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T saved) const {               \
+      HS_SAVED_##saves(T) return g * (derivative);                                                              \
+    }                                                                                                           \
+  };
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
+  struct name {                                                                                                 \
+    template <class T> HS_HD T operator()(T a, T b) const { return T(forward); }                                \
+  };                                                                                                            \
+  struct name##_backward_a {                                                                                    \
+    template <class T> HS_HD T operator()(T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return g * (da); } \
+  };                                                                                                            \
+  struct name##_backward_b {                                                                                    \
+    template <class T> HS_HD T operator()(T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return g * (db); } \
+  };
+#define HS_TEST(name, forward, doc)                                                  \
+  struct name {                                                                      \
+    template <class T> HS_HD bool operator()(T a, T b) const { return (forward); }   \
+  };
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+
+}  // namespace functor
+
+// One entry a row, named like its op.
+enum class Unary : uint8_t {
+#define HS_UNARY(name, ...) name,
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+enum class Binary : uint8_t {
+#define HS_UNARY(...)
+#define HS_BINARY(name, ...) name,
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+enum class Test : uint8_t {
+#define HS_UNARY(...)
+#define HS_BINARY(...)
+#define HS_TEST(name, ...) name,
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+
+struct ElementwiseRow {
+  std::string_view name;
+  CastPolicy policy;
+  OpKind kind;
+  OpSaves saves;
+  double lo, hi;  // where tests draw inputs
+  std::string_view doc;
+};
+
+inline constexpr ElementwiseRow kUnaryRows[] = {
+#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc) \
+  {#name, CastPolicy::policy, OpKind::kind, OpSaves::saves, lo, hi, doc},
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+inline constexpr ElementwiseRow kBinaryRows[] = {
+#define HS_UNARY(...)
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc) {#name, CastPolicy::policy, OpKind::kind, OpSaves::none, lo, hi, doc},
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+inline constexpr ElementwiseRow kTestRows[] = {
+#define HS_UNARY(...)
+#define HS_BINARY(...)
+#define HS_TEST(name, forward, doc) {#name, CastPolicy::keep, OpKind::any, OpSaves::none, -2.0, 2.0, doc},
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+inline constexpr int kUnaryCount = sizeof(kUnaryRows) / sizeof(kUnaryRows[0]);
+inline constexpr int kBinaryCount = sizeof(kBinaryRows) / sizeof(kBinaryRows[0]);
+inline constexpr int kTestCount = sizeof(kTestRows) / sizeof(kTestRows[0]);
+
+}  // namespace halfstep

@@ -1,0 +1,67 @@
+// Scalar functions for host and device: the `m::` of elementwise.def. On the CPU the float versions of the common ones are
+// branch-free (host_float.h) so that loops over them vectorise; everything else is libm's.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+#include "framework/base/hd.h"
+#include "framework/math/host_float.h"
+
+namespace halfstep {
+
+// A choice that reads the same on numbers and on tensors.
+template <class T> HS_HD T select(bool c, T a, T b) { return c ? a : b; }
+
+namespace m {
+
+// Integers (the `any` rows).
+HS_HD int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+HS_HD int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
+HS_HD int64_t floor(int64_t x) { return x; }
+HS_HD int64_t ceil(int64_t x) { return x; }
+HS_HD int64_t round(int64_t x) { return x; }
+HS_HD int64_t trunc(int64_t x) { return x; }
+
+HS_HD float abs(float x) { return ::fabsf(x); }
+HS_HD double abs(double x) { return ::fabs(x); }
+template <class T> HS_HD T sign(T x) { return T((x > T(0)) - (x < T(0))); }
+HS_HD float floor(float x) { return ::floorf(x); }
+HS_HD double floor(double x) { return ::floor(x); }
+HS_HD float ceil(float x) { return ::ceilf(x); }
+HS_HD double ceil(double x) { return ::ceil(x); }
+HS_HD float round(float x) { return ::rintf(x); }
+HS_HD double round(double x) { return ::rint(x); }
+HS_HD float trunc(float x) { return ::truncf(x); }
+HS_HD double trunc(double x) { return ::trunc(x); }
+HS_HD float sqrt(float x) { return ::sqrtf(x); }
+HS_HD double sqrt(double x) { return ::sqrt(x); }
+
+#define HS_LIBM(name)                                \
+  HS_HD float name(float x) { return ::name##f(x); } \
+  HS_HD double name(double x) { return ::name(x); }
+#ifdef __CUDA_ARCH__
+#define HS_OWN(name) HS_LIBM(name)
+#else
+#define HS_OWN(name)                                     \
+  HS_HD float name(float x) { return host::name(x); }    \
+  HS_HD double name(double x) { return ::name(x); }
+#endif
+HS_OWN(exp) HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc)
+HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh)
+#undef HS_OWN
+#undef HS_LIBM
+HS_HD float pow(float a, float b) { return ::powf(a, b); }
+HS_HD double pow(double a, double b) { return ::pow(a, b); }
+HS_HD float atan2(float a, float b) { return ::atan2f(a, b); }
+HS_HD double atan2(double a, double b) { return ::atan2(a, b); }
+
+// Stable for large |x|: only e^-|x| is ever taken.
+template <class T> HS_HD T sigmoid(T x) {
+  const T e = exp(-abs(x));
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
+}
+template <class T> HS_HD T softplus(T x) { return (x < T(0) ? T(0) : x) + log1p(exp(-abs(x))); }
+
+}  // namespace m
+}  // namespace halfstep

@@ -1,0 +1,152 @@
+// How an op is defined, and the one road from the API to the graph.
+//
+//   struct Mse {
+//     struct Attr { Reduction reduction; };
+//     static constexpr OpInfo info{.name = "mse_loss", .policy = CastPolicy::f32, .doc = "mean((x - target)^2)"};
+//     static void check(const Attr&, const Tensors& in);                              // optional; before anything else
+//     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
+//     static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& g);   // one per input; undefined = zero
+//     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops
+//   };
+//   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
+//
+// backward may be recorded (create_graph). It is then either written in differentiable ops, or the op has a `composite`, saves
+// all its inputs in order, and the recorded backward goes through the composite. So every op differentiates any number of times.
+#pragma once
+
+#include <any>
+
+#include "amp/autocast.h"
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep {
+
+struct OpInfo {
+  std::string_view name;
+  CastPolicy policy = CastPolicy::keep;
+  std::string_view doc;
+  bool differentiable = true;
+  bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
+  std::string_view advice = "";  // for banned ops: what to use instead
+};
+
+// Runs Op under its autocast policy and records it. Returns what Op::forward returns.
+template <class Op>
+auto call(Tensors in, typename Op::Attr attr = {});
+
+// What an op keeps from forward to backward.
+class OpContext {
+ public:
+  bool recording() const { return recording_; }
+  void save(const Tensor& t) {
+    if (recording_) pending_.push_back({t, -1});
+  }
+  void save_output(const Tensor& t, int index = 0) {
+    if (recording_) pending_.push_back({t, index});
+  }
+  std::any state;  // anything that is not a tensor
+
+  // In backward:
+  Tensor saved(size_t i) const { return saved_[i].unpack(*node_); }
+  size_t saved_count() const { return saved_.size(); }
+  bool needs(size_t input) const { return node_->needs(input); }
+  // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
+  DType grad_dtype(size_t input) const { return node_->edges[input].dtype; }
+
+ private:
+  template <class Op> friend class OpNode;
+  template <class Op> friend auto call(Tensors in, typename Op::Attr attr);
+  bool recording_ = false;
+  std::vector<std::pair<Tensor, int>> pending_;
+  std::vector<SavedTensor> saved_;
+  Node* node_ = nullptr;
+};
+
+void check_same_device(std::string_view op, const Tensors& in);
+// All floating inputs of one dtype; the text says that ops outside autocast do not mix.
+void check_same_dtype(std::string_view op, const Tensors& in);
+
+// The info of ops whose facts depend on the attributes (the rows of elementwise.def).
+template <class Op>
+const OpInfo& info_of(const typename Op::Attr& attr) {
+  if constexpr (requires { Op::info_of(attr); }) return Op::info_of(attr);
+  else return Op::info;
+}
+
+template <class Op>
+class OpNode final : public Node {
+ public:
+  using Attr = typename Op::Attr;
+  OpNode(OpContext ctx, Attr attr) : ctx_(std::move(ctx)), attr_(std::move(attr)) {
+    ctx_.node_ = this;
+    for (const auto& [t, output] : ctx_.pending_) ctx_.saved_.emplace_back(t, output);
+    ctx_.pending_.clear();
+  }
+  std::string_view name() const override { return info_of<Op>(attr_).name; }
+  void release_saved() override {
+    for (auto& s : ctx_.saved_) s.release();
+  }
+
+  Tensors backward(const Tensors& grads) override {
+    bool any = false;
+    for (const Tensor& g : grads) any = any || g.defined();
+    if (!any) return {};
+    if constexpr (requires(const Attr& a, const Tensors& in) { Op::composite(a, in); }) {
+      if (grad_enabled()) return through_composite(grads);
+    }
+    return Op::backward(ctx_, attr_, grads);
+  }
+
+ private:
+  Tensors through_composite(const Tensors& grads) {
+    Tensors in, wanted, result(edges.size());
+    for (size_t i = 0; i < edges.size(); ++i) {
+      Tensor t = ctx_.saved(i);
+      // A view of its own, so that the search for gradients ends here.
+      if (t.defined() && needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
+      in.push_back(t);
+    }
+    const Tensor out = Op::composite(attr_, in);
+    const Tensors got = grad({out}, wanted, {grads[0].to(out.dtype())}, {.create_graph = true, .allow_unused = true});
+    for (size_t i = 0, k = 0; i < edges.size(); ++i)
+      if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = got[k++];
+    return result;
+  }
+
+  OpContext ctx_;
+  Attr attr_;
+};
+
+template <class Op>
+auto call(Tensors in, typename Op::Attr attr) {
+  const OpInfo& info = info_of<Op>(attr);
+  check_same_device(info.name, in);
+  if (info.policy != CastPolicy::keep) {
+    const bool casts = !info.reads_half;
+    const bool region = autocast::apply(info.name, casts ? info.policy : CastPolicy::f32_output, in, info.advice);
+    if constexpr (requires { attr.dtype; }) {
+      const bool sets_dtype = info.policy == CastPolicy::f32_output || info.reads_half;
+      if (region && sets_dtype && !attr.dtype && is_floating(in[0].dtype()) && in[0].dtype() != DType::f64) attr.dtype = DType::f32;
+    }
+  }
+  if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
+  OpContext ctx;
+  ctx.recording_ = info.differentiable && should_record(in);
+  const bool record = ctx.recording_;
+  auto out = [&] {
+    const autocast::Off off;
+    const NoGrad quiet;
+    return Op::forward(ctx, attr, in);
+  }();
+  if (record) {
+    auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
+    for (const Tensor& t : in) node->edges.push_back(edge_of(t));
+    if constexpr (std::is_same_v<decltype(out), Tensor>) attach(node, {out});
+    else attach(node, out);
+  }
+  return out;
+}
+
+}  // namespace halfstep

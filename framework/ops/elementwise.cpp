@@ -1,0 +1,216 @@
+// The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
+// same formula read on tensors.
+#include "amp/autocast.h"
+#include "framework/ops/call.h"
+#include "framework/ops/expr.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/promotion.h"
+#include "framework/ops/registry.h"
+
+namespace halfstep {
+namespace {
+
+template <size_t N>
+constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
+  std::array<OpInfo, N> out{};
+  for (size_t i = 0; i < N; ++i) out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable};
+  return out;
+}
+constexpr auto kUnaryInfo = infos(kUnaryRows, true);
+constexpr auto kBinaryInfo = infos(kBinaryRows, true);
+constexpr auto kTestInfo = infos(kTestRows, false);
+
+Tensor empty_for(const Shape& shape, DType dtype, Device device) { return Tensor::empty(shape, {.dtype = dtype, .device = device}); }
+
+DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
+
+// ---- unary
+
+Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
+  switch (op) {
+#define HS_UNARY(name, ...) case Unary::name: return functor::name##_backward{}(Expr(g), Expr(saved)).tensor();
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+  }
+  return {};
+}
+
+struct UnaryOp {
+  struct Attr { Unary op; };
+  static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
+    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device());
+    out.impl()->wrapped_number = x.impl()->wrapped_number;
+    backend_for(x.device()).unary(a.op, x.view(), out.view());
+    if (row.saves == OpSaves::x) ctx.save(x);
+    if (row.saves == OpSaves::y) ctx.save_output(out);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    const Tensor saved = ctx.saved_count() ? ctx.saved(0) : g;
+    if (grad_enabled()) return {unary_formula(a.op, g, saved)};
+    const Tensor out = empty_for(g.shape(), g.dtype(), g.device());
+    backend_for(g.device()).unary_backward(a.op, g.view(), saved.view(), out.view());
+    return {out};
+  }
+};
+
+// ---- binary
+
+Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
+  switch (op) {
+#define HS_UNARY(...)
+#define HS_BINARY(name, ...)                                                                           \
+  case Binary::name:                                                                                   \
+    return (input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))                       \
+                       : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b))).tensor();
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+  }
+  return {};
+}
+
+bool linear_row(Binary op) { return op == Binary::add || op == Binary::sub; }  // derivatives are constants: nothing is saved
+
+struct BinaryOp {
+  struct Attr {
+    Binary op;
+    Shape a_shape, b_shape;
+  };
+  static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
+
+  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+    const Tensor &a = in[0], &b = in[1];
+    const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
+    // Two C++ numbers make another one, in double.
+    const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
+    const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
+    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), a.device());
+    out.impl()->wrapped_number = numbers;
+    backend_for(a.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    if (!linear_row(at.op)) {
+      const bool product = at.op == Binary::mul;  // each side needs only the other
+      ctx.save(product && !b.requires_grad() ? Tensor() : a);
+      ctx.save(product && !a.requires_grad() ? Tensor() : b);
+    }
+    return out;
+  }
+
+  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensors result(2);
+    for (int i = 0; i < 2; ++i) {
+      if (!ctx.needs(size_t(i))) continue;
+      const Shape& shape = i == 0 ? at.a_shape : at.b_shape;
+      result[size_t(i)] = sum_to(one_side(ctx, at, g, i, shape), shape);
+    }
+    return result;
+  }
+
+ private:
+  static Tensor one_side(const OpContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
+    if (at.op == Binary::add || (at.op == Binary::sub && input == 0)) return g;
+    if (at.op == Binary::sub) return neg(g);
+    Tensor a = ctx.saved(0), b = ctx.saved(1);
+    if (!a.defined()) a = g;  // not named by this side's derivative
+    if (!b.defined()) b = g;
+    if (grad_enabled()) return binary_formula(at.op, input, g, a, b);
+    // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
+    const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
+    const Tensor out = empty_for(g.shape(), dtype, g.device());
+    backend_for(g.device()).binary_backward(at.op, input, g.view(), broadcast_view(a, g.shape()), broadcast_view(b, g.shape()), out.view());
+    return out;
+  }
+};
+
+// ---- tests
+
+struct TestOp {
+  struct Attr { Test op; };
+  static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
+  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+    const Tensor out = empty_for(shape, DType::boolean, in[0].device());
+    backend_for(in[0].device()).test(at.op, broadcast_view(in[0], shape), broadcast_view(in[1], shape), out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+};
+
+Tensor call_unary(Unary op, const Tensor& x) { return call<UnaryOp>({x}, {op}); }
+Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
+  check<ValueError>(a.defined() && b.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
+  return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
+}
+Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
+
+// In place without a graph, straight into x where the kernel's result is exactly x's.
+bool direct(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
+  return !check_in_place(x, shape, dtype, records, op) && x.is_contiguous() && dtype == x.dtype();
+}
+
+const Tensor& unary_in_place(Unary op, const Tensor& x) {
+  const autocast::Off off;
+  const ElementwiseRow& row = kUnaryRows[size_t(op)];
+  if (!direct(x, x.shape(), row_result(row, x.dtype()), false, row.name)) return assign_in_place(x, call_unary(op, x), row.name);
+  backend_for(x.device()).unary(op, x.view(), x.view());
+  x.bump_version();
+  return x;
+}
+
+const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
+  const autocast::Off off;
+  const ElementwiseRow& row = kBinaryRows[size_t(op)];
+  check_same_device(row.name, {x, o});
+  const Shape shape = broadcast(x.shape(), o.shape(), row.name);
+  // An operand that overlaps x at other positions must be read before x is written.
+  const bool overlap = x.shares_memory_with(o) && !(o.data() == x.data() && o.shape() == x.shape() && o.strides() == x.strides());
+  if (!direct(x, shape, row_result(row, result_type({x, o})), o.requires_grad(), row.name) || overlap)
+    return assign_in_place(x, call_binary(op, x, o), row.name);
+  backend_for(x.device()).binary(op, x.view(), broadcast_view(o, shape), x.view());
+  x.bump_version();
+  return x;
+}
+
+}  // namespace
+
+#define HS_UNARY(name, ...)                                               \
+  Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }     \
+  Tensor Tensor::name() const { return call_unary(Unary::name, *this); }  \
+  const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
+#define HS_BINARY(name, ...)                                                                                             \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                              \
+  Tensor name(const Tensor& a, double b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }                  \
+  Tensor name(double a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }                  \
+  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                             \
+  Tensor Tensor::name(double o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); }             \
+  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }               \
+  const Tensor& Tensor::name##_(double o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
+#define HS_TEST(name, ...)                                                                                  \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }                     \
+  Tensor name(const Tensor& a, double b) { return call_test(Test::name, a, wrapped_number(b, a)); }         \
+  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }                    \
+  Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+
+void add_elementwise(OpList& list) {
+  for (const auto& info : kUnaryInfo) list.push_back(info);
+  for (const auto& info : kBinaryInfo) list.push_back(info);
+  for (const auto& info : kTestInfo) list.push_back(info);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,68 @@
+#include "framework/ops/expr.h"
+
+namespace halfstep {
+namespace {
+
+template <class F>
+Expr apply(const Expr& a, F f) {
+  return Expr(f(a.tensor()));
+}
+
+}  // namespace
+
+namespace m {
+Expr abs(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::abs(t); }); }
+Expr sign(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sign(t); }); }
+Expr sqrt(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sqrt(t); }); }
+Expr exp(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::exp(t); }); }
+Expr log(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::log(t); }); }
+Expr sin(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sin(t); }); }
+Expr cos(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::cos(t); }); }
+Expr sinh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sinh(t); }); }
+Expr cosh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::cosh(t); }); }
+Expr tanh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::tanh(t); }); }
+Expr erfc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::erfc(t); }); }
+Expr sigmoid(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sigmoid(t); }); }
+Expr pow(const Expr& a, const Expr& b) {
+  return b.is_number() ? Expr(halfstep::pow(a.tensor(), b.number())) : Expr(halfstep::pow(a.tensor(), b.tensor()));
+}
+}  // namespace m
+
+Expr operator-(const Expr& a) { return a.is_number() ? Expr(-a.number()) : Expr(neg(a.tensor())); }
+
+#define HS_EXPR(symbol, op)                                                              \
+  Expr operator symbol(const Expr& a, const Expr& b) {                                   \
+    if (a.is_number() && b.is_number()) return Expr(double(a.number() symbol b.number())); \
+    if (b.is_number()) return Expr(op(a.tensor(), b.number()));                          \
+    if (a.is_number()) return Expr(op(a.number(), b.tensor()));                          \
+    return Expr(op(a.tensor(), b.tensor()));                                             \
+  }
+HS_EXPR(+, add)
+HS_EXPR(-, sub)
+HS_EXPR(*, mul)
+HS_EXPR(/, div)
+#undef HS_EXPR
+
+// The rows compare a tensor with a number or with a tensor.
+#define HS_EXPR(symbol, op) \
+  Expr operator symbol(const Expr& a, const Expr& b) { return Expr(b.is_number() ? op(a.tensor(), b.number()) : op(a.tensor(), b.tensor())); }
+HS_EXPR(<, lt)
+HS_EXPR(<=, le)
+HS_EXPR(>, gt)
+HS_EXPR(>=, ge)
+HS_EXPR(==, eq)
+#undef HS_EXPR
+
+Expr select(const Expr& cond, const Expr& a, const Expr& b) {
+  const Tensor& c = cond.tensor();
+  if (a.is_number() && b.is_number()) {
+    const bool exact = double(float(a.number())) == a.number() && double(float(b.number())) == b.number();
+    const TensorOptions options{.dtype = exact ? DType::f32 : DType::f64, .device = c.device()};
+    return Expr(where(c, scalar(a.number(), options), scalar(b.number(), options)));
+  }
+  if (a.is_number()) return Expr(where(c, a.number(), b.tensor()));
+  if (b.is_number()) return Expr(where(c, a.tensor(), b.number()));
+  return Expr(where(c, a.tensor(), b.tensor()));
+}
+
+}  // namespace halfstep

@@ -1,0 +1,160 @@
+// Every public op. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists policies and formulas.
+// All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything is recorded.
+#pragma once
+
+#include "framework/base/generator.h"
+#include "framework/backend/backend.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// ---- creation
+Tensor empty(const Shape& shape, const TensorOptions& options = {});
+Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+Tensor ones(const Shape& shape, const TensorOptions& options = {});
+Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
+Tensor zeros_like(const Tensor& x);
+Tensor ones_like(const Tensor& x);
+Tensor empty_like(const Tensor& x);  // contiguous
+Tensor arange(double end, const TensorOptions& options = {.dtype = DType::i64});
+Tensor arange(double start, double end, double step = 1, const TensorOptions& options = {.dtype = DType::i64});
+Tensor eye(int64_t n, const TensorOptions& options = {});
+// Row-major values: tensor({1, 2, 3, 4}, {2, 2}). An empty shape list means [values.size()].
+Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {});
+Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options = {});
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu);  // copies; dtype_of<T>
+Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
+// Random: `generator` defaults to default_generator().
+Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);    // [0, 1)
+Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);   // N(0, 1)
+Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options = {.dtype = DType::i64}, Generator* generator = nullptr);
+Tensor randperm(int64_t n, Generator* generator = nullptr);  // i64
+// In place, not recorded.
+void uniform_(const Tensor& x, double lo, double hi, Generator* generator = nullptr);
+void normal_(const Tensor& x, double mean, double stddev, Generator* generator = nullptr);
+
+// ---- elementwise: one function a row of elementwise.def. Binary ops broadcast and promote; a C++ number keeps the tensor's
+// dtype unless it is of a higher category (int tensor with 0.5 gives float32).
+#define HS_UNARY(name, ...) Tensor name(const Tensor& x);
+#define HS_BINARY(name, ...)                       \
+  Tensor name(const Tensor& a, const Tensor& b);   \
+  Tensor name(const Tensor& a, double b);          \
+  Tensor name(double a, const Tensor& b);
+#define HS_TEST(name, ...)                         \
+  Tensor name(const Tensor& a, const Tensor& b);   \
+  Tensor name(const Tensor& a, double b);
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& cond, const Tensor& a, double b);
+Tensor where(const Tensor& cond, double a, const Tensor& b);
+Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi);
+Tensor isfinite(const Tensor& x);  // bool
+Tensor isnan(const Tensor& x);     // bool
+
+// ---- dtype and memory
+Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+Tensor clone(const Tensor& x);
+Tensor contiguous(const Tensor& x);
+
+// ---- views
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
+Tensor transpose(const Tensor& x, int64_t a, int64_t b);
+Tensor permute(const Tensor& x, const Dims& order);
+Tensor squeeze(const Tensor& x, int64_t dim);
+Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor expand(const Tensor& x, const Shape& shape);
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+Tensor cat(const Tensors& xs, int64_t dim = 0);     // promotes
+Tensor stack(const Tensors& xs, int64_t dim = 0);   // promotes
+
+// ---- products (autocast: low)
+Tensor mm(const Tensor& a, const Tensor& b);        // [M, K] [K, N] -> [M, N]
+Tensor bmm(const Tensor& a, const Tensor& b);       // [B, M, K] [B, K, N] -> [B, M, N]
+Tensor matmul(const Tensor& a, const Tensor& b);    // vectors, matrices and broadcast batches
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);  // beta input + alpha a b
+// x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
+
+// ---- reductions. dims {}: all.
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});   // autocast: f32 out
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x);
+Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // ties share the gradient
+Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);  // values, indices (first of ties)
+std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false);
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor any(const Tensor& x);
+Tensor all(const Tensor& x);
+Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
+
+// ---- softmax and losses (autocast: f32 out, f32)
+Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
+Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
+struct CrossEntropyOptions {
+  Tensor weight;               // [C] or undefined
+  int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+  double label_smoothing = 0;
+};
+// logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or probabilities of logits' shape.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+struct NllLossOptions {
+  Tensor weight;
+  int64_t ignore_index = -100;
+  Reduction reduction = Reduction::mean;
+};
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
+
+// ---- indexing
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
+
+// ---- random in a model
+// Zeroes with probability p and scales the rest by 1 / (1 - p) when training; else x itself. No mask is stored.
+Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Generator* generator = nullptr);
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device) {
+  check<ShapeError>(int64_t(values.size()) == numel(shape), "from_vector", "shape ", shape, " needs ", numel(shape), " values, got ",
+                    values.size());
+  Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>, .device = device});
+  if constexpr (std::is_same_v<T, bool>) {
+    std::vector<uint8_t> bytes(values.begin(), values.end());
+    backend_for(device).copy_from_host(bytes.data(), t.data(), bytes.size());
+  } else {
+    backend_for(device).copy_from_host(values.data(), t.data(), values.size() * sizeof(T));
+  }
+  return t;
+}
+
+}  // namespace halfstep

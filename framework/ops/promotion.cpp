@@ -1,0 +1,94 @@
+#include "framework/ops/promotion.h"
+
+#include <cmath>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/call.h"
+
+namespace halfstep {
+namespace {
+
+int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
+
+// `low` matters only when its category is higher.
+std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
+  if (!high) return low;
+  if (!low || category(*low) <= category(*high)) return high;
+  return promote(*high, *low);
+}
+
+}  // namespace
+
+DType result_type(const Tensors& in) {
+  std::optional<DType> with_dims, zero_dim, wrapped;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    const bool number = t.impl()->wrapped_number;
+    auto& slot = number ? wrapped : t.dim() == 0 ? zero_dim : with_dims;
+    const DType type = number && t.dtype() == DType::f64 ? DType::f32 : t.dtype();
+    slot = slot ? promote(*slot, type) : type;
+  }
+  return combine(combine(with_dims, zero_dim), wrapped).value_or(DType::f32);
+}
+
+Tensor wrapped_number(double value, const Tensor& like) {
+  const bool integer = !like.is_floating_point() && value == std::nearbyint(value);
+  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64, .device = like.device()});
+  backend_for(like.device()).fill(t.view(), value);
+  t.impl()->wrapped_number = true;
+  return t;
+}
+
+TensorView broadcast_view(const Tensor& t, const Shape& shape) {
+  return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape)};
+}
+
+bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
+  check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
+  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ", x.dtype());
+  const bool recorded = grad_enabled() && (records || x.requires_grad());
+  if (!recorded) return false;
+  check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",
+                       Help{"update parameters inside NoGrad"});
+  check<AutogradError>(!x.impl()->is_view, op, "changing a view in place while recording is not supported", Help{"change the tensor it views, or use the out-of-place form"});
+  return true;
+}
+
+const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
+  const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
+  const Tensor r = recorded ? result.to(x.dtype()) : result;
+  backend_for(x.device()).copy(r.view(), x.view());
+  x.bump_version();
+  if (recorded) {
+    ++x.storage()->recorded_writes;
+    AutogradMeta& meta = x.impl()->meta();
+    meta.node = r.node();
+    meta.output_index = r.impl()->meta().output_index;
+  }
+  return x;
+}
+
+void check_same_device(std::string_view op, const Tensors& in) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    if (!first) first = &t;
+    check<DeviceError>(t.device() == first->device(), op, "all tensors must be on one device, got ", first->device(), " and ", t.device(),
+                       Help{"move them with to(device)"});
+  }
+  check<ValueError>(first != nullptr, op, "needs a defined tensor");
+}
+
+void check_same_dtype(std::string_view op, const Tensors& in) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    if (!first) first = &t;
+    check<DTypeError>(t.dtype() == first->dtype(), op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(), " and ",
+                      t.dtype(), " ", t.shape(), Help{"convert with to(dtype), or compute inside an Autocast region"});
+  }
+}
+
+}  // namespace halfstep

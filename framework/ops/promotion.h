@@ -1,0 +1,22 @@
+// Result dtypes and gradients of broadcast, shared by the elementwise families.
+#pragma once
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// PyTorch's result_type: tensors with dimensions decide; 0-dim tensors and C++ numbers count only with a higher category
+// (bool < integer < floating).
+DType result_type(const Tensors& in);
+// A C++ number as an operand for `like`: takes part in result_type with its category only.
+Tensor wrapped_number(double value, const Tensor& like);
+// Strides that show `t` in `shape`.
+TensorView broadcast_view(const Tensor& t, const Shape& shape);
+
+// In-place forms: gives `x` the value and, when recording, the history of `result`. Throws when x is a leaf that requires grad,
+// a view under recording, or when the result's shape or category does not fit.
+const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op);
+// The checks alone, without a result: true when the operation must be recorded.
+bool check_in_place(const Tensor& x, const Shape& result_shape, DType result_dtype, bool records, std::string_view op);
+
+}  // namespace halfstep

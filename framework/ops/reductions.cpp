@@ -1,0 +1,195 @@
+// Sums, means and extremes.
+#include "framework/ops/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/registry.h"
+
+namespace halfstep {
+namespace {
+
+// The dimensions to reduce, wrapped; all for {}.
+std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view op) {
+  std::array<bool, kMaxDims> m{};
+  if (dims.empty()) m.fill(true);
+  for (int64_t d : dims) {
+    const int w = wrap_dim(d, rank, op);
+    check<ValueError>(!m[size_t(w)], op, "dimension ", d, " appears twice in ", dims);
+    m[size_t(w)] = true;
+  }
+  return m;
+}
+
+struct ReducedShapes {
+  Shape kept;     // 1 where reduced
+  Shape dropped;  // without the reduced dimensions
+};
+ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op) {
+  const auto mask = mask_of(dims, shape.size(), op);
+  ReducedShapes r;
+  for (int i = 0; i < shape.size(); ++i) {
+    r.kept.push_back(mask[size_t(i)] ? 1 : shape[i]);
+    if (!mask[size_t(i)]) r.dropped.push_back(shape[i]);
+  }
+  return r;
+}
+
+Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype) {
+  const Tensor out = Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()});
+  backend_for(x.device()).reduce(op, x.view(), out.view());
+  return keepdim ? out : out.alias(shapes.dropped, contiguous_strides(shapes.dropped));
+}
+
+struct SumAttr {
+  Dims dims;
+  bool keepdim = false;
+  std::optional<DType> dtype;
+  Shape from;
+};
+
+// The gradient of a sum: repeated over what was summed.
+Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.from, a.dims, "sum").kept).expand(a.from); }
+
+struct Sum {
+  using Attr = SumAttr;
+  static constexpr OpInfo info{.name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const DType natural = is_floating(in[0].dtype()) ? in[0].dtype() : DType::i64;
+    return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, a.dtype.value_or(natural));
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
+};
+
+struct MeanAttr : SumAttr {};
+struct Mean {
+  using Attr = MeanAttr;
+  static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions"};
+  static void check(const Attr& a, const Tensors& in) {
+    halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ", in[0].dtype());
+  }
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+    const double n = double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel()));
+    return {spread(grads[0] / n, a)};
+  }
+};
+
+struct ExtremeAttr {
+  bool largest;
+  Dims dims;
+  bool keepdim = false;
+};
+struct Extreme {
+  using Attr = ExtremeAttr;
+  static constexpr OpInfo kInfo[2] = {{.name = "amin", .doc = "smallest over dimensions; ties share the gradient"},
+                                      {.name = "amax", .doc = "largest over dimensions; ties share the gradient"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
+  static void check(const Attr& a, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, "amax").dropped) == 0, info_of(a).name,
+                                "has no value over an empty dimension, got ", in[0].shape());
+  }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, "amax"), a.keepdim, in[0].dtype());
+    ctx.save(in[0]);
+    ctx.save_output(out);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0);
+    const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
+    const Tensor hit = eq(x.detach(), ctx.saved(1).detach().reshape(kept)).to(grads[0].dtype());
+    return {hit * (grads[0].reshape(kept) / hit.sum(a.dims, true))};
+  }
+};
+
+struct ArgExtreme {
+  struct Attr {
+    bool largest;
+    int dim;
+    bool keepdim;
+  };
+  static constexpr OpInfo kInfo[2] = {{.name = "argmin", .doc = "index of the first smallest", .differentiable = false},
+                                      {.name = "argmax", .doc = "index of the first largest", .differentiable = false}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ", x.shape());
+    if (x.dim() == 0) return zeros({}, {.dtype = DType::i64, .device = x.device()});
+    Shape kept = x.shape(), dropped = x.shape();
+    kept[a.dim] = 1;
+    dropped.erase(a.dim);
+    const Tensor out = Tensor::empty(kept, {.dtype = DType::i64, .device = x.device()});
+    backend_for(x.device()).arg_reduce(a.largest, x.view(), a.dim, {}, out.view());
+    return a.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
+  }
+  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+};
+
+struct Truth {
+  struct Attr { bool all; };
+  static constexpr OpInfo kInfo[2] = {{.name = "any", .doc = "is any element nonzero?", .differentiable = false},
+                                      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), {}, "any"), false, DType::boolean);
+  }
+  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+};
+
+Tensor arg_extreme(bool largest, const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  if (!dim) {
+    const Tensor i = call<ArgExtreme>({x.detach().reshape({-1})}, {largest, 0, false});
+    return keepdim ? i.reshape(Dims::filled(x.dim(), 1)) : i;
+  }
+  return call<ArgExtreme>({x}, {largest, wrap_dim(*dim, x.dim(), largest ? "argmax" : "argmin"), keepdim});
+}
+
+std::pair<Tensor, Tensor> extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
+  if (x.dim() == 0) return {x, zeros({}, {.dtype = DType::i64, .device = x.device()})};
+  const Tensor index = arg_extreme(largest, x, dim, true);
+  const Tensor value = gather(x, dim, index);
+  return keepdim ? std::pair{value, index} : std::pair{value.squeeze(dim), index.squeeze(dim)};
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call<Sum>({x}, {dims, keepdim, dtype, x.shape()});
+}
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  return call<Mean>({x}, {{dims, keepdim, dtype, x.shape()}});
+}
+Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extreme>({x}, {true, dims, keepdim}); }
+Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extreme>({x}, {false, dims, keepdim}); }
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(true, x, dim, keepdim); }
+std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(true, x, dim, keepdim); }
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(false, x, dim, keepdim); }
+Tensor any(const Tensor& x) { return call<Truth>({x}, {false}); }
+Tensor all(const Tensor& x) { return call<Truth>({x}, {true}); }
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  Dims dims;
+  for (int i = 0; i < x.dim(); ++i) {
+    const int s = i - (x.dim() - shape.size());
+    if (s < 0 || (shape[s] == 1 && x.shape()[i] != 1)) dims.push_back(i);
+  }
+  return (dims.empty() ? x : sum(x, dims, true)).reshape(shape);
+}
+
+Tensor Tensor::sum(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::sum(*this, d, k, t); }
+Tensor Tensor::mean(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::mean(*this, d, k, t); }
+Tensor Tensor::max() const { return halfstep::max(*this); }
+std::pair<Tensor, Tensor> Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
+Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep::argmax(*this, d, k); }
+
+void add_reductions(OpList& list) {
+  for (const OpInfo& i : {Sum::info, Mean::info, Extreme::kInfo[0], Extreme::kInfo[1], ArgExtreme::kInfo[0], ArgExtreme::kInfo[1], Truth::kInfo[0],
+                          Truth::kInfo[1]})
+    list.push_back(i);
+}
+
+}  // namespace halfstep

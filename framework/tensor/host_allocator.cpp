@@ -1,0 +1,145 @@
+// The caching allocator of the CPU.
+//
+// Fresh pages cost more than the arithmetic done on them (a 128 MB relu takes 7.8 times as long into fresh memory), so
+// released blocks are kept in lists by size class and handed out again, newest first. Blocks start at staggered addresses:
+// arrays that agree modulo 4096 slow an optimizer step by up to 4.5 times, because the CPU mistakes their addresses.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <sstream>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep {
+namespace {
+
+constexpr size_t kAlign = 64;
+constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
+constexpr size_t kColours = 61, kColourStep = 5;
+
+// Multiples of 64 up to 1 KiB, then eight steps an octave: at most 12.5 % is wasted.
+size_t size_class(size_t bytes) {
+  if (bytes <= 1024) return (bytes + kAlign - 1) / kAlign * kAlign;
+  size_t octave = 1024;
+  while (octave * 2 < bytes) octave *= 2;
+  const size_t step = octave / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+struct Block {
+  void* base;     // what malloc gave
+  size_t bytes;   // size class
+  MemoryTag tag;
+};
+
+class HostAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes, MemoryTag tag) override {
+    const size_t size = size_class(bytes);
+    const std::lock_guard lock(mutex_);
+    void* p = nullptr;
+    if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
+      p = it->second.back();
+      it->second.pop_back();
+      blocks_[p].tag = tag;
+    } else {
+      p = from_system(size, tag);
+      if (!p) {
+        release_cached();
+        p = from_system(size, tag);
+      }
+      if (!p) out_of_memory(bytes);
+    }
+    stats_.live += size;
+    stats_.live_by_tag[size_t(tag)] += size;
+    ++stats_.allocations;
+    if (stats_.live > stats_.peak) {
+      stats_.peak = stats_.live;
+      stats_.peak_by_tag = stats_.live_by_tag;
+    }
+    return p;
+  }
+
+  void release(void* p) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const Block& b = blocks_.find(p)->second;
+    stats_.live -= b.bytes;
+    stats_.live_by_tag[size_t(b.tag)] -= b.bytes;
+    free_[b.bytes].push_back(p);
+  }
+
+  void retag(void* p, MemoryTag tag) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = blocks_.find(p);
+    if (it == blocks_.end()) return;
+    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
+    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
+    it->second.tag = tag;
+  }
+
+  MemoryStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+  void reset_peak() override {
+    const std::lock_guard lock(mutex_);
+    stats_.peak = stats_.live;
+    stats_.peak_by_tag = stats_.live_by_tag;
+  }
+
+  void empty_cache() override {
+    const std::lock_guard lock(mutex_);
+    release_cached();
+  }
+
+ private:
+  void* from_system(size_t size, MemoryTag tag) {
+    const size_t shift = size >= kLarge ? kAlign * (kColourStep * colour_++ % kColours) : 0;
+    void* base = std::aligned_alloc(kAlign, size + shift);
+    if (!base) return nullptr;
+    void* p = static_cast<char*>(base) + shift;
+    blocks_[p] = {base, size, tag};
+    stats_.reserved += size;
+    return p;
+  }
+
+  void release_cached() {
+    for (auto& [size, list] : free_) {
+      for (void* p : list) {
+        std::free(blocks_[p].base);
+        blocks_.erase(p);
+        stats_.reserved -= size;
+      }
+      list.clear();
+    }
+  }
+
+  [[noreturn]] void out_of_memory(size_t bytes) const {
+    std::ostringstream books;
+    for (int i = 0; i < kMemoryTagCount; ++i) books << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
+    fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", books.str(), ")",
+                      Help{"use a smaller batch or model"});
+  }
+
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, Block> blocks_;             // every block, live or cached
+  std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
+  size_t colour_ = 0;
+  MemoryStats stats_;
+};
+
+}  // namespace
+
+// Never destroyed: tensors in static variables may outlive any static allocator.
+Allocator* host_allocator() {
+  static auto* instance = new HostAllocator;
+  return instance;
+}
+
+}  // namespace halfstep

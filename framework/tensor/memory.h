@@ -1,0 +1,36 @@
+// Device memory: the allocator interface, its registry and its books.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+
+// Bytes, counted over the rounded sizes of live blocks as PyTorch's max_memory_allocated does.
+struct MemoryStats {
+  size_t live = 0;
+  size_t peak = 0;                                       // highest `live` since start or reset_peak
+  size_t reserved = 0;                                   // held from the system: live plus cached
+  std::array<size_t, kMemoryTagCount> live_by_tag{};
+  std::array<size_t, kMemoryTagCount> peak_by_tag{};     // live_by_tag at the moment of `peak`: sums to it
+  size_t allocations = 0;                                // calls that were served, ever
+};
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual void* allocate(size_t bytes, MemoryTag tag) = 0;  // 64-byte aligned; throws MemoryError with the books by tag
+  virtual void release(void* p) noexcept = 0;
+  virtual void retag(void* p, MemoryTag tag) noexcept = 0;  // moves a live block to another column of the books
+  virtual MemoryStats stats() const = 0;
+  virtual void reset_peak() = 0;
+  virtual void empty_cache() = 0;                           // gives cached blocks back to the system
+};
+
+// The caching allocator of a device. Throws DeviceError when the device is not built in or not present. Thread-safe.
+Allocator& allocator(Device device);
+void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
+
+}  // namespace halfstep

@@ -1,0 +1,56 @@
+// A block of memory on one device, shared by the tensors that view it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "framework/base/device.h"
+
+namespace halfstep {
+
+// What a byte is for; the allocators keep a live and a peak count for each.
+enum class MemoryTag : uint8_t { activations, data, parameters, shadows, gradients, optimizer, workspace };
+inline constexpr int kMemoryTagCount = 7;
+const char* name(MemoryTag tag);
+
+// Tags this thread's allocations while it lives. Default outside any scope: activations.
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryTag tag);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  static MemoryTag current();
+
+ private:
+  MemoryTag saved_;
+};
+
+class Storage {
+ public:
+  // Allocates `bytes` on `device` through its backend's caching allocator. Contents are not initialised.
+  Storage(size_t bytes, Device device);
+  // Wraps memory that `owner` keeps alive (an Eigen matrix, a mapped file). Not counted by the allocator.
+  Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
+  ~Storage();
+  Storage(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  // Grows with every in-place write; saved tensors compare it on use.
+  uint64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+  // Grows only with in-place writes that autograd recorded; a view made before such a write must not be used after it.
+  uint64_t recorded_writes = 0;
+
+ private:
+  void* data_;
+  size_t bytes_;
+  Device device_;
+  std::shared_ptr<void> owner_;
+  uint64_t version_ = 0;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,79 @@
+#include "framework/tensor/tensor.h"
+
+#include <ostream>
+
+namespace halfstep {
+
+TensorImpl& Tensor::get() const {
+  check<ValueError>(impl_ != nullptr, "tensor", "the tensor is undefined");
+  return *impl_;
+}
+
+Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
+  for (int64_t s : shape) check<ShapeError>(s >= 0, "empty", "sizes must not be negative, got ", shape);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = std::make_shared<Storage>(size_t(halfstep::numel(shape)) * size_of(options.dtype), options.device);
+  impl->shape = shape;
+  impl->strides = contiguous_strides(shape);
+  impl->dtype = options.dtype;
+  Tensor t(std::move(impl));
+  if (options.requires_grad) t.set_requires_grad();
+  return t;
+}
+
+Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner, Device device) {
+  auto impl = std::make_shared<TensorImpl>();
+  if (!owner) owner = std::shared_ptr<void>(data, [](void*) {});
+  impl->storage = std::make_shared<Storage>(data, size_t(halfstep::numel(shape)) * size_of(dtype), device, std::move(owner));
+  impl->shape = shape;
+  impl->strides = contiguous_strides(shape);
+  impl->dtype = dtype;
+  return Tensor(std::move(impl));
+}
+
+Tensor Tensor::alias(const Shape& shape, const Strides& strides, int64_t offset) const {
+  const TensorImpl& self = get();
+  auto impl = std::make_shared<TensorImpl>();
+  impl->storage = self.storage;
+  impl->offset = self.offset + offset;
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->dtype = self.dtype;
+  impl->wrapped_number = self.wrapped_number;
+  impl->label = self.label;
+  return Tensor(std::move(impl));
+}
+
+const Shape& Tensor::shape() const { return get().shape; }
+const Strides& Tensor::strides() const { return get().strides; }
+int Tensor::dim() const { return get().shape.size(); }
+int64_t Tensor::size(int64_t d) const {
+  check<IndexError>(dim() > 0, "size", "a 0-dim tensor has no dimension ", d);
+  return get().shape[wrap_dim(d, dim(), "size")];
+}
+int64_t Tensor::numel() const { return halfstep::numel(get().shape); }
+DType Tensor::dtype() const { return get().dtype; }
+Device Tensor::device() const { return get().storage->device(); }
+bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape, get().strides); }
+
+TensorView Tensor::view() const { return {data(), get().dtype, get().shape, get().strides}; }
+
+void* Tensor::data() const {
+  const TensorImpl& self = get();
+  void* base = self.storage->data();
+  return base ? static_cast<char*>(base) + self.offset * int64_t(size_of(self.dtype)) : nullptr;
+}
+
+uint64_t Tensor::version() const { return get().storage->version(); }
+void Tensor::bump_version() const { get().storage->bump_version(); }
+const std::shared_ptr<Storage>& Tensor::storage() const { return get().storage; }
+const std::string& Tensor::label() const { return get().label; }
+
+const Tensor& Tensor::set_label(std::string label) const {
+  get().label = std::move(label);
+  return *this;
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << t.str(); }
+
+}  // namespace halfstep

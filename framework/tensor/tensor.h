@@ -1,0 +1,224 @@
+// Tensor: a strided view of typed memory on one device, and a place in the autograd graph.
+//
+// A Tensor is a handle; copies share everything. Views share memory and the version counter. Operations named as in PyTorch
+// are free functions in framework/ops/ops.h (documented there) and, for the common ones, methods here.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/base/device.h"
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+#include "framework/tensor/storage.h"
+#include "framework/tensor/view.h"
+
+namespace halfstep {
+
+class Node;          // framework/autograd/node.h
+struct TensorImpl;   // below
+class Tensor;
+
+using Tensors = std::vector<Tensor>;
+using TensorHook = std::function<Tensor(const Tensor& grad)>;  // returns a replacement, or an undefined Tensor to keep it
+using HookList = std::vector<std::pair<uint64_t, TensorHook>>;  // key, hook
+
+// How a new tensor is made: zeros({2, 3}, {.dtype = DType::f16, .requires_grad = true}).
+struct TensorOptions {
+  DType dtype = DType::f32;
+  Device device = Device::cpu;
+  bool requires_grad = false;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  // Uninitialised memory.
+  static Tensor empty(const Shape& shape, const TensorOptions& options = {});
+  // A view of memory that `owner` keeps alive, without a copy.
+  static Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner, Device device = Device::cpu);
+  // Same memory, other geometry; no autograd. `offset` in elements from this tensor's first.
+  Tensor alias(const Shape& shape, const Strides& strides, int64_t offset = 0) const;
+
+  // ---- geometry
+  bool defined() const { return impl_ != nullptr; }
+  explicit operator bool() const = delete;  // ambiguous: use defined() or item<bool>()
+  const Shape& shape() const;
+  const Strides& strides() const;
+  int dim() const;                 // rank
+  int64_t size(int64_t d) const;   // d may be negative
+  int64_t numel() const;
+  DType dtype() const;
+  Device device() const;
+  bool is_contiguous() const;
+  bool is_floating_point() const { return is_floating(dtype()); }
+  size_t nbytes() const { return size_t(numel()) * size_of(dtype()); }
+  TensorView view() const;         // for kernels
+
+  // ---- memory
+  void* data() const;                      // first element, on device()
+  template <class T> T* data() const;      // throws DTypeError when T is not the dtype
+  uint64_t version() const;                // in-place writes so far, over all views of the memory
+  void bump_version() const;
+  const std::shared_ptr<Storage>& storage() const;
+  bool shares_memory_with(const Tensor& o) const { return storage() == o.storage(); }
+  bool same(const Tensor& o) const { return impl_ == o.impl_; }  // the same handle target
+
+  // Reads back to the host (a synchronisation on a GPU).
+  template <class T> T item() const;                  // numel() == 1, converted to T
+  template <class T> std::vector<T> to_vector() const;  // row-major, converted to T
+  std::string str() const;                            // as PyTorch prints it
+  const std::string& label() const;                   // e.g. a parameter's name; shown in errors
+  const Tensor& set_label(std::string label) const;
+
+  // ---- autograd
+  bool requires_grad() const;
+  const Tensor& set_requires_grad(bool value = true) const;  // leaves only
+  bool is_leaf() const;
+  const Tensor& grad() const;              // undefined until backward
+  void set_grad(const Tensor& g) const;    // undefined clears it
+  void zero_grad() const { set_grad(Tensor()); }
+  void backward(const Tensor& gradient = Tensor(), bool retain_graph = false, bool create_graph = false) const;
+  Tensor detach() const;                   // same memory, no history
+  void retain_grad() const;                // keep .grad of a non-leaf
+  uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
+  void remove_hook(uint64_t key) const;
+  const std::shared_ptr<Node>& node() const;  // what computed this tensor; null for leaves
+
+  // ---- elementwise, one method a row of elementwise.def
+#define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
+#define HS_BINARY(name, ...)                                                   \
+  Tensor name(const Tensor& o) const; Tensor name(double o) const;             \
+  const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(double o) const;
+#define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(double o) const;
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+  Tensor operator-() const { return neg(); }
+  const Tensor& operator+=(const Tensor& o) const { return add_(o); }
+  const Tensor& operator-=(const Tensor& o) const { return sub_(o); }
+  const Tensor& operator*=(const Tensor& o) const { return mul_(o); }
+  const Tensor& operator*=(double o) const { return mul_(o); }
+  Tensor clamp(std::optional<double> lo, std::optional<double> hi) const;
+
+  // ---- memory and dtype
+  Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
+  Tensor to(Device device) const;
+  Tensor clone() const;                    // differentiable copy, contiguous
+  Tensor contiguous() const;
+  const Tensor& copy_(const Tensor& src) const;
+  const Tensor& fill_(double value) const;
+  const Tensor& zero_() const { return fill_(0); }
+
+  // ---- views
+  Tensor reshape(const Shape& shape) const;  // one size may be -1; a view when the strides allow
+  Tensor view(const Shape& shape) const;     // throws where reshape would copy
+  Tensor flatten(int64_t start = 0, int64_t end = -1) const;
+  Tensor transpose(int64_t a, int64_t b) const;
+  Tensor t() const;                          // at most 2 dimensions
+  Tensor permute(const Dims& order) const;
+  Tensor squeeze(int64_t dim) const;
+  Tensor unsqueeze(int64_t dim) const;
+  Tensor expand(const Shape& shape) const;   // -1 keeps a size
+  Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
+  Tensor slice(int64_t dim, int64_t start, int64_t end, int64_t step = 1) const;
+  Tensor select(int64_t dim, int64_t index) const;
+  Tensor operator[](int64_t index) const { return select(0, index); }
+
+  // ---- products and reductions
+  Tensor matmul(const Tensor& o) const;
+  Tensor mm(const Tensor& o) const;
+  Tensor sum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor mean(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor max() const;
+  std::pair<Tensor, Tensor> max(int64_t dim, bool keepdim = false) const;  // values, indices
+  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor softmax(int64_t dim, std::optional<DType> dtype = {}) const;
+  Tensor log_softmax(int64_t dim, std::optional<DType> dtype = {}) const;
+  Tensor gather(int64_t dim, const Tensor& index) const;
+
+  TensorImpl* impl() const { return impl_.get(); }
+  const std::shared_ptr<TensorImpl>& impl_ptr() const { return impl_; }
+
+ private:
+  TensorImpl& get() const;  // throws ValueError when undefined
+  void read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const;
+  std::shared_ptr<TensorImpl> impl_;
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+// The low-precision copy of a parameter: true while `version` is the parameter's. See amp/autocast.h.
+struct Shadow {
+  Tensor low;
+  uint64_t version = 0;
+};
+
+// A tensor's place in the graph; made on first need.
+struct AutogradMeta {
+  bool requires_grad = false;   // leaves; others require grad because they have a node
+  bool retains_grad = false;
+  Tensor grad;
+  std::shared_ptr<Node> node;   // what computed the tensor
+  uint32_t output_index = 0;    // which of the node's outputs it is
+  std::weak_ptr<Node> accumulator;  // a leaf's gradient sink
+  std::shared_ptr<HookList> hooks;
+  Shadow shadow;
+};
+
+struct TensorImpl {
+  std::shared_ptr<Storage> storage;
+  int64_t offset = 0;  // elements
+  Shape shape;
+  Strides strides;
+  DType dtype = DType::f32;
+  bool wrapped_number = false;           // stands for a C++ number: takes part in promotion only with its category
+  bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
+  uint64_t recorded_writes_seen = 0;
+  std::unique_ptr<AutogradMeta> autograd;
+  std::string label;
+
+  AutogradMeta& meta() {
+    if (!autograd) autograd = std::make_unique<AutogradMeta>();
+    return *autograd;
+  }
+};
+
+template <class T>
+T* Tensor::data() const {
+  check<DTypeError>(dtype() == dtype_of<T>, "data", "asked for ", dtype_of<T>, " but the tensor is ", dtype());
+  return static_cast<T*>(data());
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  std::vector<T> out;
+  out.reserve(size_t(numel()));
+  if (is_floating_point()) {
+    std::vector<double> v;
+    read_host(&v, nullptr);
+    for (double x : v) out.push_back(T(x));
+  } else {
+    std::vector<int64_t> v;
+    read_host(nullptr, &v);
+    for (int64_t x : v) out.push_back(T(x));
+  }
+  return out;
+}
+
+template <class T>
+T Tensor::item() const {
+  check<ShapeError>(numel() == 1, "item", "the tensor must have one element, got ", shape());
+  return to_vector<T>().front();
+}
+
+}  // namespace halfstep

@@ -1,0 +1,14 @@
+// Everything a program that trains needs. #include <halfstep.h>
+#pragma once
+
+#include "amp/autocast.h"
+#include "amp/grad_scaler.h"
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/function.h"
+#include "framework/autograd/gradcheck.h"
+#include "framework/ops/ops.h"
+#include "framework/tensor/memory.h"
+#include "layers/layers.h"
+#include "optim/clip.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"

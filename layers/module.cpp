@@ -1,0 +1,210 @@
+#include "layers/module.h"
+
+#include <set>
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+std::string join(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+
+void check_name(const char* where, const std::string& name, bool taken) {
+  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where, "a name must be non-empty and without a dot, got \"", name,
+                    '"');
+  check<ValueError>(!taken, where, "the name \"", name, "\" is already taken");
+}
+
+bool has(const std::vector<NamedTensor>& list, const std::string& name) {
+  for (const NamedTensor& n : list) {
+    if (n.name == name) return true;
+  }
+  return false;
+}
+
+template <class List>
+bool has_child(const List& list, const std::string& name) {
+  for (const auto& entry : list) {
+    if (entry.first == name) return true;
+  }
+  return false;
+}
+
+void indent_into(std::string& out, const std::string& text) {
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+}
+
+// Gives every handle of `t` the memory, dtype and device of `by`.
+void replace(const Tensor& t, const Tensor& by) {
+  autocast::drop_shadow(t);
+  TensorImpl& impl = *t.impl();
+  impl.storage = by.storage();
+  impl.offset = by.impl()->offset;
+  impl.strides = by.strides();
+  impl.dtype = by.dtype();
+  if (impl.autograd) impl.autograd->accumulator.reset();  // made for the dtype and device before
+}
+
+template <class Convert>
+void convert(const Tensor& t, const Convert& to) {
+  NoGrad off;
+  MemoryScope tag(MemoryTag::parameters);
+  const Tensor g = t.grad();
+  if (g.defined()) t.set_grad(Tensor());
+  replace(t, to(t.detach()).contiguous());
+  if (g.defined()) t.set_grad(to(g));
+}
+
+}  // namespace
+
+std::string Module::str() const {
+  std::string head = describe();
+  if (children_.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
+  if (const size_t open = head.find('('); open != std::string::npos && head.back() == ')') {
+    const std::string extra = head.substr(open + 1, head.size() - open - 2);
+    head = head.substr(0, open) + "(\n" + (extra.empty() ? "" : "  " + extra + "\n");
+  } else {
+    head += "(\n";
+  }
+  for (const auto& [name, child] : children_) {
+    head += "  (" + name + "): ";
+    indent_into(head, child->str());
+    head += '\n';
+  }
+  return head + ")";
+}
+
+Tensor Module::register_parameter(const std::string& name, const Tensor& t) {
+  check_name("register_parameter", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
+  if (!t.defined()) return t;  // an option left out, such as a bias
+  check<ValueError>(t.is_leaf(), "register_parameter", "\"", name, "\" must be a leaf tensor, it was computed by an operation",
+                    Help{"pass x.detach()"});
+  check<DTypeError>(t.is_floating_point(), "register_parameter", "\"", name, "\" must be floating point, got ", t.dtype(),
+                    Help{"register it as a buffer"});
+  t.set_requires_grad(true);
+  t.set_label(name);
+  parameters_.push_back({name, t});
+  return t;
+}
+
+Tensor Module::register_buffer(const std::string& name, const Tensor& t) {
+  check_name("register_buffer", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
+  check<ValueError>(t.defined(), "register_buffer", "\"", name, "\" must be a tensor, got an undefined one");
+  t.set_label(name);
+  buffers_.push_back({name, t});
+  return t;
+}
+
+void Module::register_module(const std::string& name, std::shared_ptr<Module> child) {
+  check_name("register_module", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
+  check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
+  check<ValueError>(child.get() != this, "register_module", "a module cannot be its own child");
+  // Children are complete before they are registered, so labels grow into full names from the leaves up.
+  for (const NamedTensor& p : child->named_parameters(name)) p.tensor.set_label(p.name);
+  for (const NamedTensor& b : child->named_buffers(name)) b.tensor.set_label(b.name);
+  child->train(training_);
+  children_.emplace_back(name, std::move(child));
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules(const std::string& prefix) {
+  std::vector<std::pair<std::string, Module*>> out{{prefix, this}};
+  std::set<Module*> seen{this};
+  for (const auto& [name, child] : children_) {
+    for (const auto& entry : child->named_modules(join(prefix, name))) {
+      if (seen.insert(entry.second).second) out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+std::vector<NamedTensor> Module::named_parameters(const std::string& prefix) const {
+  std::vector<NamedTensor> out;
+  std::set<const TensorImpl*> seen;  // a shared parameter is listed once
+  const auto list = [&](const NamedTensor& n) {
+    if (seen.insert(n.tensor.impl()).second) out.push_back(n);
+  };
+  for (const NamedTensor& p : parameters_) list({join(prefix, p.name), p.tensor});
+  for (const auto& [name, child] : children_) {
+    for (const NamedTensor& p : child->named_parameters(join(prefix, name))) list(p);
+  }
+  return out;
+}
+
+std::vector<NamedTensor> Module::named_buffers(const std::string& prefix) const {
+  std::vector<NamedTensor> out;
+  std::set<const TensorImpl*> seen;
+  const auto list = [&](const NamedTensor& n) {
+    if (seen.insert(n.tensor.impl()).second) out.push_back(n);
+  };
+  for (const NamedTensor& b : buffers_) list({join(prefix, b.name), b.tensor});
+  for (const auto& [name, child] : children_) {
+    for (const NamedTensor& b : child->named_buffers(join(prefix, name))) list(b);
+  }
+  return out;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> out;
+  for (NamedTensor& p : named_parameters()) out.push_back(std::move(p.tensor));
+  return out;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& entry : children_) entry.second->train(on);
+}
+
+void Module::zero_grad() const {
+  for (const Tensor& p : parameters()) p.zero_grad();
+}
+
+void Module::requires_grad_(bool on) const {
+  for (const Tensor& p : parameters()) p.set_requires_grad(on);
+}
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  for (const auto& entry : children_) entry.second->apply(f);
+  f(*this);
+}
+
+Module& Module::to(Device device) {
+  const auto move = [&](const Tensor& t) {
+    if (t.device() != device) convert(t, [&](const Tensor& x) { return halfstep::to(x, device); });
+  };
+  for (const NamedTensor& p : named_parameters()) move(p.tensor);
+  for (const NamedTensor& b : named_buffers()) move(b.tensor);
+  return *this;
+}
+
+Module& Module::to(DType dtype) {
+  check<DTypeError>(is_floating(dtype), "Module::to", "parameters must be floating point, got ", dtype);
+  const auto cast = [&](const Tensor& t) {
+    if (t.is_floating_point() && t.dtype() != dtype) convert(t, [&](const Tensor& x) { return halfstep::to(x, dtype); });
+  };
+  for (const NamedTensor& p : named_parameters()) cast(p.tensor);
+  for (const NamedTensor& b : named_buffers()) cast(b.tensor);
+  return *this;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t n = 0;
+  for (const Tensor& p : parameters()) n += p.numel();
+  return n;
+}
+
+StateDict Module::state_dict(const std::string& prefix) const {
+  StateDict out;
+  for (const NamedTensor& p : parameters_) out.push_back({join(prefix, p.name), p.tensor.detach()});
+  for (const NamedTensor& b : buffers_) out.push_back({join(prefix, b.name), b.tensor.detach()});
+  for (const auto& [name, child] : children_) {
+    for (NamedTensor& n : child->state_dict(join(prefix, name))) out.push_back(std::move(n));
+  }
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,63 @@
+// Module::load_state_dict.
+#include <algorithm>
+#include <sstream>
+
+#include "framework/autograd/grad_mode.h"
+#include "layers/module.h"
+#include "layers/near_name.h"
+
+namespace halfstep {
+namespace {
+
+const Tensor* find(const StateDict& state, const std::string& name) {
+  for (const NamedTensor& n : state) {
+    if (n.name == name) return &n.tensor;
+  }
+  return nullptr;
+}
+
+void list(std::ostringstream& out, const char* title, const std::vector<std::string>& names, const std::vector<std::string>& near) {
+  for (const std::string& n : names) {
+    out << "\n  " << title << ": " << n;
+    if (const std::string hint = nearest_name(n, near); !hint.empty()) out << " (did you mean " << hint << "?)";
+  }
+}
+
+}  // namespace
+
+LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
+  // Writes go through detached handles: they share memory and version with the parameters, so that shadows notice.
+  const StateDict mine = state_dict();
+  LoadReport report;
+  std::ostringstream misshapen;
+  for (const NamedTensor& n : mine) {
+    const Tensor* from = find(state, n.name);
+    if (!from) {
+      report.missing.push_back(n.name);
+    } else if (!from->defined()) {
+      misshapen << "\n  undefined: " << n.name;
+    } else if (from->shape() != n.tensor.shape()) {
+      misshapen << "\n  shape: " << n.name << " must be " << n.tensor.shape() << ", got " << from->shape();
+    }
+  }
+  for (const NamedTensor& n : state) {
+    if (!find(mine, n.name)) report.unexpected.push_back(n.name);
+  }
+
+  std::ostringstream problems;
+  if (strict) {
+    list(problems, "missing", report.missing, report.unexpected);
+    list(problems, "unexpected", report.unexpected, report.missing);
+  }
+  problems << misshapen.str();
+  if (!problems.str().empty()) fail<ValueError>("load_state_dict", "the state does not fit ", describe(), ':', problems.str());
+
+  NoGrad off;
+  for (const NamedTensor& n : mine) {
+    const Tensor* from = find(state, n.name);
+    if (from && from->data() != n.tensor.data()) n.tensor.copy_(from->detach());
+  }
+  return report;
+}
+
+}  // namespace halfstep

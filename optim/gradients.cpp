@@ -1,0 +1,39 @@
+#include "optim/gradients.h"
+
+#include "framework/autograd/grad_mode.h"
+
+namespace halfstep {
+namespace {
+
+bool overlaps(const Tensor& t) {
+  for (int d = 0; d < t.dim(); ++d) {
+    if (t.strides()[d] == 0 && t.shape()[d] > 1) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous) {
+  NoGrad off;
+  Tensors out;
+  out.reserve(params.size());
+  for (const Tensor& p : params) {
+    if (!p.grad().defined()) continue;
+    if (contiguous ? !p.grad().is_contiguous() : overlaps(p.grad())) {
+      MemoryScope tag(MemoryTag::gradients);
+      p.set_grad(p.grad().detach().clone());
+    }
+    out.push_back(p.grad());
+  }
+  return out;
+}
+
+std::vector<TensorView> views_of(const Tensors& tensors) {
+  std::vector<TensorView> out;
+  out.reserve(tensors.size());
+  for (const Tensor& t : tensors) out.push_back(t.view());
+  return out;
+}
+
+}  // namespace halfstep

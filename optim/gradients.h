@@ -1,0 +1,16 @@
+// The gradients of a list of parameters, as kernels want them.
+#pragma once
+
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// The gradients of those `params` that have one, safe to write element by element: one whose elements overlap (an expanded
+// tensor), or is not contiguous where `contiguous`, is first replaced in its parameter by a contiguous copy.
+Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous = false);
+
+std::vector<TensorView> views_of(const Tensors& tensors);
+
+}  // namespace halfstep

@@ -1,0 +1,124 @@
+// Optimizer: parameter groups, named state, and one fused pass over all parameters per step.
+//
+// The pass updates the float32 master, the moments and (under autocast) the 16-bit shadow together. With a GradScaler it also
+// unscales, and does nothing when found_inf is set on the device: no host read. Parameters without a gradient are left alone.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/backend/backend.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+struct ParamGroup {
+  std::vector<Tensor> params;
+  std::optional<double> lr;            // unset: the optimizer's
+  std::optional<double> weight_decay;
+};
+
+// What the scaler hands a step: device scalars, undefined when absent.
+struct AmpStep {
+  Tensor found_inf;   // 0-dim f32: nonzero skips
+  Tensor grad_scale;  // 0-dim f32: gradients are divided by it
+};
+
+class Optimizer {
+ public:
+  using Closure = std::function<Tensor()>;
+  virtual ~Optimizer() = default;
+
+  // One update. With a closure: calls it (with recording on) for the loss first and returns the loss.
+  virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
+  // True when step honours amp(); then a GradScaler does not read found_inf back. User-written optimizers may leave it false.
+  virtual bool handles_amp() const { return false; }
+  virtual std::string describe() const = 0;   // "SGD(lr=0.1, momentum=0.9)"
+
+  void zero_grad();  // sets gradients to undefined
+  std::vector<ParamGroup>& groups() { return groups_; }
+  const std::vector<ParamGroup>& groups() const { return groups_; }
+  double lr(size_t group = 0) const;           // the current learning rate
+  void set_lr(double lr, size_t group);
+  double initial_lr(size_t group) const;       // what the group was built with: schedules are relative to it
+  std::vector<Tensor> parameters() const;      // of all groups
+
+  // State by parameter position: "<index>.<name>", e.g. "0.exp_avg", "0.step", "3.momentum_buffer". Names as in PyTorch.
+  std::map<std::string, Tensor> state_dict() const;
+  void load_state_dict(const std::map<std::string, Tensor>& state);  // throws ValueError listing what does not fit
+
+  AmpStep& amp() { return amp_; }  // set by GradScaler around step
+
+ protected:
+  Optimizer(std::vector<ParamGroup> groups, double lr);
+  // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
+  // it clean.
+  Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
+  // Parameters of `group` that have a gradient, as kernel views. `moments`: state names for m, v, vmax ("" for none).
+  // Keeps every tensor it views alive in `keep`.
+  std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& moments, Tensors& keep);
+  StepControl control() const;
+  void finish(size_t group);  // bumps versions, declares shadows current
+  static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
+  // The state every parameter that has been stepped holds; load_state_dict holds a state to it. Empty: anything goes.
+  virtual std::vector<std::string> state_names() const { return {}; }
+
+ private:
+  std::vector<ParamGroup> groups_;
+  std::vector<double> lr_, initial_lr_;
+  std::vector<size_t> first_param_;  // position of each group's first parameter
+  std::vector<std::map<std::string, Tensor>> state_;
+  AmpStep amp_;
+};
+
+struct SGDOptions {
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false, maximize = false;
+};
+class SGD : public Optimizer {
+ public:
+  SGD(std::vector<Tensor> params, const SGDOptions& options = {}) : SGD(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  SGD(std::vector<ParamGroup> groups, const SGDOptions& options = {});
+  std::optional<Tensor> step(const Closure& closure = nullptr) override;
+  bool handles_amp() const override { return true; }
+  std::string describe() const override;
+
+ protected:
+  std::vector<std::string> state_names() const override;
+
+ private:
+  SGDOptions options_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  std::optional<double> weight_decay = {};  // unset: 0 for Adam, 0.01 for AdamW
+  bool amsgrad = false, maximize = false;
+};
+class Adam : public Optimizer {
+ public:
+  Adam(std::vector<Tensor> params, const AdamOptions& options = {}) : Adam(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, false) {}
+  std::optional<Tensor> step(const Closure& closure = nullptr) override;
+  bool handles_amp() const override { return true; }
+  std::string describe() const override;
+
+ protected:
+  Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled);
+  std::vector<std::string> state_names() const override;
+
+ private:
+  AdamOptions options_;
+  bool decoupled_;
+};
+// Adam with decoupled weight decay.
+class AdamW : public Adam {
+ public:
+  AdamW(std::vector<Tensor> params, const AdamOptions& options = {}) : AdamW(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  AdamW(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, true) {}
+};
+
+}  // namespace halfstep

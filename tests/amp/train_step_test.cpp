@@ -1,0 +1,153 @@
+#include "amp/train_step.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/amp/scaling.h"
+
+using namespace halfstep;
+using scaling::bytes;
+using scaling::kInf;
+
+namespace {
+
+// A model, everything around it, and the step over it.
+struct Bench {
+  std::shared_ptr<Sequential> net;
+  MSELoss loss;
+  SGD opt;
+  GradScaler scaler;
+  StepLR schedule;
+  TrainStep step;
+
+  explicit Bench(const TrainStepOptions& options, bool scaled = false, double lr = 0.5)
+      : net((manual_seed(23), scaling::model())),
+        opt(net->parameters(), {.lr = lr, .momentum = 0.9}),
+        scaler({.init_scale = 256, .enabled = scaled}),
+        schedule(opt, 1, 0.5),
+        step(*net, loss, opt, scaler, &schedule, options) {}
+};
+
+double difference(const Bench& a, const Bench& b) {
+  double d = 0;
+  for (size_t i = 0; i < a.net->parameters().size(); ++i)
+    d = std::max(d, max((a.net->parameters()[i] - b.net->parameters()[i]).abs()).item<double>());
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("a train step is forward, backward, step and schedule") {
+  Bench a({}), b({});
+  const Tensor x = randn({8, 8}), y = randn({8, 8});
+  const StepResult r = a.step(x, y);
+  CHECK(r.stepped);
+  CHECK(r.outcome.applied());
+  CHECK(r.loss.shape() == Shape{});
+  CHECK(!r.loss.requires_grad());
+  CHECK(!r.output.requires_grad());
+  CHECK(a.opt.lr() == 0.25);
+
+  const Tensor output = (*b.net)(x), loss = b.loss(output, y);
+  loss.backward();
+  b.opt.step();
+  CHECK(r.loss.item<float>() == loss.item<float>());
+  CHECK(bytes(r.output) == bytes(output.detach()));
+  CHECK(bytes(*a.net) == bytes(*b.net));
+}
+
+TEST_CASE("accumulation: micro-batches equal one batch, also when sizes differ or the window ends early") {
+  const Tensor x = (manual_seed(4), randn({8, 8})), y = randn({8, 8});
+  struct Plan {
+    int64_t k;
+    std::vector<int64_t> sizes;
+  };
+  for (const Plan& plan : {Plan{8, {1, 1, 1, 1, 1, 1, 1, 1}}, Plan{2, {4, 4}}, Plan{3, {3, 3, 2}}, Plan{4, {1, 4, 3}}, Plan{5, {8}}}) {
+    for (const bool scaled : {false, true}) {
+      CAPTURE(plan.k);
+      Bench whole({.clip_grad_norm = 0.5}, scaled), parts({.clip_grad_norm = 0.5, .accumulate_steps = plan.k}, scaled);
+      for (int round = 0; round < 3; ++round) {
+        whole.step(x, y);
+        int64_t at = 0;
+        StepResult last;
+        for (int64_t n : plan.sizes) {
+          CHECK(!last.stepped);
+          last = parts.step(x.narrow(0, at, n), y.narrow(0, at, n));
+          at += n;
+        }
+        if (!last.stepped) {
+          CHECK(parts.step.pending() == int64_t(plan.sizes.size()));
+          last = parts.step.flush();
+        }
+        CHECK(last.stepped);
+        CHECK(parts.step.pending() == 0);
+        CHECK(!parts.step.flush().stepped);
+      }
+      CHECK(difference(whole, parts) < 2e-6);
+      CHECK(parts.schedule.count() == 3);
+    }
+  }
+}
+
+TEST_CASE("a scaled step equals the unscaled one; an overflow skips parameters, state and schedule") {
+  Bench plain({.clip_grad_norm = 0.3}), scaled({.clip_grad_norm = 0.3}, true);
+  const Tensor x = (manual_seed(6), randn({8, 8})), y = randn({8, 8});
+  for (int i = 0; i < 3; ++i) {
+    plain.step(x, y);
+    scaled.step(x, y);
+  }
+  CHECK(difference(plain, scaled) < 1e-7);
+
+  const std::string before = bytes(*scaled.net) + bytes(scaled.opt);
+  const double lr = scaled.opt.lr();
+  const Tensor bad = x.clone();
+  bad[0][0].fill_(kInf);
+  const StepResult r = scaled.step(bad, y);
+  CHECK(r.stepped);
+  CHECK(r.outcome.overflow());
+  CHECK(bytes(*scaled.net) + bytes(scaled.opt) == before);
+  CHECK(scaled.opt.lr() == lr);
+  CHECK(scaled.schedule.count() == 3);
+  CHECK(scaled.scaler.get_scale() == 128);
+  CHECK(scaled.step(x, y).outcome.applied());
+}
+
+TEST_CASE("autocast covers forward and loss; outputs are low, the loss and gradients float32") {
+  for (DType low : {DType::bf16, DType::f16}) {
+    Bench a({.amp = true, .dtype = low}, low == DType::f16, 0.05), plain({}, false, 0.05);
+    const Tensor x = (manual_seed(8), randn({8, 8})), y = randn({8, 8});
+    double first = 0, last = 0;
+    for (int i = 0; i < 20; ++i) {
+      a.schedule.set_count(0);
+      const StepResult r = a.step(x, y);
+      CHECK(r.output.dtype() == low);
+      CHECK(r.loss.dtype() == DType::f32);
+      last = r.loss.item<double>();
+      if (i == 0) first = last;
+    }
+    for (const Tensor& p : a.net->parameters()) {
+      CHECK(p.dtype() == DType::f32);
+      CHECK(p.grad().dtype() == DType::f32);
+    }
+    CHECK(last < 0.9 * first);
+    CHECK(std::abs(plain.step(x, y).loss.item<double>() - first) < 0.02 * first);
+    const uint64_t casts = autocast::cast_count();
+    a.step(x, y);
+    CHECK(autocast::cast_count() - casts <= 6);  // activations and inputs; no weight
+  }
+}
+
+TEST_CASE("clip_grad_value bounds true gradients") {
+  Bench a({.clip_grad_value = 1e-3}, true);
+  a.step(randn({8, 8}), randn({8, 8}));
+  for (const Tensor& p : a.net->parameters()) CHECK(p.grad().abs().max().item<double>() <= double(1e-3f));
+}
+
+TEST_CASE("train step options and losses are checked") {
+  CHECK_THROWS_WITH_AS(Bench({.accumulate_steps = 0}), "[TrainStep] accumulate_steps must be >= 1, got 0", ValueError);
+  CHECK_THROWS_WITH_AS(Bench({.clip_grad_norm = -1}), "[TrainStep] clip_grad_norm must be >= 0, got -1", ValueError);
+  Bench a({});
+  const MSELoss none(Reduction::none);
+  TrainStep step(*a.net, none, a.opt, a.scaler, nullptr);
+  CHECK_THROWS_WITH_AS(step(ones({2, 8}), ones({2, 8})),
+                       "[TrainStep] the loss must be one number, got shape [2, 8]\nhelp: use the loss with reduction mean", ShapeError);
+}

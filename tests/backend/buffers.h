@@ -1,0 +1,138 @@
+// Memory with a TensorView for kernel tests, and reading and writing through one element by element.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <initializer_list>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "framework/backend/backend.h"
+
+namespace halfstep::testing {
+
+inline constexpr DType kFloating[] = {DType::f32, DType::f16, DType::bf16, DType::f64};
+inline constexpr DType kAll[] = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::u8,
+                                 DType::i8,  DType::i16,  DType::i32, DType::i64, DType::boolean};
+
+inline Backend& cpu() { return backend_for(Device::cpu); }
+
+// Offset of the element with row-major index i.
+inline int64_t offset_of(const TensorView& v, int64_t i) {
+  int64_t offset = 0;
+  for (int d = v.shape.size() - 1; d >= 0; --d) {
+    offset += i % v.shape[d] * v.strides[d];
+    i /= v.shape[d];
+  }
+  return offset;
+}
+inline double get(const TensorView& v, int64_t i = 0) {
+  return dispatch(v.dtype, [&](auto tag) { return double(v.as<decltype(tag)>()[offset_of(v, i)]); });
+}
+inline void set(const TensorView& v, int64_t i, double x) {
+  dispatch(v.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_same_v<T, bool>) v.as<T>()[offset_of(v, i)] = x != 0;
+    else if constexpr (std::is_class_v<T>) v.as<T>()[offset_of(v, i)] = T(float(x));
+    else v.as<T>()[offset_of(v, i)] = T(x);
+  });
+}
+
+struct Buffer {
+  std::shared_ptr<std::vector<char>> bytes;
+  TensorView view;
+
+  operator const TensorView&() const { return view; }
+  int64_t numel() const { return view.numel(); }
+  double operator[](int64_t i) const { return get(view, i); }
+  std::vector<double> values() const {
+    std::vector<double> v;
+    for (int64_t i = 0; i < numel(); ++i) v.push_back((*this)[i]);
+    return v;
+  }
+  std::string raw() const { return {bytes->begin(), bytes->end()}; }
+};
+
+// Contiguous; filled with 0xA5 so that an element that is never written shows.
+inline Buffer make(DType t, const Shape& shape) {
+  Buffer b;
+  b.bytes = std::make_shared<std::vector<char>>(size_t(numel(shape)) * size_of(t) + 64, t == DType::boolean ? char(1) : char(0xA5));
+  b.view = {b.bytes->data(), t, shape, contiguous_strides(shape)};
+  return b;
+}
+inline Buffer make(DType t, const Shape& shape, std::initializer_list<double> values) {
+  Buffer b = make(t, shape);
+  int64_t i = 0;
+  for (double v : values) set(b.view, i++, v);
+  return b;
+}
+
+// How a test lays out an operand.
+enum class Layout { dense, transposed, sliced, repeated };
+inline constexpr Layout kLayouts[] = {Layout::dense, Layout::transposed, Layout::sliced, Layout::repeated};
+
+// Last two dimensions swapped in memory; every second element of a larger block; the first dimension repeated (stride 0).
+inline Buffer make_layout(DType t, const Shape& shape, Layout layout) {
+  const int r = shape.size();
+  if (layout == Layout::dense || r == 0) return make(t, shape);
+  if (layout == Layout::transposed && r >= 2) {
+    Shape s = shape;
+    std::swap(s[r - 1], s[r - 2]);
+    Buffer b = make(t, s);
+    std::swap(b.view.shape[r - 1], b.view.shape[r - 2]);
+    std::swap(b.view.strides[r - 1], b.view.strides[r - 2]);
+    return b;
+  }
+  if (layout == Layout::repeated) {
+    Shape s = shape;
+    s[0] = shape[0] == 0 ? 0 : 1;
+    Buffer b = make(t, s);
+    b.view.shape = shape;
+    b.view.strides[0] = 0;
+    return b;
+  }
+  Shape s = shape;
+  s[r - 1] = 2 * s[r - 1] + 1;
+  Buffer b = make(t, s);
+  b.view.shape = shape;
+  b.view.strides[r - 1] = 2;
+  return b;
+}
+
+// Values drawn evenly from [lo, hi], rounded to the dtype.
+inline Buffer uniform(DType t, const Shape& shape, unsigned seed, double lo = -2, double hi = 2, Layout layout = Layout::dense) {
+  Buffer b = make_layout(t, shape, layout);
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> draw(lo, hi);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(draw(engine)));
+  return b;
+}
+
+// |got - want| within `ulps` rounding errors of the dtype at `want`, plus `absolute`; inf and NaN must match.
+inline bool close(DType t, double got, double want, double ulps = 1, double absolute = 0) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (is_floating(t) && std::abs(want) > max_value(t) * (1 + epsilon(t) / 4)) return std::isinf(got) && (got > 0) == (want > 0);
+  if (std::isinf(want)) return got == want;
+  if (!is_floating(t)) return got == want;
+  const double smallest = t == DType::f16 ? 0x1p-24 : t == DType::f64 ? 0x1p-1000 : 0x1p-133;
+  return std::abs(got - want) <= ulps * 0.5 * epsilon(t) * std::abs(want) + smallest + absolute;
+}
+
+// Runs f with 1, 2 and 3 threads and requires f's outputs to be the same bytes.
+template <class F>
+void same_for_any_threads(const F& f) {
+  std::string expected;
+  for (int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    const std::string bytes = f();
+    if (threads == 1) expected = bytes;
+    CHECK(bytes == expected);
+  }
+  set_num_threads(0);
+}
+
+}  // namespace halfstep::testing

@@ -1,0 +1,213 @@
+// Every row of elementwise.def against its own formula in double.
+#include <limits>
+
+#include "buffers.h"
+#include "framework/math/functors.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#define HS_UNARY(name, ...) [](double x) { return functor::name{}(x); },
+double (*const unary_rows[])(double) = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_UNARY
+#define HS_UNARY(name, ...) [](double g, double s) { return functor::name##_backward{}(g, s); },
+double (*const unary_backward_rows[])(double, double) = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_UNARY
+#undef HS_BINARY
+#define HS_UNARY(...)
+#define HS_BINARY(name, ...) [](double a, double b) { return functor::name{}(a, b); },
+double (*const binary_rows[])(double, double) = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_BINARY
+#define HS_BINARY(name, ...) \
+  {[](double g, double a, double b) { return functor::name##_backward_a{}(g, a, b); }, \
+   [](double g, double a, double b) { return functor::name##_backward_b{}(g, a, b); }},
+double (*const binary_backward_rows[][2])(double, double, double) = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_BINARY
+#undef HS_TEST
+#define HS_BINARY(...)
+#define HS_TEST(name, ...) [](double a, double b) { return functor::name{}(a, b); },
+bool (*const test_rows[])(double, double) = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_TEST
+#undef HS_BINARY
+#undef HS_UNARY
+
+// Absolute slack for results that cancel: a few float roundings of numbers of size 1.
+double slack(DType in) { return in == DType::f64 ? 1e-14 : 2e-6; }
+
+const Shape kShapes[] = {Shape{}, Shape{0, 3}, Shape{7, 5}, Shape{3, 4, 129}};
+
+}  // namespace
+
+TEST_CASE("unary rows, forward and backward, over dtypes and layouts") {
+  for (int op = 0; op < kUnaryCount; ++op) {
+    const ElementwiseRow& row = kUnaryRows[op];
+    for (DType t : kFloating) {
+      for (Layout layout : kLayouts) {
+        for (const Shape& shape : kShapes) {
+          const Buffer x = uniform(t, shape, 11, row.lo, row.hi, layout), g = uniform(t, shape, 12), y = make(t, shape), dx = make(t, shape);
+          cpu().unary(Unary(op), x, y);
+          const Buffer& saved = row.saves == OpSaves::y ? y : x;
+          cpu().unary_backward(Unary(op), g, saved, dx);
+          bool forward = true, backward = true;
+          for (int64_t i = 0; i < x.numel(); ++i) {
+            forward = forward && close(t, y[i], unary_rows[op](x[i]), 4, slack(t));
+            backward = backward && close(t, dx[i], unary_backward_rows[op](g[i], saved[i]), 8, 4 * slack(t));
+          }
+          CHECK_MESSAGE(forward, row.name, " ", name(t));
+          CHECK_MESSAGE(backward, row.name, " backward ", name(t));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows of kind any keep integers, rows of kind real take them to float") {
+  for (int op = 0; op < kUnaryCount; ++op) {
+    const ElementwiseRow& row = kUnaryRows[op];
+    for (DType t : {DType::i8, DType::i32, DType::i64, DType::u8}) {
+      const bool real = row.kind == OpKind::real;
+      const DType to = real ? DType::f32 : t;
+      const Buffer x = make(t, {4}, {1, 0, 1, 1}), y = make(to, {4});
+      cpu().unary(Unary(op), x, y);
+      for (int64_t i = 0; i < 4; ++i) {
+        const double want = unary_rows[op](x[i]);
+        CHECK_MESSAGE(close(to, y[i], t == DType::u8 && want == -1 ? 255 : want, 4, 1e-6), row.name, " ", name(t));
+      }
+    }
+  }
+  Buffer big = make(DType::i64, {2}), sum = make(DType::i64, {2});
+  big.view.as<int64_t>()[0] = (int64_t(1) << 60) + 1;
+  big.view.as<int64_t>()[1] = -3;
+  cpu().binary(Binary::add, big, big, sum);
+  CHECK(sum.view.as<int64_t>()[0] == (int64_t(1) << 61) + 2);
+  CHECK(sum.view.as<int64_t>()[1] == -6);
+}
+
+TEST_CASE("binary rows, forward and backward, over dtypes, layouts and mixtures") {
+  for (int op = 0; op < kBinaryCount; ++op) {
+    const ElementwiseRow& row = kBinaryRows[op];
+    for (DType ta : kFloating) {
+      for (DType tb : kFloating) {
+        for (Layout layout : kLayouts) {
+          const Shape shape{3, 4, 129};
+          const DType to = promote(ta, tb);
+          const Buffer a = uniform(ta, shape, 21, row.lo, row.hi), b = uniform(tb, shape, 22, row.lo, row.hi, layout);
+          const Buffer g = uniform(to, shape, 23), y = make(to, shape), da = make(ta, shape), db = make(tb, shape);
+          cpu().binary(Binary(op), a, b, y);
+          cpu().binary_backward(Binary(op), 0, g, a, b, da);
+          cpu().binary_backward(Binary(op), 1, g, a, b, db);
+          bool ok = true, ok_a = true, ok_b = true;
+          for (int64_t i = 0; i < a.numel(); ++i) {
+            ok = ok && close(to, y[i], binary_rows[op](a[i], b[i]), 4, slack(to));
+            ok_a = ok_a && close(ta, da[i], binary_backward_rows[op][0](g[i], a[i], b[i]), 8, 16 * slack(to));
+            ok_b = ok_b && close(tb, db[i], binary_backward_rows[op][1](g[i], a[i], b[i]), 8, 16 * slack(to));
+          }
+          CHECK_MESSAGE(ok, row.name, " ", name(ta), " ", name(tb));
+          CHECK_MESSAGE(ok_a, row.name, " da ", name(ta), " ", name(tb));
+          CHECK_MESSAGE(ok_b, row.name, " db ", name(ta), " ", name(tb));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("broadcasting is a stride of 0") {
+  const Shape shape{64, 300};
+  for (DType t : kFloating) {
+    const Buffer a = uniform(t, shape, 1), bias = uniform(t, {300}, 2), column = uniform(t, {64, 1}, 3), one = uniform(t, {}, 4);
+    const Buffer* others[] = {&bias, &column, &one};
+    for (const Buffer* other : others) {
+      TensorView b = other->view;
+      b.strides = broadcast_strides(b.shape, b.strides, shape);
+      b.shape = shape;
+      const Buffer y = make(t, shape), z = make(t, shape);
+      cpu().binary(Binary::sub, a, b, y);
+      cpu().binary(Binary::sub, b, a, z);
+      bool ok = true;
+      for (int64_t i = 0; i < y.numel(); ++i) ok = ok && close(t, y[i], a[i] - get(b, i)) && z[i] == -y[i];
+      CHECK(ok);
+    }
+  }
+}
+
+TEST_CASE("comparisons and logic give bool") {
+  for (int op = 0; op < kTestCount; ++op) {
+    for (DType ta : kAll) {
+      for (DType tb : {DType::f32, DType::i64, DType::boolean}) {
+        const Buffer a = make(ta, {2, 3}, {0, 1, 2, 0, 1, 2}), b = make(tb, {2, 3}, {0, 0, 0, 1, 1, 1}), y = make(DType::boolean, {2, 3});
+        cpu().test(Test(op), a, b, y);
+        for (int64_t i = 0; i < 6; ++i) CHECK((y[i] != 0) == test_rows[op](a[i], b[i]));
+      }
+    }
+  }
+  const Buffer nan = make(DType::f16, {1}, {std::nan("")}), y = make(DType::boolean, {1});
+  cpu().test(Test::eq, nan, nan, y);
+  CHECK(y[0] == 0);
+  cpu().test(Test::ne, nan, nan, y);
+  CHECK(y[0] == 1);
+}
+
+TEST_CASE("where chooses, and keeps NaN out of the other branch") {
+  for (DType t : kAll) {
+    const Buffer cond = make(DType::boolean, {4}, {1, 0, 1, 0});
+    const Buffer a = make(t, {4}, {1, 1, 0, 1}), b = make(t, {4}, {0, 1, 1, 0}), y = make(t, {4});
+    cpu().where(cond, a, b, y);
+    CHECK(y.values() == std::vector<double>{1, 1, 0, 0});
+  }
+  const Buffer cond = make(DType::boolean, {1}, {1}), a = make(DType::f32, {1}, {2}), b = make(DType::f32, {1}, {std::nan("")});
+  const Buffer y = make(DType::f32, {1});
+  cpu().where(cond, a, b, y);
+  CHECK(y[0] == 2);
+}
+
+TEST_CASE("NaN and inf go through") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  for (DType t : kFloating) {
+    const Buffer x = make(t, {3}, {nan, inf, -inf}), y = make(t, {3});
+    for (Unary op : {Unary::relu, Unary::abs, Unary::exp, Unary::tanh, Unary::sigmoid, Unary::gelu, Unary::relu6}) {
+      cpu().unary(op, x, y);
+      CHECK(std::isnan(y[0]));
+    }
+    cpu().unary(Unary::exp, x, y);
+    CHECK(y[1] == inf);
+    CHECK(y[2] == 0);
+    cpu().unary(Unary::relu, x, y);
+    CHECK(y[1] == inf);
+    CHECK(y[2] == 0);
+    const Buffer one = make(t, {3}, {1, 1, 1});
+    for (Binary op : {Binary::maximum, Binary::minimum}) {
+      cpu().binary(op, x, one, y);
+      CHECK(std::isnan(y[0]));
+      cpu().binary(op, one, x, y);
+      CHECK(std::isnan(y[0]));
+    }
+  }
+  const Buffer big = make(DType::f16, {1}, {60000}), y = make(DType::f16, {1});
+  cpu().binary(Binary::add, big, big, y);
+  CHECK(y[0] == inf);
+}
+
+TEST_CASE("elementwise results do not depend on the number of threads") {
+  const Shape shape{130, 1001};
+  const Buffer x = uniform(DType::f32, shape, 5), h = uniform(DType::f16, shape, 6, -2, 2, Layout::transposed);
+  same_for_any_threads([&] {
+    const Buffer a = make(DType::f32, shape), b = make(DType::f16, shape);
+    cpu().unary(Unary::gelu, x, a);
+    cpu().binary(Binary::mul, x, h, b);
+    return a.raw() + b.raw();
+  });
+}

@@ -1,0 +1,79 @@
+// The branch-free float functions against libm in double, over floats of every exponent.
+#include "framework/math/scalar.h"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+
+using namespace halfstep;
+
+namespace {
+
+struct Worst {
+  double ulps = 0;
+  float at = 0;
+  int specials = 0;  // inf, NaN or zero sign that differ
+};
+
+template <class F, class G>
+Worst sweep(F f, G exact) {
+  Worst w;
+  for (uint64_t u = 0; u < (uint64_t(1) << 32); u += 10007) {
+    const float x = std::bit_cast<float>(uint32_t(u));
+    const float y = f(x);
+    const double t = exact(double(x));
+    if (!std::isfinite(float(t)) || !std::isfinite(y)) {
+      w.specials += !(std::isnan(y) && std::isnan(t)) && y != float(t);
+      continue;
+    }
+    const double unit = std::abs(t) < 0x1p-126 ? 0x1p-149 : std::ldexp(1.0, std::ilogb(t) - 23);
+    const double error = std::abs(double(y) - t) / unit;
+    if (error > w.ulps) w = {error, x, w.specials};
+  }
+  return w;
+}
+
+}  // namespace
+
+#define CHECK_ULPS(name, bound)                                                                     \
+  {                                                                                                 \
+    const Worst w = sweep([](float x) { return m::name(x); }, [](double x) { return ::name(x); });  \
+    CAPTURE(w.at);                                                                                  \
+    CHECK_MESSAGE(w.ulps <= bound, #name);                                                          \
+    CHECK_MESSAGE(w.specials == 0, #name);                                                          \
+  }
+
+TEST_CASE("float functions stay within their error bounds") {
+  CHECK_ULPS(exp, 1.0)
+  CHECK_ULPS(exp2, 1.0)
+  CHECK_ULPS(expm1, 1.5)
+  CHECK_ULPS(log, 1.0)
+  CHECK_ULPS(log2, 1.0)
+  CHECK_ULPS(log1p, 1.5)
+  CHECK_ULPS(tanh, 1.5)
+  CHECK_ULPS(erf, 1.5)
+  CHECK_ULPS(erfc, 5.0)
+}
+
+TEST_CASE("sigmoid and softplus are stable at both ends") {
+  const Worst s = sweep([](float x) { return m::sigmoid(x); }, [](double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); });
+  CHECK(s.ulps <= 3);
+  CHECK(s.specials == 0);
+  const Worst p = sweep([](float x) { return m::softplus(x); }, [](double x) { return (x > 0 ? x : 0) + ::log1p(::exp(-std::abs(x))); });
+  CHECK(p.ulps <= 2);
+  CHECK(p.specials == 0);
+}
+
+TEST_CASE("signed zeros and exact points") {
+  CHECK(std::signbit(m::expm1(-0.0f)));
+  CHECK(std::signbit(m::log1p(-0.0f)));
+  CHECK(std::signbit(m::tanh(-0.0f)));
+  CHECK(std::signbit(m::erf(-0.0f)));
+  CHECK(m::exp(0.0f) == 1.0f);
+  CHECK(m::log(1.0f) == 0.0f);
+  for (int n = -149; n < 128; ++n) {
+    CHECK(m::exp2(float(n)) == std::ldexp(1.0f, n));
+    CHECK(m::log2(std::ldexp(1.0f, n)) == float(n));
+  }
+}

@@ -1,0 +1,190 @@
+#include "framework/data/csv.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct File {
+  TempDir dir;
+  std::filesystem::path path = dir / "t.csv";
+  explicit File(std::string_view text) { write_bytes(path, text); }
+};
+
+std::string csv_error(std::string_view text, const CsvOptions& options = {}) {
+  const File file(text);
+  const std::string message = message_of<DataError>([&] { CsvDataset data(file.path, options); });
+  const size_t at = message.find("t.csv:");
+  return at == std::string::npos ? message : message.substr(at);
+}
+
+using Floats = std::vector<float>;
+using Names = std::vector<std::string>;
+const CsvOptions kRegression{.classification = false};
+
+}  // namespace
+
+TEST_CASE("csv: classes by name, header found by itself") {
+  const File file("width,height,kind\r\n1,2,dog\r\n3,4,cat\r\n5,6,dog\r\n\r\n");
+  const CsvDataset data(file.path);
+  CHECK(data.size() == 3);
+  CHECK(data.classes() == 2);
+  CHECK(data.class_names() == Names{"cat", "dog"});
+  CHECK(data.feature_names() == Names{"width", "height"});
+  CHECK(data.input().to_vector<float>() == Floats{1, 2, 3, 4, 5, 6});
+  CHECK(data.target().to_vector<int>() == std::vector<int>{1, 0, 1});
+  CHECK(data.target().dtype() == DType::i64);
+}
+
+TEST_CASE("csv: integer classes are sorted as numbers") {
+  const File file("0.5,10\n0.25,9\n1,10\n2,-1\n");
+  const CsvDataset data(file.path);
+  CHECK(data.class_names() == Names{"-1", "9", "10"});
+  CHECK(data.target().to_vector<int>() == std::vector<int>{2, 1, 2, 0});
+}
+
+TEST_CASE("csv: regression, quotes, other delimiter, chosen columns") {
+  const File file("\"a;\"\"b\"\"\";  c ;d\n\"1.5\"; +2 ;1e2\n-3;4;5");
+  const CsvDataset data(file.path, {.delimiter = ';', .target = "a;\"b\"", .classification = false, .features = {"d", "1"}});
+  CHECK(data.feature_names() == Names{"d", "c"});
+  CHECK(data.input().to_vector<float>() == Floats{100, 2, 5, 4});
+  CHECK(data.target().to_vector<float>() == Floats{1.5, -3});
+  CHECK(data.target_shape() == Shape{1});
+  CHECK(data.classes() == 0);
+}
+
+TEST_CASE("csv: a target by index, header forced off and on") {
+  const File file("1,2\n3,4\n");
+  CHECK(CsvDataset(file.path, {.target = "0", .classification = false}).target().to_vector<float>() == Floats{1, 3});
+  CHECK(CsvDataset(file.path, {.target = "-2", .classification = false}).target().to_vector<float>() == Floats{1, 3});
+  CHECK(CsvDataset(file.path, {.header = CsvOptions::Header::yes, .classification = false}).size() == 1);
+  const File words("x,y\nu,v\n");
+  CHECK(CsvDataset(words.path).size() == 2);
+  CHECK(contains(message_of<ConfigError>([&] { CsvDataset data(file.path, {.target = "price"}); }),
+                 "has no column \"price\"; its 2 columns are 0, 1"));
+}
+
+TEST_CASE("csv: a column of texts becomes one input a text") {
+  const File file("sex,len,rings\nM,1,7\nF,2,8\nI,3,9\n");
+  const CsvDataset data(file.path, kRegression);
+  CHECK(data.feature_names() == Names{"sex=F", "sex=I", "sex=M", "len"});
+  CHECK(data.input().to_vector<float>() == Floats{0, 0, 1, 1, 1, 0, 0, 2, 0, 1, 0, 3});
+}
+
+TEST_CASE("csv: standardize with own and with given numbers; categories stay as they are") {
+  const File file("a,b,t,y\n1,7,u,0\n3,7,v,0\n5,7,u,1\n");
+  const CsvDataset data(file.path, {.standardize = true});
+  const float s = std::sqrt(1.5f);
+  const Floats x = data.input().to_vector<float>();
+  CHECK(x[0] == doctest::Approx(-s));
+  CHECK(x[8] == doctest::Approx(s));
+  CHECK(x[1] == 0);  // a constant column
+  CHECK(x[2] == 1);
+  CHECK(x[3] == 0);
+  CHECK(data.scaling().mean == std::vector<double>{3, 7, 0, 0});
+  const CsvDataset given(file.path, {.scaling = CsvScaling{{1, 0, 0, 0}, {2, 1, 1, 1}}});
+  CHECK(given.input().to_vector<float>()[4] == 1);
+  CHECK(contains(message_of<ValueError>([&] { CsvDataset bad(file.path, {.scaling = CsvScaling{{1}, {1}}}); }), "must have 4 means"));
+}
+
+TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += std::to_string(i) + ',' + (i == 13 ? "rare" : "usual") + '\n';
+  const File file(text);
+  const CsvDataset train(file.path, {.begin = 0, .end = 0.75, .seed = 4}), val(file.path, {.begin = 0.75, .end = 1, .seed = 4});
+  CHECK(train.size() == 15);
+  CHECK(val.size() == 5);
+  CHECK(train.classes() == 2);
+  CHECK(val.classes() == 2);
+  Floats rows = train.input().to_vector<float>();
+  for (float v : val.input().to_vector<float>()) rows.push_back(v);
+  std::sort(rows.begin(), rows.end());
+  for (int i = 0; i < 20; ++i) CHECK(rows[size_t(i)] == float(i));
+  CHECK(contains(csv_error("1,2\n3,4\n", {.begin = 0.1, .end = 0.2}), "of 2 rows is empty"));
+}
+
+TEST_CASE("csv: errors say where") {
+  CHECK(csv_error("1,2\n3,nan\n", kRegression) == "t.csv:2:2: column \"1\" must be finite in float32, got \"nan\"");
+  CHECK(csv_error("a,b\n1,2\ninf,4\n", kRegression) == "t.csv:3:1: column \"a\" must be finite in float32, got \"inf\"");
+  CHECK(csv_error("1,2\n1e39,4\n", kRegression) == "t.csv:2:1: column \"0\" must be finite in float32, got \"1e39\"");
+  CHECK(csv_error("1,2\n,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, but the cell is empty");
+  CHECK(csv_error("1,2\n3,4\n5,six\n", kRegression) == "t.csv:3:2: column \"1\" must be a number, got \"six\"");
+  CHECK(csv_error("1,2\n1x,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, got \"1x\"");
+  CHECK(csv_error("1,2\n3,4\n5\n", kRegression) == "t.csv:3:1: a row must have 2 fields like the first, got 1");
+  CHECK(csv_error("1,2\n3,4,5\n", kRegression) == "t.csv:2:3: a row must have 2 fields like the first, got 3");
+  CHECK(csv_error("1,2\n\n3,4\n", kRegression) == "t.csv:2:1: a row must have 2 fields like the first, got 1");
+  CHECK(csv_error("1,\n2,a\n") == "t.csv:1:2: column \"1\" must be a class, but the cell is empty");
+  CHECK(csv_error("1,\"a\n2,b\n") == "t.csv:1:2: a quote is opened but not closed");
+  CHECK(csv_error("1,\"a\"b\n") == "t.csv:1:2: text follows a closing quote");
+  CHECK(csv_error("\"x\ny\",0\n1,2,3\n") == "t.csv:3:3: a row must have 2 fields like the first, got 3");
+  CHECK(contains(csv_error("\n\n"), "the file has no rows"));
+  CHECK(contains(csv_error("a,b\n", {.header = CsvOptions::Header::yes}), "a header but no rows"));
+  std::string many, regression;
+  for (int i = 0; i < 70; ++i) many += "text" + std::to_string(i) + ",1\n";
+  for (int i = 0; i < 1100; ++i) regression += "1," + std::to_string(i) + ".5\n";
+  CHECK(contains(csv_error(many), "t.csv:65:1: column \"0\" has no numbers, and more than 64 different texts"));
+  CHECK(contains(csv_error(regression), "has more than 1000 classes\nhelp: for a number to predict, ask for regression"));
+  CHECK(contains(message_of<IoError>([] { CsvDataset data("/nowhere/t.csv"); }), "cannot read /nowhere/t.csv"));
+}
+
+TEST_SUITE("data") {
+  TEST_CASE("csv: iris") {
+    const auto root = data_root();
+    if (!root) return;
+    const CsvDataset data(*root / "iris/iris.csv");
+    CHECK(data.size() == 150);
+    CHECK(data.input_shape() == Shape{4});
+    CHECK(data.class_names() == Names{"Iris-setosa", "Iris-versicolor", "Iris-virginica"});
+    std::vector<int> count(3);
+    for (int label : data.target().to_vector<int>()) ++count[size_t(label)];
+    CHECK(count == std::vector<int>{50, 50, 50});
+  }
+
+  TEST_CASE("csv: wine quality and abalone") {
+    const auto root = data_root();
+    if (!root) return;
+    const CsvDataset red(*root / "regression/winequality-red.csv", kRegression);
+    CHECK(red.size() == 1599);
+    CHECK(red.input_shape() == Shape{11});
+    double sum = 0, squares = 0;
+    for (double v : red.target().to_vector<double>()) sum += v, squares += v * v;
+    CHECK(std::sqrt(squares / 1599 - sum * sum / 1599 / 1599) == doctest::Approx(0.80732).epsilon(1e-3));
+    CHECK(CsvDataset(*root / "regression/winequality-white.csv", kRegression).size() == 4898);
+    const CsvDataset abalone(*root / "regression/abalone.csv", kRegression);
+    CHECK(abalone.size() == 4177);
+    CHECK(abalone.input_shape() == Shape{10});
+    CHECK(abalone.feature_names()[0] == "0=F");
+  }
+
+  TEST_CASE("csv: optdigits, with its empty line at the end") {
+    const auto root = data_root();
+    if (!root) return;
+    const CsvDataset train(*root / "optdigits/optdigits.tra"), test(*root / "optdigits/optdigits.tes");
+    CHECK(train.size() == 3823);
+    CHECK(test.size() == 1797);
+    CHECK(test.input_shape() == Shape{64});
+    CHECK(test.classes() == 10);
+    for (float v : test.input().to_vector<float>()) {
+      if (v < 0 || v > 16) FAIL_CHECK("value out of range: " << v);
+    }
+  }
+
+  TEST_CASE("csv: quoted headers and dates") {
+    const auto root = data_root();
+    if (!root) return;
+    const CsvOptions months{.classification = false, .features = {"Passengers"}};
+    const CsvDataset data(*root / "timeseries/airline-passengers.csv", months);
+    CHECK(data.size() == 144);
+    CHECK(data.input().to_vector<float>()[0] == 112);
+    const std::string dates = message_of<DataError>([&] { CsvDataset bad(*root / "timeseries/airline-passengers.csv", kRegression); });
+    CHECK(contains(dates, "airline-passengers.csv:66:1: column \"Month\" has no numbers, and more than 64 different texts"));
+  }
+}

@@ -1,0 +1,179 @@
+#include "framework/data/loader.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+
+#include "framework/base/check.h"
+#include "framework/data/permutation.h"
+#include "framework/data/tensor_dataset.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+// n samples whose input and class are their own index.
+std::shared_ptr<Dataset> counting(int64_t n) {
+  const Tensor x = Tensor::empty({n, 1}), y = Tensor::empty({n}, {.dtype = DType::i64});
+  for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = float(i), y.data<int64_t>()[i] = i;
+  return std::make_shared<TensorDataset>(x, y, n);
+}
+
+// The samples of one pass, batch after batch, each batch ended by -1.
+std::vector<int64_t> pass(DataLoader& loader) {
+  std::vector<int64_t> out;
+  for (auto& [x, target] : loader) {
+    CHECK(x.size(0) == target.size(0));
+    for (int64_t i = 0; i < target.numel(); ++i) {
+      CHECK(x.data<float>()[i] == float(target.data<int64_t>()[i]));
+      out.push_back(target.data<int64_t>()[i]);
+    }
+    out.push_back(-1);
+  }
+  return out;
+}
+
+// Fails for one sample, as long as it is told to.
+class Failing : public Dataset {
+ public:
+  int64_t size() const override { return 10; }
+  Shape input_shape() const override { return {}; }
+  Shape target_shape() const override { return {}; }
+  int64_t classes() const override { return 10; }
+  std::string describe() const override { return "failing"; }
+  Batch batch(std::span<const int64_t> indices) const override {
+    const bool bad = std::find(indices.begin(), indices.end(), 5) != indices.end();
+    check<DataError>(!bad || !fails, "Failing", "sample 5 is bad");
+    return {Tensor::empty({int64_t(indices.size())}), Tensor::empty({int64_t(indices.size())}, {.dtype = DType::i64})};
+  }
+  mutable std::atomic<bool> fails = true;
+};
+
+}  // namespace
+
+TEST_CASE("DataLoader: batches in order, with and without the last one") {
+  DataLoader all(counting(7), {.batch_size = 3});
+  CHECK(all.size() == 3);
+  CHECK(pass(all) == std::vector<int64_t>{0, 1, 2, -1, 3, 4, 5, -1, 6, -1});
+  CHECK(pass(all) == std::vector<int64_t>{0, 1, 2, -1, 3, 4, 5, -1, 6, -1});
+  DataLoader full(counting(7), {.batch_size = 3, .drop_last = true});
+  CHECK(full.size() == 2);
+  CHECK(pass(full) == std::vector<int64_t>{0, 1, 2, -1, 3, 4, 5, -1});
+}
+
+TEST_CASE("DataLoader: the order is a function of seed and epoch, whatever the workers") {
+  DataLoader plain(counting(50), {.batch_size = 8, .shuffle = true, .seed = 3});
+  const std::vector<int64_t> first = pass(plain), second = pass(plain);
+  CHECK(first != second);
+  std::vector<int64_t> samples;
+  std::copy_if(first.begin(), first.end(), std::back_inserter(samples), [](int64_t i) { return i >= 0; });
+  CHECK(samples == permutation(50, 3, 0));
+  for (int workers : {1, 3}) {
+    DataLoader threaded(counting(50), {.batch_size = 8, .shuffle = true, .seed = 3, .num_workers = workers, .prefetch = 2});
+    CHECK(pass(threaded) == first);
+    CHECK(pass(threaded) == second);
+  }
+  DataLoader other(counting(50), {.batch_size = 8, .shuffle = true, .seed = 4});
+  CHECK(pass(other) != first);
+}
+
+TEST_CASE("DataLoader: a saved state goes on with the very next batch") {
+  for (int workers : {0, 1, 2}) {
+    const LoaderOptions options{.batch_size = 4, .shuffle = true, .seed = 11, .num_workers = workers, .prefetch = 3};
+    DataLoader loader(counting(30), options);
+    pass(loader);
+    CHECK(loader.state() == LoaderState{1, 0});
+    LoaderState saved;
+    std::vector<int64_t> rest;
+    int batch = 0;
+    for (auto& [x, target] : loader) {
+      if (++batch == 3) {
+        saved = loader.state();
+        CHECK(saved == LoaderState{1, 3});
+      }
+      if (batch <= 3) continue;
+      for (int64_t i : target.to_vector<int64_t>()) rest.push_back(i);
+      rest.push_back(-1);
+    }
+    const std::vector<int64_t> next_epoch = pass(loader);
+
+    DataLoader resumed(counting(30), options);
+    resumed.set_state(saved);
+    CHECK(pass(resumed) == rest);
+    CHECK(pass(resumed) == next_epoch);
+    // Back into the middle of what is being prefetched.
+    resumed.next();
+    resumed.set_state(saved);
+    CHECK(pass(resumed) == rest);
+  }
+}
+
+TEST_CASE("DataLoader: at the end of an epoch the state says so until the end is seen") {
+  DataLoader loader(counting(4), {.batch_size = 2});
+  CHECK(loader.next());
+  CHECK(loader.next());
+  CHECK(loader.state() == LoaderState{0, 2});
+  CHECK(!loader.next());
+  CHECK(loader.state() == LoaderState{1, 0});
+  loader.set_state({5, 2});
+  CHECK(pass(loader).empty());
+  CHECK(loader.state() == LoaderState{6, 0});
+}
+
+TEST_CASE("DataLoader: a pass left early, then a new one") {
+  for (int workers : {0, 1, 2}) {
+    DataLoader loader(counting(100), {.batch_size = 2, .num_workers = workers, .prefetch = 4});
+    for (auto& batch : loader) {
+      if (batch.target.data<int64_t>()[0] == 6) break;
+    }
+    CHECK(loader.state() == LoaderState{0, 4});
+    CHECK(pass(loader).size() == 150);
+    CHECK(loader.state() == LoaderState{2, 0});
+    for ([[maybe_unused]] auto& batch : loader) break;  // and is destroyed with batches in flight
+  }
+}
+
+TEST_CASE("DataLoader: what the data set throws arrives with its batch") {
+  for (int workers : {0, 1, 2}) {
+    const auto data = std::make_shared<Failing>();
+    DataLoader loader(data, {.batch_size = 2, .num_workers = workers, .prefetch = 8});
+    CHECK(loader.next());
+    CHECK(loader.next());
+    CHECK(message_of<DataError>([&] { loader.next(); }) == "[Failing] sample 5 is bad");
+    CHECK(loader.state() == LoaderState{0, 2});
+    data->fails = false;
+    CHECK(loader.next());
+    CHECK(loader.state() == LoaderState{0, 3});
+  }
+}
+
+TEST_CASE("DataLoader: moved while it prefetches") {
+  DataLoader loader(counting(20), {.batch_size = 5, .num_workers = 1});
+  loader.next();
+  DataLoader moved = std::move(loader);
+  CHECK(pass(moved).size() == 24);  // a pass after a single next() starts anew
+  CHECK(moved.wait_seconds() >= 0);
+}
+
+TEST_CASE("DataLoader: batches are booked as data") {
+  DataLoader loader(counting(8), {.batch_size = 4, .shuffle = true, .num_workers = 1});
+  for (auto& [x, target] : loader) CHECK(x.numel() == 4);
+  CHECK(MemoryScope::current() == MemoryTag::activations);
+}
+
+TEST_CASE("DataLoader: options out of range") {
+  const auto fails = [](std::shared_ptr<Dataset> data, const LoaderOptions& o) {
+    return message_of<ValueError>([&] { DataLoader loader(data, o); });
+  };
+  CHECK(contains(fails(counting(3), {.batch_size = 0}), "batch_size must be at least 1, got 0"));
+  CHECK(contains(fails(counting(3), {.num_workers = -1}), "num_workers must not be negative, got -1"));
+  CHECK(contains(fails(counting(3), {.num_workers = 1, .prefetch = 0}), "prefetch must be at least 1, got 0"));
+  CHECK(contains(fails(counting(3), {.batch_size = 4, .drop_last = true}), "gives no batch: it has 3 samples, batch_size is 4 and drop_last"));
+  CHECK(contains(fails(nullptr, {}), "needs a data set"));
+  DataLoader loader(counting(3));
+  CHECK(contains(message_of<ValueError>([&] { loader.set_state({0, 4}); }), "next_batch in [0, 3], got 0 and 4"));
+}

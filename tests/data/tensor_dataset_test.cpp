@@ -1,0 +1,113 @@
+#include "framework/data/tensor_dataset.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/data/synthetic.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+template <class T>
+Tensor ramp(const Shape& shape) {
+  const Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>});
+  for (int64_t i = 0; i < t.numel(); ++i) t.data<T>()[i] = T(i);
+  return t;
+}
+
+template <class E>
+std::string rejects(const Tensor& x, const Tensor& y, int64_t classes) {
+  return message_of<E>([&] { TensorDataset data(x, y, classes); });
+}
+
+}  // namespace
+
+TEST_CASE("TensorDataset: consecutive samples are a view, others a copy") {
+  const Tensor x = ramp<float>({6, 2}), y = ramp<float>({6, 1});
+  const TensorDataset data(x, y);
+  CHECK(data.size() == 6);
+  CHECK(data.input_shape() == Shape{2});
+  CHECK(data.target_shape() == Shape{1});
+  const Batch slice = data.batch(std::vector<int64_t>{2, 3, 4});
+  CHECK(slice.input.shares_memory_with(x));
+  CHECK(slice.input.is_contiguous());
+  CHECK(slice.input.to_vector<int>() == std::vector<int>{4, 5, 6, 7, 8, 9});
+  const Batch picked = data.batch(std::vector<int64_t>{5, 0});
+  CHECK(!picked.input.shares_memory_with(x));
+  CHECK(picked.input.to_vector<int>() == std::vector<int>{10, 11, 0, 1});
+  CHECK(picked.target.to_vector<int>() == std::vector<int>{5, 0});
+  CHECK(picked.target.shape() == Shape{2, 1});
+  CHECK(data.describe() == "Tensors: 6 samples, input [2], target [1]");
+  CHECK(contains(message_of<IndexError>([&] { data.batch(std::vector<int64_t>{6}); }), "must be in [0, 6), got 6"));
+}
+
+TEST_CASE("TensorDataset: bytes become scaled floats, classes int64") {
+  const TensorDataset data(ramp<uint8_t>({3, 2}), ramp<uint8_t>({3}), 3, {.scale = 2, .shift = -1}, "Bytes");
+  const Batch batch = data.batch(std::vector<int64_t>{0, 2});
+  CHECK(batch.input.dtype() == DType::f32);
+  CHECK(batch.input.to_vector<float>() == std::vector<float>{-1, 1, 7, 9});
+  CHECK(batch.target.dtype() == DType::i64);
+  CHECK(batch.target.to_vector<int>() == std::vector<int>{0, 2});
+  CHECK(data.describe() == "Bytes: 3 samples, input [2], 3 classes");
+}
+
+TEST_CASE("TensorDataset: tensors that do not fit") {
+  const Tensor x = ramp<float>({3, 2}), y = ramp<int64_t>({3});
+  CHECK(contains(rejects<ShapeError>(x, ramp<int64_t>({4}), 4), "one row a sample, got [3, 2] and [4]"));
+  CHECK(contains(rejects<ShapeError>(x, ramp<int64_t>({3, 1}), 3), "one number a sample"));
+  CHECK(contains(rejects<DTypeError>(ramp<double>({3, 2}), y, 3), "float32 or uint8, got float64"));
+  CHECK(contains(rejects<DTypeError>(x, y, 0), "a regression target must be float32, got int64"));
+  CHECK(contains(rejects<DTypeError>(x, ramp<float>({3}), 3), "classes must be int64 or uint8, got float32"));
+  CHECK(contains(rejects<DataError>(x, y, 2), "labels must be in 0..1, but label 2 is 2"));
+  CHECK(contains(rejects<ValueError>(x, Tensor(), 2), "needs an input and a target"));
+}
+
+TEST_CASE("subset: other indices into the same data") {
+  const auto base = std::make_shared<TensorDataset>(ramp<float>({5, 1}), ramp<int64_t>({5}), 5);
+  const auto part = subset(base, {4, 1, 1});
+  CHECK(part->size() == 3);
+  CHECK(part->classes() == 5);
+  CHECK(part->batch(std::vector<int64_t>{0, 2}).target.to_vector<int>() == std::vector<int>{4, 1});
+  CHECK(contains(part->describe(), "3 samples of: Tensors: 5 samples"));
+  CHECK(contains(message_of<IndexError>([&] { subset(base, {5}); }), "must be in [0, 5), got 5"));
+  CHECK(contains(message_of<IndexError>([&] { part->batch(std::vector<int64_t>{3}); }), "must be in [0, 3), got 3"));
+}
+
+TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {
+  const RandomOptions options{.num_batches = 5, .batch_size = 100, .input_shape = {4, 5}, .target_shape = {3}, .seed = 1};
+  const RandomDataset data(options);
+  CHECK(data.size() == 500);
+  CHECK(data.input_shape() == Shape{4, 5});
+  CHECK(data.target_shape() == Shape{3});
+  double sum = 0, squares = 0;
+  for (double v : data.input().to_vector<double>()) sum += v, squares += v * v;
+  CHECK(std::abs(sum / 10000) < 0.05);
+  CHECK(std::abs(squares / 10000 - 1) < 0.05);
+  CHECK(data.batch(std::vector<int64_t>{100, 101}).input.shares_memory_with(data.input()));
+  CHECK(RandomDataset(options).target().to_vector<float>() == data.target().to_vector<float>());
+  // The targets do not repeat the inputs' numbers.
+  CHECK(data.target().to_vector<float>()[0] != data.input().to_vector<float>()[0]);
+
+  const RandomDataset labels({.num_batches = 10, .batch_size = 50, .input_shape = {2}, .classes = 3});
+  std::vector<int> count(3);
+  for (int64_t label : labels.target().to_vector<int64_t>()) ++count.at(size_t(label));
+  for (int n : count) CHECK(n > 120);
+  CHECK(contains(message_of<ValueError>([] { RandomDataset bad({.num_batches = 0, .input_shape = {2}}); }), "at least 1, got 0 and 1"));
+}
+
+TEST_CASE("Normalize") {
+  const Affine plain = Normalize().for_u8();
+  CHECK(plain.scale * 255 + plain.shift == doctest::Approx(1));
+  const Affine mnist = Normalize::preset("mnist").for_u8();
+  CHECK(mnist.shift == doctest::Approx(-0.1307 / 0.3081));
+  CHECK(mnist.scale * 255 + mnist.shift == doctest::Approx((1 - 0.1307) / 0.3081));
+  CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }), "got \"imagenet\""));
+  CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be positive, got 0"));
+  CHECK(parse_split("test") == Split::test);
+  CHECK(contains(message_of<ValueError>([] { parse_split("val"); }), "got \"val\""));
+}

@@ -1,0 +1,45 @@
+#include "framework/io/atomic_file.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/base/check.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("atomic_write makes and replaces a file and leaves nothing else") {
+  const TempDir dir;
+  const std::string bytes("one\0two\n", 8);
+  atomic_write(dir / "f", bytes);
+  CHECK(read_file(dir / "f") == bytes);
+  atomic_write(dir / "f", "");
+  CHECK(read_file(dir / "f").empty());
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("an AtomicFile that is not committed changes nothing") {
+  const TempDir dir;
+  atomic_write(dir / "f", "old");
+  {
+    AtomicFile file(dir / "f");
+    file.write("new", 3);
+  }
+  CHECK(read_file(dir / "f") == "old");
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("files: errors name the path and the reason") {
+  const TempDir dir;
+  const std::string write = message_of<IoError>([&] { atomic_write(dir / "no/such/f", "x"); });
+  CHECK(contains(write, "[file] cannot write " + (dir / "no/such/f").string() + ": No such file or directory"));
+  CHECK(contains(message_of<IoError>([&] { read_file(dir / "none"); }), "cannot read"));
+}
+
+TEST_CASE("read_file reads files larger than its first piece") {
+  const TempDir dir;
+  std::string bytes(300001, 'x');
+  bytes[300000] = 'y';
+  write_bytes(dir / "f", bytes);
+  CHECK(read_file(dir / "f") == bytes);
+}

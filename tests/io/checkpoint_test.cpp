@@ -1,0 +1,125 @@
+#include "framework/io/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+#include "framework/io/checksum.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+Tensor numbers(int64_t n, float first) {
+  const Tensor t = Tensor::empty({n});
+  for (int64_t i = 0; i < n; ++i) t.data<float>()[i] = first + float(i);
+  return t;
+}
+
+CheckpointContents contents(int step) {
+  return {{{"0.weight", numbers(4, float(step))}}, {{"optimizer.0.momentum", numbers(4, 9)}}, {{"step", step}, {"scale", 65536.0}}};
+}
+
+std::string warnings;
+void collect(log::Level, std::string_view text) { warnings += std::string(text) + '\n'; }
+
+}  // namespace
+
+TEST_CASE("a checkpoint gives back what was saved") {
+  const TempDir dir;
+  const CheckpointContents saved = contents(1234);
+  const fs::path path = save_checkpoint(dir / "run", 1234, saved);
+  CHECK(path == dir / "run/step-00001234");
+  for (const char* file : {"model.safetensors", "state.safetensors", "state.json", "manifest.json"}) CHECK(fs::exists(path / file));
+  CHECK(!fs::exists(dir / "run/step-00001234.tmp"));
+  CHECK(read_bytes(dir / "run/latest") == "step-00001234\n");
+  // By its own path, by the directory of checkpoints, and by the pointer file.
+  for (const fs::path& name : {path, dir / "run", dir / "run/latest"}) {
+    const CheckpointContents back = load_checkpoint(name);
+    CHECK(sha256(back.model) == sha256(saved.model));
+    CHECK(sha256(back.state) == sha256(saved.state));
+    CHECK(back.meta == saved.meta);
+  }
+}
+
+TEST_CASE("a step saved again is replaced") {
+  const TempDir dir;
+  save_checkpoint(dir.path(), 7, contents(1));
+  save_checkpoint(dir.path(), 7, contents(2));
+  CHECK(load_checkpoint(dir.path()).meta["step"] == 2);
+  CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 2);
+}
+
+TEST_CASE("keep_last removes the oldest, never best or latest") {
+  const TempDir dir;
+  save_checkpoint(dir.path(), 1, contents(1), 2);
+  mark_best(dir.path(), 1);
+  for (int step = 2; step <= 5; ++step) save_checkpoint(dir.path(), step, contents(step), 2);
+  CHECK(list_checkpoints(dir.path()) == std::vector<int64_t>{1, 4, 5});
+  CHECK(best_checkpoint(dir.path()) == dir / "step-00000001");
+  CHECK(load_checkpoint(dir / "best").meta["step"] == 1);
+  // A run that went back: the newest by name are others, the latest stays.
+  save_checkpoint(dir.path(), 3, contents(3), 1);
+  CHECK(list_checkpoints(dir.path()) == std::vector<int64_t>{1, 3, 5});
+  CHECK(latest_checkpoint(dir.path()) == dir / "step-00000003");
+  CHECK(contains(message_of<IoError>([&] { mark_best(dir.path(), 99); }), "there is no such checkpoint"));
+}
+
+TEST_CASE("a damaged latest checkpoint falls back to the newest whole one, with a warning") {
+  const TempDir dir;
+  for (int step = 1; step <= 3; ++step) save_checkpoint(dir.path(), step, contents(step));
+  std::string bytes = read_bytes(dir / "step-00000003/model.safetensors");
+  bytes.back() ^= 1;
+  write_bytes(dir / "step-00000003/model.safetensors", bytes);
+  const std::string message = message_of<IoError>([&] { load_checkpoint(dir / "step-00000003"); });
+  CHECK(contains(message, "step-00000003/model.safetensors: the file is damaged: its SHA-256 is "));
+
+  warnings.clear();
+  {
+    const log::Capture capture(collect);
+    CHECK(latest_checkpoint(dir.path()) == dir / "step-00000002");
+  }
+  CHECK(contains(warnings, "the latest checkpoint cannot be used ("));
+  CHECK(contains(warnings, "falling back to " + (dir / "step-00000002").string()));
+
+  // Cut off, then without its manifest, then nothing whole at all.
+  write_bytes(dir / "step-00000002/state.json", "{");
+  CHECK(contains(message_of<IoError>([&] { verify_checkpoint(dir / "step-00000002"); }), "must have "));
+  fs::remove(dir / "step-00000001/manifest.json");
+  warnings.clear();
+  {
+    const log::Capture capture(collect);
+    CHECK(!latest_checkpoint(dir.path()));
+  }
+  CHECK(contains(warnings, "no checkpoint in "));
+  CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir / "step-00000001"); }), "manifest.json"));
+}
+
+TEST_CASE("checkpoints: a lost or foreign pointer") {
+  const TempDir dir;
+  CHECK(!latest_checkpoint(dir.path()));
+  CHECK(!best_checkpoint(dir.path()));
+  CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir.path()); }), "holds no checkpoint"));
+  CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir / "nowhere"); }), "there is no such file or directory"));
+  save_checkpoint(dir.path(), 1, contents(1));
+  write_bytes(dir / "latest", "../../etc\n");
+  CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir / "latest"); }), "must hold the name of a checkpoint"));
+  const log::Capture capture([](log::Level, std::string_view) {});
+  CHECK(latest_checkpoint(dir.path()) == dir / "step-00000001");
+}
+
+TEST_CASE("checkpoints: manifests that are not") {
+  const TempDir dir;
+  const fs::path path = save_checkpoint(dir.path(), 1, contents(1));
+  const auto verify_with = [&](const std::string& manifest) {
+    write_bytes(path / "manifest.json", manifest);
+    return message_of<IoError>([&] { verify_checkpoint(path); });
+  };
+  CHECK(contains(verify_with("nonsense"), "not valid JSON"));
+  CHECK(contains(verify_with("[]"), "not the manifest of a checkpoint"));
+  CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 99}"), "version 99 is not known"));
+  CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 1, \"files\": {}}"), "model.safetensors"));
+}

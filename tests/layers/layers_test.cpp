@@ -1,0 +1,122 @@
+#include "layers/layers.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "framework/tensor/memory.h"
+
+using namespace halfstep;
+
+TEST_CASE("Linear: PyTorch's shapes, initial distribution and value") {
+  Generator generator(7);
+  Linear layer(LinearOptions{.in_features = 400, .out_features = 300}, &generator);
+  CHECK(layer.weight.shape() == Shape{300, 400});
+  CHECK(layer.bias.shape() == Shape{300});
+  const double bound = 1 / std::sqrt(400.0);
+  for (const Tensor& p : layer.parameters()) {
+    double sum = 0, squares = 0, lowest = 1, highest = -1;
+    for (double v : p.to_vector<double>()) {
+      sum += v, squares += v * v, lowest = std::min(lowest, v), highest = std::max(highest, v);
+    }
+    const double n = double(p.numel()), sigma = bound / std::sqrt(3.0);  // of U(-bound, bound)
+    CAPTURE(p.label());
+    CHECK(lowest >= -bound);
+    CHECK(highest <= bound);
+    CHECK(highest - lowest > 2 * bound * (1 - 10 / n));
+    CHECK(std::abs(sum / n) < 4 * sigma / std::sqrt(n));
+    CHECK(std::abs(squares / n - sigma * sigma) < 4 * sigma * sigma * std::sqrt(0.8 / n));  // var(u^2) = 0.8 sigma^4
+  }
+  Generator again(7);
+  Linear twin(LinearOptions{.in_features = 400, .out_features = 300}, &again);
+  CHECK(twin.weight.to_vector<float>() == layer.weight.to_vector<float>());
+
+  const Tensor x = randn({2, 5, 400});
+  const Tensor y = layer(x), want = matmul(x, layer.weight.t()) + layer.bias;
+  CHECK(y.shape() == Shape{2, 5, 300});
+  CHECK(max((y - want).abs()).item<float>() < 1e-5f);
+  CHECK(layer.forward_relu(x).to_vector<float>() == relu(y).to_vector<float>());
+  CHECK_THROWS_WITH_AS(Linear(0, 3), "[Linear] in_features and out_features must be >= 1, got 0 and 3", ValueError);
+}
+
+TEST_CASE("parameters are counted as parameter memory") {
+  const auto live = [] { return allocator(Device::cpu).stats().live_by_tag[size_t(MemoryTag::parameters)]; };
+  const size_t before = live();
+  const Linear layer(64, 64);
+  CHECK(live() - before >= (64 * 64 + 64) * 4);
+}
+
+TEST_CASE("init: kaiming and xavier bounds") {
+  Generator generator(3);
+  const Tensor w = empty({200, 50, 2});
+  const auto largest = [&] { return w.abs().max().item<double>(); };
+  init::kaiming_uniform_(w, std::sqrt(5.0), &generator);
+  CHECK(largest() <= 0.1 * (1 + 1e-6));
+  CHECK(largest() > 0.0995);
+  init::kaiming_uniform_(w, 0, &generator);
+  CHECK(std::abs(largest() - std::sqrt(6.0 / 100)) < 2e-3);
+  init::xavier_uniform_(w, 2, &generator);
+  CHECK(std::abs(largest() - 2 * std::sqrt(6.0 / 500)) < 2e-3);
+  CHECK_THROWS_WITH_AS(init::kaiming_uniform_(ones({3})), "[kaiming_uniform_] needs at least 2 dimensions, [out, in, ...], got [3]", ShapeError);
+}
+
+TEST_CASE("Sequential runs a Linear and the ReLU after it as one, with the same values and gradients") {
+  manual_seed(5);
+  const auto a = std::make_shared<Linear>(6, 5), b = std::make_shared<Linear>(5, 4), c = std::make_shared<Linear>(4, 3, false);
+  Sequential seq(a, std::make_shared<ReLU>(), b, std::make_shared<Tanh>(), c, std::make_shared<ReLU>());
+  const Tensor x = randn({7, 6});
+  const Tensor fused = seq(x);
+  fused.sum().backward();
+  std::vector<std::vector<float>> grads;
+  for (const Tensor& p : seq.parameters()) grads.push_back(p.grad().to_vector<float>());
+  seq.zero_grad();
+  const Tensor plain = relu((*c)(tanh((*b)(relu((*a)(x))))));
+  plain.sum().backward();
+  CHECK(fused.to_vector<float>() == plain.to_vector<float>());
+  for (size_t i = 0; i < grads.size(); ++i) CHECK(seq.parameters()[i].grad().to_vector<float>() == grads[i]);
+}
+
+TEST_CASE("Sequential leaves a class derived from Linear to its own forward") {
+  struct Doubled : Linear {
+    using Linear::Linear;
+    Tensor forward(const Tensor& x) override { return Linear::forward(x) * 2.0; }
+  };
+  const auto layer = std::make_shared<Doubled>(3, 3);
+  Sequential seq(layer, std::make_shared<ReLU>());
+  const Tensor x = randn({2, 3});
+  CHECK(seq(x).to_vector<float>() == relu(linear(x, layer->weight, layer->bias) * 2.0).to_vector<float>());
+  CHECK(Sequential()(x).to_vector<float>() == x.to_vector<float>());
+}
+
+TEST_CASE("Dropout: training zeroes a share p and scales the rest, eval passes through") {
+  manual_seed(11);
+  Dropout layer(0.25);
+  const Tensor x = ones({200, 100});
+  int64_t zeros = 0;
+  for (float v : layer(x).to_vector<float>()) {
+    if (v == 0) ++zeros;
+    else CHECK(v == doctest::Approx(1 / 0.75));
+  }
+  CHECK(std::abs(double(zeros) / 20000 - 0.25) < 4 * std::sqrt(0.25 * 0.75 / 20000));
+  layer.eval();
+  CHECK(layer(x).to_vector<float>() == x.to_vector<float>());
+  CHECK_THROWS_WITH_AS(Dropout(1.5), "[Dropout] p must be in [0, 1], got 1.5", ValueError);
+}
+
+TEST_CASE("layers without parameters are their ops") {
+  const Tensor x = randn({2, 3, 4});
+  const auto same = [](const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && a.to_vector<float>() == b.to_vector<float>(); };
+  CHECK(same(GELU()(x), gelu(x)));
+  CHECK(same(GELU("tanh")(x), gelu_tanh(x)));
+  CHECK(same(Tanh()(x), tanh(x)));
+  CHECK(same(Sigmoid()(x), sigmoid(x)));
+  CHECK(same(SiLU()(x), silu(x)));
+  CHECK(same(Identity()(x), x));
+  CHECK(same(Softmax(1)(x), softmax(x, 1)));
+  CHECK(same(Flatten()(x), x.reshape({2, 12})));
+  CHECK(GELU("tanh").describe() == "GELU(approximate='tanh')");
+  CHECK_THROWS_WITH_AS(GELU("fast"), "[GELU] approximate must be \"none\" or \"tanh\", got \"fast\"", ValueError);
+  CHECK(MSELoss()(x, x * 0.0).item<float>() == doctest::Approx((x * x).mean().item<float>()));
+  const Tensor logits = randn({4, 3}), target = tensor({0, 2, 1, 1}, {.dtype = DType::i64});
+  CHECK(CrossEntropyLoss()(logits, target).item<float>() == cross_entropy(logits, target).item<float>());
+}

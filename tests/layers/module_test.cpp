@@ -1,0 +1,196 @@
+#include "layers/module.h"
+
+#include <doctest/doctest.h>
+
+#include "amp/autocast.h"
+#include "layers/layers.h"
+#include "layers/near_name.h"
+
+using namespace halfstep;
+
+namespace {
+
+struct Scale : Module {
+  explicit Scale(int64_t n) {
+    gain = register_parameter("gain", ones({n}));
+    steps = register_buffer("steps", zeros({}, {.dtype = DType::i64}));
+  }
+  Tensor forward(const Tensor& x) override { return x * gain; }
+  std::string describe() const override { return "Scale"; }
+  Tensor gain, steps;
+};
+
+struct Net : Module {
+  std::shared_ptr<Linear> fc1 = add("fc1", std::make_shared<Linear>(4, 3));
+  std::shared_ptr<Scale> scale = add("scale", std::make_shared<Scale>(3));
+  std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(3, 2, false));
+  Tensor forward(const Tensor& x) override { return (*fc2)(relu((*scale)((*fc1)(x)))); }
+  std::string describe() const override { return "Net"; }
+};
+
+std::vector<std::string> names(const std::vector<NamedTensor>& list) {
+  std::vector<std::string> out;
+  for (const NamedTensor& n : list) out.push_back(n.name);
+  return out;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("names are PyTorch's: dotted paths in registration order, buffers in the state") {
+  Net net;
+  CHECK(names(net.named_parameters()) == Names{"fc1.weight", "fc1.bias", "scale.gain", "fc2.weight"});
+  CHECK(names(net.named_buffers()) == Names{"scale.steps"});
+  CHECK(names(net.state_dict()) == Names{"fc1.weight", "fc1.bias", "scale.gain", "scale.steps", "fc2.weight"});
+  CHECK(names(net.state_dict("net")).front() == "net.fc1.weight");
+  CHECK(net.fc1->weight.label() == "fc1.weight");
+  CHECK(net.parameter_count() == 12 + 3 + 3 + 6);
+  CHECK(net.parameters()[3].same(net.fc2->weight));
+  CHECK(net.fc1->weight.requires_grad());
+  CHECK(!net.scale->steps.requires_grad());
+  Names modules;
+  for (const auto& [name, module] : net.named_modules()) modules.push_back(name);
+  CHECK(modules == Names{"", "fc1", "scale", "fc2"});
+
+  Sequential seq(std::make_shared<Linear>(2, 2), std::make_shared<ReLU>(), std::make_shared<Linear>(2, 1));
+  CHECK(names(seq.state_dict()) == Names{"0.weight", "0.bias", "2.weight", "2.bias"});
+  CHECK(seq.parameters()[2].label() == "2.weight");
+}
+
+TEST_CASE("a module used twice is listed once among the parameters and twice in the state") {
+  const auto shared = std::make_shared<Linear>(2, 2, false);
+  Sequential seq(shared, std::make_shared<ReLU>(), shared);
+  CHECK(names(seq.named_parameters()) == Names{"0.weight"});
+  CHECK(names(seq.state_dict()) == Names{"0.weight", "2.weight"});
+  CHECK(seq.named_modules().size() == 3);
+}
+
+TEST_CASE("modules print as in PyTorch") {
+  Sequential seq(std::make_shared<Flatten>(), std::make_shared<Linear>(784, 256), std::make_shared<ReLU>(), std::make_shared<Dropout>(0.25));
+  seq.push_back("head", std::make_shared<Sequential>(std::make_shared<Linear>(256, 10, false), std::make_shared<Softmax>()));
+  CHECK(seq.str() ==
+        "Sequential(\n"
+        "  (0): Flatten(start_dim=1, end_dim=-1)\n"
+        "  (1): Linear(in_features=784, out_features=256, bias=True)\n"
+        "  (2): ReLU()\n"
+        "  (3): Dropout(p=0.25, inplace=False)\n"
+        "  (head): Sequential(\n"
+        "    (0): Linear(in_features=256, out_features=10, bias=False)\n"
+        "    (1): Softmax(dim=-1)\n"
+        "  )\n"
+        ")");
+  CHECK(Sequential().str() == "Sequential()");
+}
+
+TEST_CASE("train and eval, freezing, zero_grad and apply reach the whole tree") {
+  Net net;
+  CHECK(net.fc1->training());
+  net.eval();
+  CHECK(!net.training());
+  CHECK(!net.scale->training());
+  net.train();
+  CHECK(net.fc2->training());
+
+  net(ones({1, 4})).sum().backward();
+  CHECK(net.fc1->weight.grad().defined());
+  net.zero_grad();
+  for (const Tensor& p : net.parameters()) CHECK(!p.grad().defined());
+  net.requires_grad_(false);
+  CHECK(!net(ones({1, 4})).requires_grad());
+  net.requires_grad_(true);
+
+  Names order;
+  net.apply([&](Module& m) { order.push_back(m.describe().substr(0, m.describe().find('('))); });
+  CHECK(order == Names{"Linear", "Scale", "Linear", "Net"});
+}
+
+TEST_CASE("a state loads into another module, converting dtypes, and shadows notice") {
+  manual_seed(1);
+  Net a, b;
+  {
+    const Autocast region(Device::cpu, DType::bf16);
+    b(ones({1, 4}));
+  }
+  REQUIRE(autocast::shadow_of(b.fc1->weight).defined());
+  StateDict state = a.state_dict();
+  for (NamedTensor& n : state) {
+    if (n.tensor.is_floating_point()) n.tensor = n.tensor.to(DType::f64);
+  }
+  const LoadReport report = b.load_state_dict(state);
+  CHECK(report.missing.empty());
+  CHECK(report.unexpected.empty());
+  CHECK(!autocast::shadow_of(b.fc1->weight).defined());
+  const Tensor x = randn({5, 4});
+  CHECK(a(x).to_vector<float>() == b(x).to_vector<float>());
+  CHECK(b.fc1->weight.dtype() == DType::f32);
+  a.load_state_dict(a.state_dict());  // of itself
+}
+
+TEST_CASE("load_state_dict names every fault at once, and changes nothing") {
+  Net net;
+  const std::vector<float> before = net.fc1->bias.to_vector<float>();
+  StateDict state = net.state_dict();
+  for (NamedTensor& n : state) n.tensor = zeros(n.tensor.shape());
+  state[0].name = "fc1.wieght";
+  state[2].tensor = zeros({4});
+  state.push_back({"head.bias", zeros({2})});
+  CHECK_THROWS_WITH_AS(net.load_state_dict(state),
+                       "[load_state_dict] the state does not fit Net:\n"
+                       "  missing: fc1.weight (did you mean fc1.wieght?)\n"
+                       "  unexpected: fc1.wieght (did you mean fc1.weight?)\n"
+                       "  unexpected: head.bias\n"
+                       "  shape: scale.gain must be [3], got [4]",
+                       ValueError);
+  CHECK(net.fc1->bias.to_vector<float>() == before);
+
+  state[2].tensor = zeros({3});
+  const LoadReport report = net.load_state_dict(state, /*strict=*/false);
+  CHECK(report.missing == Names{"fc1.weight"});
+  CHECK(report.unexpected == Names{"fc1.wieght", "head.bias"});
+  CHECK(net.fc1->bias.to_vector<float>() == std::vector<float>(3, 0));
+}
+
+TEST_CASE("to(dtype) converts floating parameters and buffers in place, with their gradients") {
+  Net net;
+  net(ones({1, 4})).sum().backward();
+  const Tensor weight = net.fc1->weight;
+  net.to(DType::f64);
+  CHECK(weight.dtype() == DType::f64);
+  CHECK(weight.grad().dtype() == DType::f64);
+  CHECK(weight.requires_grad());
+  CHECK(net.scale->steps.dtype() == DType::i64);
+  net.zero_grad();
+  net(ones({1, 4}, {.dtype = DType::f64})).sum().backward();
+  CHECK(weight.grad().dtype() == DType::f64);
+  net.to(Device::cpu);
+  CHECK(net.fc1->weight.same(weight));
+  CHECK_THROWS_WITH_AS(net.to(DType::i64), "[Module::to] parameters must be floating point, got int64", DTypeError);
+}
+
+TEST_CASE("registration refuses names and tensors that cannot serve") {
+  struct Open : Module {
+    using Module::register_buffer;
+    using Module::register_module;
+    using Module::register_parameter;
+    Tensor forward(const Tensor& x) override { return x; }
+  } m;
+  m.register_parameter("w", ones({1}));
+  CHECK(!m.register_parameter("bias", Tensor()).defined());
+  CHECK(m.parameters().size() == 1);
+  CHECK_THROWS_WITH_AS(m.register_buffer("w", ones({1})), "[register_buffer] the name \"w\" is already taken", ValueError);
+  CHECK_THROWS_WITH_AS(m.register_parameter("a.b", ones({1})),
+                       "[register_parameter] a name must be non-empty and without a dot, got \"a.b\"", ValueError);
+  CHECK_THROWS_WITH_AS(m.register_parameter("n", arange(3)),
+                       "[register_parameter] \"n\" must be floating point, got int64\nhelp: register it as a buffer", DTypeError);
+  CHECK_THROWS_WITH_AS(m.register_parameter("n", ones({1}, {.requires_grad = true}) * 2.0),
+                       "[register_parameter] \"n\" must be a leaf tensor, it was computed by an operation\nhelp: pass x.detach()", ValueError);
+  CHECK_THROWS_WITH_AS(m.register_module("child", nullptr), "[register_module] \"child\" must be a module, got a null pointer", ValueError);
+}
+
+TEST_CASE("near names") {
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(nearest_name("momentun", {"lr", "momentum", "nesterov"}) == "momentum");
+  CHECK(nearest_name("xyz", {"lr", "momentum"}) == "");
+}

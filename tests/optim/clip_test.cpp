@@ -1,0 +1,86 @@
+#include "optim/clip.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+std::vector<Tensor> parameters() {
+  manual_seed(3);
+  std::vector<Tensor> params;
+  for (const Shape& shape : {Shape{5, 7}, Shape{3}, Shape{2, 2, 2}, Shape{4}}) {
+    params.push_back(ones(shape, {.requires_grad = true}));
+    if (params.size() < 4) params.back().set_grad(randn(shape));
+  }
+  params[0].set_grad(randn({7, 5}).t());  // strided; the last parameter has no gradient
+  return params;
+}
+
+double norm_of(const std::vector<Tensor>& params, double p) {
+  double total = 0;
+  for (const Tensor& t : params) {
+    if (!t.grad().defined()) continue;
+    for (double g : t.grad().to_vector<double>()) total = std::isinf(p) ? std::max(total, std::abs(g)) : total + std::pow(std::abs(g), p);
+  }
+  return std::isinf(p) ? total : std::pow(total, 1 / p);
+}
+
+}  // namespace
+
+TEST_CASE("clip_grad_norm_ is PyTorch's formula, over all gradients, for every order") {
+  for (double p : {0.5, 1.0, 2.0, 3.0, kInf}) {
+    for (double max_norm : {0.25, 1e6}) {
+      CAPTURE(p);
+      CAPTURE(max_norm);
+      const std::vector<Tensor> params = parameters();
+      std::vector<std::vector<double>> before;
+      for (size_t i = 0; i < 3; ++i) before.push_back(params[i].grad().to_vector<double>());
+      const double want = norm_of(params, p);
+      const Tensor norm = clip_grad_norm_(params, max_norm, p);
+      CHECK(norm.shape() == Shape{});
+      CHECK(norm.dtype() == DType::f32);
+      CHECK(std::abs(norm.item<double>() - want) <= 1e-6 * want);
+      const double factor = std::min(1.0, max_norm / (want + 1e-6));
+      for (size_t i = 0; i < 3; ++i) {
+        const std::vector<double> after = params[i].grad().to_vector<double>();
+        for (size_t k = 0; k < after.size(); ++k) {
+          const double expected = before[i][k] * factor;
+          if (factor == 1) CHECK(after[k] == expected);
+          else CHECK(std::abs(after[k] - expected) <= 3e-7 * std::abs(expected));
+        }
+      }
+      CHECK(!params[3].grad().defined());
+    }
+  }
+}
+
+TEST_CASE("clip_grad_norm_: no gradients, expanded gradients, and norms that are not finite") {
+  const Tensor p = ones({2, 2}, {.requires_grad = true});
+  CHECK(clip_grad_norm_({p}, 1).item<float>() == 0);
+  CHECK(clip_grad_norm_({}, 1).item<float>() == 0);
+  p.set_grad(full({}, 3).expand({2, 2}));
+  CHECK(clip_grad_norm_({p}, 1).item<float>() == 6);
+  CHECK(std::abs(p.grad().to_vector<double>()[3] - 0.5) < 1e-6);
+  p.set_grad(full({2, 2}, kInf));
+  CHECK_THROWS_WITH_AS(clip_grad_norm_({p}, 1, 2, true),
+                       "[clip_grad_norm_] the total norm of order 2 is inf, so it cannot be clipped\n"
+                       "help: set error_if_nonfinite = false to scale by it anyway; a GradScaler skips such steps",
+                       ValueError);
+  CHECK(std::isinf(clip_grad_norm_({p}, 1).item<float>()));
+  CHECK_THROWS_WITH_AS(clip_grad_norm_({p}, -1), "[clip_grad_norm_] max_norm must be >= 0, got -1", ValueError);
+}
+
+TEST_CASE("clip_grad_value_ clamps every element") {
+  const Tensor p = ones({4}, {.requires_grad = true});
+  p.set_grad(tensor({-3, -0.5, 0.5, 3}));
+  clip_grad_value_({p}, 1);
+  CHECK(p.grad().to_vector<float>() == std::vector<float>{-1, -0.5, 0.5, 1});
+}

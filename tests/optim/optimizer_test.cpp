@@ -1,0 +1,178 @@
+// What all optimizers share: groups, validation, named state.
+#include <doctest/doctest.h>
+
+#include "framework/autograd/grad_mode.h"
+#include "tests/optim/problem.h"
+
+using namespace halfstep;
+
+namespace {
+Tensor param(const Shape& shape = {2}) { return ones(shape, {.requires_grad = true}); }
+}  // namespace
+
+TEST_CASE("hyper-parameters outside their domain are refused") {
+  const std::vector<Tensor> p{param()};
+  CHECK_THROWS_WITH_AS(SGD(p, {.lr = -1}), "[optimizer] lr must be >= 0, got -1", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(p, {.momentum = -0.5}), "[SGD] momentum must be >= 0, got -0.5", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(p, {.weight_decay = -0.5}), "[SGD] weight_decay must be >= 0, got -0.5", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(p, {.nesterov = true}), "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0 and dampening 0",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
+                       "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0.9 and dampening 0.1", ValueError);
+  CHECK_THROWS_WITH_AS(Adam(p, {.beta1 = 1}), "[Adam] beta1 must be in [0, 1), got 1", ValueError);
+  CHECK_THROWS_WITH_AS(Adam(p, {.beta2 = -0.1}), "[Adam] beta2 must be in [0, 1), got -0.1", ValueError);
+  CHECK_THROWS_WITH_AS(AdamW(p, {.eps = -1}), "[AdamW] eps must be >= 0, got -1", ValueError);
+  CHECK_THROWS_WITH_AS(AdamW(p, {.weight_decay = -1}), "[AdamW] weight_decay must be >= 0, got -1", ValueError);
+}
+
+TEST_CASE("parameters that cannot be optimized are refused") {
+  const Tensor p = param();
+  p.set_label("fc.weight");
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{}), "[optimizer] needs at least one parameter, got an empty list", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<ParamGroup>{}), "[optimizer] needs at least one parameter, got an empty list", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{p, p}), "[optimizer] each parameter may appear once, parameter 1 (fc.weight) appears again",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{Tensor()}), "[optimizer] parameter 0 is undefined", ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{param() * 2.0}),
+                       "[optimizer] can only optimize leaf tensors, parameter 0 was computed by an operation\n"
+                       "help: pass the parameter itself, not a cast, view or result of it",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{arange(3)}), "[optimizer] parameters must be floating point, parameter 0 is int64", DTypeError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{ones({2, 3}).t()}),
+                       "[optimizer] parameters must be contiguous, parameter 0 has shape [3, 2] and strides [1, 3]\n"
+                       "help: use p.contiguous() as the parameter",
+                       ShapeError);
+}
+
+TEST_CASE("groups have their own rate and decay; parameters without a gradient are left alone") {
+  const Tensor a = param(), b = param(), c = param();
+  SGD opt(std::vector<ParamGroup>{{{a, c}, {}, {}}, {{b}, 0.5, 0.1}}, {.lr = 1});
+  CHECK(opt.lr() == 1);
+  CHECK(opt.lr(1) == 0.5);
+  a.set_grad(ones({2}));
+  b.set_grad(ones({2}));
+  opt.step();
+  CHECK(a.to_vector<float>() == std::vector<float>{0, 0});
+  CHECK(b.to_vector<float>() == std::vector<float>{1 - 0.5f * 1.1f, 1 - 0.5f * 1.1f});
+  CHECK(c.to_vector<float>() == std::vector<float>{1, 1});
+  CHECK(c.version() == 0);
+  opt.set_lr(0.25, 1);
+  CHECK(opt.lr(1) == 0.25);
+  CHECK(opt.initial_lr(1) == 0.5);
+  CHECK(opt.parameters().size() == 3);
+  CHECK_THROWS_WITH_AS(opt.set_lr(1, 2), "[optimizer] group must be below 2, got 2", IndexError);
+  opt.zero_grad();
+  CHECK(!a.grad().defined());
+}
+
+TEST_CASE("a closure's loss is returned and is evaluated with recording on") {
+  const Tensor p = param();
+  SGD opt({p}, {.lr = 0.5});
+  const NoGrad off;
+  const std::optional<Tensor> loss = opt.step([&] {
+    opt.zero_grad();
+    Tensor l = (p * p).sum();
+    l.backward();
+    return l;
+  });
+  REQUIRE(loss.has_value());
+  CHECK(loss->item<float>() == 2);
+  CHECK(p.to_vector<float>() == std::vector<float>{0, 0});
+  CHECK(!opt.step().has_value());
+}
+
+TEST_CASE("gradients of any strides step, and are left contiguous") {
+  const Tensor p = param({2, 3}), q = param({2, 3});
+  SGD opt({p, q}, {.lr = 1});
+  p.set_grad(tensor({1, 2, 3, 4, 5, 6}, {3, 2}, {}).t());
+  q.set_grad(full({}, 2).expand({2, 3}));
+  opt.step();
+  CHECK(p.to_vector<float>() == std::vector<float>{0, -2, -4, -1, -3, -5});
+  CHECK(q.to_vector<float>() == std::vector<float>(6, -1));
+}
+
+TEST_CASE("state: lazy, zero, counted as optimizer memory, named as in PyTorch") {
+  const Tensor p = problem::parameter(), q = problem::parameter();
+  Adam opt({p, q}, {.amsgrad = true});
+  CHECK(opt.state_dict().empty());
+  problem::set_gradient(q, 0);
+  opt.step();
+  std::vector<std::string> names;
+  for (const auto& [name, t] : opt.state_dict()) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"1.exp_avg", "1.exp_avg_sq", "1.max_exp_avg_sq", "1.step"});
+  CHECK(opt.state_dict().at("1.exp_avg").shape() == Shape{6});
+  CHECK(opt.state_dict().at("1.step").shape() == Shape{});
+  CHECK(opt.state_dict().at("1.step").item<float>() == 1);
+
+  SGD sgd({p}, {.lr = 0.1, .momentum = 0.9});
+  problem::set_gradient(p, 0);
+  sgd.step();
+  CHECK(sgd.state_dict().contains("0.momentum_buffer"));
+}
+
+TEST_CASE("a loaded state continues bit for bit") {
+  for (const problem::Setting& setting : problem::settings()) {
+    CAPTURE(setting.name);
+    const Tensor p = problem::parameter();
+    const auto optimizer = problem::make(setting, {p});
+    for (int t = 0; t < 7; ++t) {
+      problem::set_gradient(p, t);
+      optimizer->step();
+    }
+    const Tensor q = p.detach().clone();
+    q.set_requires_grad();
+    const auto resumed = problem::make(setting, {q});
+    problem::set_gradient(q, 3);
+    resumed->step();  // state that the load must replace
+    q.detach().copy_(p.detach());
+    std::map<std::string, Tensor> saved;
+    for (const auto& [name, t] : optimizer->state_dict()) saved[name] = t.clone();
+    resumed->load_state_dict(saved);
+    for (int t = 7; t < 12; ++t) {
+      problem::set_gradient(p, t);
+      problem::set_gradient(q, t);
+      optimizer->step();
+      resumed->step();
+    }
+    CHECK(problem::bytes(p) == problem::bytes(q));
+    CHECK(problem::bytes(*optimizer) == problem::bytes(*resumed));
+  }
+}
+
+TEST_CASE("a state that does not fit is refused as a whole, every fault named") {
+  const Tensor p = problem::parameter();
+  Adam opt({p});
+  problem::set_gradient(p, 0);
+  opt.step();
+  const std::string before = problem::bytes(opt);
+  const std::map<std::string, Tensor> bad{
+      {"0.exp_avg", zeros({5})}, {"0.momentum_buffer", zeros({6})}, {"1.step", zeros({})}, {"step", zeros({})}, {"0.step", zeros({})}};
+  CHECK_THROWS_WITH_AS(opt.load_state_dict(bad),
+                       "[optimizer.load_state_dict] the state does not fit Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0):\n"
+                       "  0.exp_avg: must be [6], got [5]\n"
+                       "  0.momentum_buffer: Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0) has no such state\n"
+                       "  1.step: the optimizer has 1 parameters\n"
+                       "  step: a key must be <parameter>.<name>, as in 0.step\n"
+                       "  0.exp_avg: missing\n"
+                       "  0.exp_avg_sq: missing",
+                       ValueError);
+  CHECK(problem::bytes(opt) == before);
+  opt.load_state_dict({});
+  CHECK(opt.state_dict().empty());
+}
+
+TEST_CASE("PyTorch's SGD state has no step count: a momentum buffer counts as one step") {
+  const Tensor p = problem::parameter();
+  SGD opt({p}, {.lr = 1, .momentum = 0.5});
+  opt.load_state_dict({{"0.momentum_buffer", full({6}, 2)}});
+  p.set_grad(zeros({6}));
+  opt.step();
+  CHECK(p.to_vector<double>().front() == problem::start(0) - 1);
+}
+
+TEST_CASE("optimizers describe themselves") {
+  const std::vector<Tensor> p{param()};
+  CHECK(SGD(p, {.lr = 0.1, .momentum = 0.9, .nesterov = true}).describe() == "SGD(lr=0.1, momentum=0.9, nesterov=True)");
+  CHECK(AdamW(p).describe() == "AdamW(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01)");
+  CHECK(AdamW(p, {.weight_decay = 0}).describe() == "AdamW(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0)");
+}
