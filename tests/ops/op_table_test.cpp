@@ -1,0 +1,147 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "framework/ops/registry.h"
+#include "tests/ops/op_cases.h"
+
+using namespace halfstep;
+using halfstep::testing::op_cases;
+using halfstep::testing::OpCase;
+
+namespace {
+
+std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
+
+// The same values in memory with gaps: every dimension doubled, every second element used.
+Tensor spread_out(const Tensor& t) {
+  if (t.dim() == 0) return t;
+  Shape wide = t.shape();
+  Strides strides;
+  for (int i = 0; i < wide.size(); ++i) wide[i] *= 2;
+  const Tensor big = full(wide, 7, {.dtype = t.dtype()});
+  for (int i = 0; i < wide.size(); ++i) strides.push_back(big.strides()[i] * 2);
+  const Tensor view = big.alias(t.shape(), strides);
+  view.copy_(t.detach());
+  if (t.requires_grad()) view.set_requires_grad();
+  return view;
+}
+
+// Dimensions of the values stored in reverse order.
+Tensor reversed(const Tensor& t) {
+  Dims order;
+  for (int i = t.dim() - 1; i >= 0; --i) order.push_back(i);
+  const Tensor view = t.detach().permute(order).clone().permute(order);
+  return t.requires_grad() ? view.detach().set_requires_grad() : view.detach();
+}
+
+Tensors to_dtype(const Tensors& in, DType dtype) {
+  Tensors out;
+  for (const Tensor& t : in) out.push_back(t.is_floating_point() ? t.detach().to(dtype) : t);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every op has a case, a documented row and, unless declared, a gradient") {
+  std::set<std::string> with_case, with_gradient;
+  for (const OpCase& c : op_cases()) {
+    CHECK_MESSAGE(find_op(c.op) != nullptr, "case for an op that is not registered: ", c.op);
+    with_case.insert(c.op);
+    if (c.gradient) with_gradient.insert(c.op);
+  }
+  std::set<std::string_view> names;
+  for (const OpInfo& op : all_ops()) {
+    const std::string name(op.name);
+    CAPTURE(name);
+    CHECK(names.insert(op.name).second);
+    CHECK(!op.doc.empty());
+    CHECK_MESSAGE(with_case.contains(name), "no case");
+    if (op.differentiable) CHECK_MESSAGE(with_gradient.contains(name), "no gradient case");
+  }
+}
+
+TEST_CASE("first derivatives against differences") {
+  for (const OpCase& c : op_cases()) {
+    if (!c.gradient) continue;
+    CAPTURE(title(c));
+    CHECK_NOTHROW(gradcheck(c.run, c.inputs));
+  }
+}
+
+TEST_CASE("second derivatives against differences") {
+  for (const OpCase& c : op_cases()) {
+    if (!c.gradient) continue;
+    CAPTURE(title(c));
+    CHECK_NOTHROW(gradgradcheck(c.run, c.inputs));
+  }
+}
+
+TEST_CASE("other layouts give the same values and gradients") {
+  for (const OpCase& c : op_cases()) {
+    CAPTURE(title(c));
+    const Tensors expected = c.run(c.inputs);
+    for (auto* relayout : {&spread_out, &reversed}) {
+      Tensors in;
+      for (const Tensor& t : c.inputs) in.push_back((*relayout)(t));
+      const Tensors got = c.run(in);
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].shape() == expected[i].shape());
+        const auto a = got[i].to_vector<double>(), b = expected[i].to_vector<double>();
+        for (size_t k = 0; k < a.size(); ++k) CHECK(a[k] == doctest::Approx(b[k]).epsilon(1e-12));
+      }
+      if (c.gradient) CHECK_NOTHROW(gradcheck(c.run, in));
+    }
+  }
+}
+
+TEST_CASE("float32, float16 and bfloat16 are within rounding of float64") {
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const OpCase& c : op_cases()) {
+      CAPTURE(title(c));
+      CAPTURE(name(dtype));
+      // The rounded inputs in float64 are the truth.
+      const Tensors low = to_dtype(c.inputs, dtype);
+      const Tensors got = c.run(low), want = c.run(to_dtype(low, DType::f64));
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (!is_floating(want[i].dtype())) {
+          CHECK(all(got[i] == want[i]).item<bool>());
+          continue;
+        }
+        CHECK(got[i].dtype() == dtype);
+        const auto a = got[i].to_vector<double>(), b = want[i].to_vector<double>();
+        for (size_t k = 0; k < a.size(); ++k) {
+          if (std::isnan(b[k]) && std::isnan(a[k])) continue;
+          // float32 intermediate results cost a few of its own ulps; 16-bit results are one rounding away.
+          const double ulp = std::max(std::fabs(b[k]), dtype == DType::f16 ? 6.1e-5 : 1e-30) * epsilon(dtype);
+          CHECK(std::fabs(a[k] - b[k]) <= (dtype == DType::f32 ? 16 : c.ulps) * ulp + 4e-7);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a graph recorded inside backward gives the gradients of a plain one") {
+  for (const OpCase& c : op_cases()) {
+    if (!c.gradient) continue;
+    CAPTURE(title(c));
+    Tensors wanted;
+    for (const Tensor& t : c.inputs)
+      if (t.requires_grad()) wanted.push_back(t);
+    for (size_t o = 0; o < c.run(c.inputs).size(); ++o) {
+      const Tensor plain = c.run(c.inputs)[o], again = c.run(c.inputs)[o];
+      if (!plain.requires_grad()) continue;
+      const Tensor g = full(plain.shape(), 0.7, {.dtype = DType::f64});
+      const Tensors a = grad({plain}, wanted, {g}, {.allow_unused = true});
+      const Tensors b = grad({again}, wanted, {g}, {.create_graph = true, .allow_unused = true});
+      for (size_t i = 0; i < a.size(); ++i) {
+        REQUIRE(a[i].defined() == b[i].defined());
+        if (!a[i].defined()) continue;
+        const auto x = a[i].to_vector<double>(), y = b[i].to_vector<double>();
+        for (size_t k = 0; k < x.size(); ++k) CHECK(x[k] == doctest::Approx(y[k]).epsilon(1e-10));
+      }
+    }
+  }
+}
