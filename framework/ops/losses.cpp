@@ -150,7 +150,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     if (weight.defined()) {
       Shape shape = Dims::filled(logits.dim(), 1);
       shape[dim] = -1;
-      p = p * weight.reshape(shape);
+      p = p * weight.to(p.dtype()).reshape(shape);
     }
     const Tensor losses = neg(sum(p * log_softmax(logits, dim), {dim}));
     if (o.reduction == Reduction::none) return losses;

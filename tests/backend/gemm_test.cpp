@@ -1,0 +1,216 @@
+#include <limits>
+
+#include "buffers.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+// [batch?, rows, columns] with its last two dimensions stored either way, and `pad` unused elements between lines.
+Buffer operand(DType t, const Shape& shape, bool transposed, unsigned seed, int64_t pad = 0) {
+  const int r = shape.size();
+  const int64_t rows = shape[r - 2], columns = shape[r - 1];
+  const int64_t outer = transposed ? columns : rows, inner = (transposed ? rows : columns) + pad;
+  Buffer b = make(t, r == 3 ? Shape{shape[0], outer, inner} : Shape{outer, inner});
+  b.view.shape = shape;
+  b.view.strides[r - 2] = transposed ? 1 : inner;
+  b.view.strides[r - 1] = transposed ? inner : 1;
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> draw(-1, 1);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(4 * draw(engine)));
+  return b;
+}
+
+struct Reference {
+  std::vector<double> value, magnitude;  // and the sum of |terms|, which bounds the rounding of the accumulation
+};
+
+Reference naive(const GemmArgs& g, const std::vector<double>& before) {
+  const int r = g.a.shape.size();
+  const int64_t batch = r == 3 ? g.a.shape[0] : 1, m = g.a.shape[r - 2], k = g.a.shape[r - 1], n = g.c.shape[r - 1];
+  Reference out;
+  for (int64_t i = 0; i < batch * m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = g.bias ? get(g.bias, j) : 0, size = std::abs(sum);
+      for (int64_t l = 0; l < k; ++l) {
+        const double term = get(g.a, i * k + l) * get(g.b, (i / m * k + l) * n + j);
+        sum += term;
+        size += std::abs(term);
+      }
+      if (g.relu && sum < 0) sum = 0;
+      if (g.accumulate) sum += before[size_t(i * n + j)];
+      out.value.push_back(sum);
+      out.magnitude.push_back(size);
+    }
+  }
+  return out;
+}
+
+void check_gemm(const GemmArgs& g) {
+  std::vector<double> before;
+  for (int64_t i = 0; i < g.c.numel(); ++i) before.push_back(get(g.c, i));
+  const Reference want = naive(g, before);
+  cpu().gemm(g);
+  bool ok = true;
+  const double unit = g.a.dtype == DType::f64 ? 1e-15 : 1e-6;
+  for (int64_t i = 0; i < g.c.numel(); ++i) {
+    ok = ok && close(g.c.dtype, get(g.c, i), want.value[size_t(i)], 1.01, unit * (1 + want.magnitude[size_t(i)]));
+  }
+  CHECK_MESSAGE(ok, name(g.a.dtype), " -> ", name(g.c.dtype), " ", g.a.shape[0], "x", g.a.shape.back(), "x", g.b.shape.back());
+}
+
+}  // namespace
+
+TEST_CASE("gemm over dtypes, sizes and transposes") {
+  const int64_t sizes[][3] = {{1, 1, 1}, {1, 7, 5}, {5, 1, 3}, {3, 4, 1}, {8, 33, 17}, {9, 16, 64}, {64, 70, 65}, {130, 31, 257}};
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        for (int64_t pad : {0, 3}) {
+          const Buffer a = operand(t, {m, k}, layout & 1, 1, pad), b = operand(t, {k, n}, layout & 2, 2, pad), c = make(t, {m, n});
+          check_gemm({.a = a, .b = b, .c = c});
+          if (!is_half(t)) continue;
+          const Buffer wide = make(DType::f32, {m, n});
+          check_gemm({.a = a, .b = b, .c = wide});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gemm with bias, relu and accumulation") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    for (int64_t m : {4, 40}) {
+      const Buffer a = operand(t, {m, 24}, false, 1), b = operand(t, {24, 36}, true, 2);
+      for (DType bias_type : {t, DType::f32}) {
+        const Buffer bias = uniform(bias_type, {36}, 3), spread = uniform(bias_type, {36}, 3, -2, 2, Layout::sliced), c = make(t, {m, 36});
+        check_gemm({.a = a, .b = b, .c = c, .bias = bias});
+        check_gemm({.a = a, .b = b, .c = c, .bias = spread, .relu = true});
+      }
+      const DType sum_type = t == DType::f64 ? t : DType::f32;
+      const Buffer c = uniform(sum_type, {m, 36}, 4), bias = uniform(sum_type, {36}, 3);
+      check_gemm({.a = a, .b = b, .c = c, .accumulate = true});
+      check_gemm({.a = a, .b = b, .c = c, .bias = bias, .accumulate = true});
+    }
+  }
+}
+
+TEST_CASE("batched gemm, with shared operands") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64}) {
+    for (int layout = 0; layout < 4; ++layout) {
+      const Buffer a = operand(t, {3, 12, 20}, layout & 1, 1), b = operand(t, {3, 20, 18}, layout & 2, 2), c = make(t, {3, 12, 18});
+      check_gemm({.a = a, .b = b, .c = c});
+      Buffer shared_a = a, shared_b = b;
+      shared_a.view.strides[0] = 0;
+      shared_b.view.strides[0] = 0;
+      check_gemm({.a = a, .b = shared_b, .c = c});
+      check_gemm({.a = shared_a, .b = b, .c = c});
+      const Buffer bias = uniform(t, {18}, 5);
+      check_gemm({.a = a, .b = shared_b, .c = c, .bias = bias, .relu = true});
+      check_gemm({.a = a, .b = b, .c = c, .bias = bias});
+    }
+  }
+  const Buffer a = operand(DType::f32, {1, 12, 20}, false, 1), b = operand(DType::f32, {1, 20, 18}, false, 2), c = make(DType::f32, {1, 12, 18});
+  check_gemm({.a = a, .b = b, .c = c});
+}
+
+TEST_CASE("fused bias and relu equal the separate steps") {
+  const Buffer a = operand(DType::f32, {64, 50}, false, 1), b = operand(DType::f32, {50, 48}, true, 2), bias = uniform(DType::f32, {48}, 3);
+  const Buffer fused = make(DType::f32, {64, 48}), plain = make(DType::f32, {64, 48}), sum = make(DType::f32, {64, 48});
+  cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .relu = true});
+  cpu().gemm({.a = a, .b = b, .c = plain});
+  TensorView rows = bias;
+  rows.shape = {64, 48};
+  rows.strides = {0, 1};
+  cpu().binary(Binary::add, plain, rows, sum);
+  cpu().unary(Unary::relu, sum, plain);
+  for (int64_t i = 0; i < fused.numel(); ++i) CHECK(fused[i] == doctest::Approx(plain[i]).epsilon(1e-6));
+}
+
+TEST_CASE("empty gemms: no terms give zero or the bias, no outputs give nothing") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    const Buffer a = make(t, {3, 0}), b = make(t, {0, 2}), c = make(t, {3, 2}), bias = make(t, {2}, {-1, 2});
+    cpu().gemm({.a = a, .b = b, .c = c});
+    CHECK(c.values() == std::vector<double>(6, 0));
+    cpu().gemm({.a = a, .b = b, .c = c, .bias = bias});
+    CHECK(c.values() == std::vector<double>{-1, 2, -1, 2, -1, 2});
+    cpu().gemm({.a = a, .b = b, .c = c, .bias = bias, .relu = true});
+    CHECK(c.values() == std::vector<double>{0, 2, 0, 2, 0, 2});
+    cpu().gemm({.a = make(t, {0, 4}), .b = make(t, {4, 2}), .c = make(t, {0, 2})});
+    cpu().gemm({.a = make(t, {3, 4}), .b = make(t, {4, 0}), .c = make(t, {3, 0})});
+  }
+  const Buffer c = make(DType::f32, {1, 2}, {1, 2}), bias = make(DType::f32, {2}, {10, 20});
+  cpu().gemm({.a = make(DType::f32, {1, 0}), .b = make(DType::f32, {0, 2}), .c = c, .bias = bias, .accumulate = true});
+  CHECK(c.values() == std::vector<double>{11, 22});
+}
+
+TEST_CASE("f16 products accumulate in float, round once and overflow to inf") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (int64_t m : {2, 32}) {
+    Buffer a = make(DType::f16, {m, 64}), b = make(DType::f16, {64, 16});
+    const Buffer c = make(DType::f16, {m, 16}), wide = make(DType::f32, {m, 16});
+    cpu().fill(a, 100);
+    cpu().fill(b, 100);
+    cpu().gemm({.a = a, .b = b, .c = c});
+    cpu().gemm({.a = a, .b = b, .c = wide});
+    CHECK(c[0] == inf);
+    CHECK(wide[0] == 640000);
+    // Partial sums above 65504 that come back below it.
+    for (int64_t i = 0; i < 64; ++i) {
+      for (int64_t j = 0; j < 16; ++j) set(b.view, i * 16 + j, i < 32 ? 100 : -100 + (i == 40 ? 1 : 0));
+    }
+    cpu().gemm({.a = a, .b = b, .c = c});
+    CHECK(c[5] == 100);
+  }
+}
+
+TEST_CASE("inf and NaN go through products, and old contents do not") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    for (int64_t m : {1, 20}) {
+      Buffer a = uniform(t, {m, 16}, 1), b = uniform(t, {16, 16}, 2);
+      const Buffer c = make(t, {m, 16});
+      cpu().fill(c, std::nan(""));
+      cpu().gemm({.a = a, .b = b, .c = c});
+      for (double v : c.values()) CHECK(std::isfinite(v));
+      set(a.view, 3, std::nan(""));
+      cpu().gemm({.a = a, .b = b, .c = c});
+      CHECK(std::isnan(c[2]));
+      set(a.view, 3, std::numeric_limits<double>::infinity());
+      cpu().gemm({.a = a, .b = b, .c = c});
+      CHECK(std::isinf(c[2]));
+    }
+  }
+}
+
+TEST_CASE("products do not depend on the number of threads") {
+  const int64_t sizes[][3] = {{128, 128, 128}, {513, 70, 110}, {10, 2000, 32}, {16, 20000, 16}, {64, 4096, 10},
+                              {1, 3000, 500},  {8, 512, 300},  {256, 784, 128}, {784, 256, 128}, {128, 64, 10}};
+  for (DType t : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        const Buffer a = operand(t, {m, k}, layout & 1, 1), b = operand(t, {k, n}, layout & 2, 2);
+        CAPTURE(name(t));
+        CAPTURE(m);
+        CAPTURE(k);
+        CAPTURE(n);
+        CAPTURE(layout);
+        same_for_any_threads([&] {
+          const Buffer c = make(t, {m, n}), sum = make(t == DType::f64 ? t : DType::f32, {m, n});
+          cpu().fill(sum, 1);
+          cpu().gemm({.a = a, .b = b, .c = c});
+          cpu().gemm({.a = a, .b = b, .c = sum, .accumulate = true});
+          return c.raw() + sum.raw();
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("many shapes: the cache of primitives stays bounded and right") {
+  for (int64_t n = 9; n < 1200; n += 1) {
+    const Buffer a = operand(DType::f32, {9, 2}, false, 1), b = operand(DType::f32, {2, n}, false, 2), c = make(DType::f32, {9, n});
+    cpu().gemm({.a = a, .b = b, .c = c});
+    CHECK(c[n - 1] == doctest::Approx(a[0] * b[n - 1] + a[1] * b[2 * n - 1]));
+  }
+}
