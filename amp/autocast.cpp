@@ -1,5 +1,6 @@
 #include "amp/autocast.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "framework/autograd/grad_mode.h"
@@ -125,10 +126,10 @@ bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std
                   Help{std::string(advice)});
   if (policy == CastPolicy::keep || policy == CastPolicy::f32_output) return true;
   const DType low = state.dtype[slot(first->device().type)];
-  DType all[16];
+  DType all[kDTypeCount];  // each dtype once: a list may be long
   size_t count = 0;
   for (const Tensor& t : inputs)
-    if (t.defined() && count < 16) all[count++] = t.dtype();
+    if (t.defined() && std::find(all, all + count, t.dtype()) == all + count) all[count++] = t.dtype();
   for (Tensor& t : inputs)
     if (t.defined()) t = cast(t, cast_target(policy, low, t.dtype(), {all, count}));
   return true;

@@ -50,9 +50,9 @@ const std::optional<Tensor>& StepOutcome::value() const {
 
 struct GradScaler::Impl {
   GradScalerOptions options;
-  double init_scale = 0;    // what the device scalars start with
+  double init_scale = 0;  // what the device scalars start with
   int64_t init_tracker = 0;
-  Tensor scale, tracker;    // 0-dim f32 and i32 on the device; made by the first scale()
+  Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
   std::map<const Optimizer*, Record> records;
 
   void need_scale(const char* where) const {
@@ -93,9 +93,11 @@ struct GradScaler::Impl {
 
 GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl>()) {
   if (o.enabled) {
-    check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ", o.init_scale);
+    check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ",
+                      o.init_scale);
     check<ValueError>(o.growth_factor > 1, "GradScaler", "growth_factor must be > 1, got ", o.growth_factor);
-    check<ValueError>(o.backoff_factor > 0 && o.backoff_factor < 1, "GradScaler", "backoff_factor must be in (0, 1), got ", o.backoff_factor);
+    check<ValueError>(o.backoff_factor > 0 && o.backoff_factor < 1, "GradScaler", "backoff_factor must be in (0, 1), got ",
+                      o.backoff_factor);
     check<ValueError>(o.growth_interval >= 1 && o.growth_interval <= std::numeric_limits<int32_t>::max(), "GradScaler",
                       "growth_interval must be >= 1 and below 2^31, got ", o.growth_interval);
   }
@@ -126,7 +128,8 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   if (!is_enabled()) return;
   impl_->need_scale("GradScaler.unscale_");
   Record& record = impl_->records[&optimizer];
-  check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_", "was already called on this optimizer since the last update()",
+  check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
+                  "was already called on this optimizer since the last update()",
                   Help{"call it once per iteration, after the last backward"});
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.unscale_", "is called after step() on this optimizer",
                   Help{"the order is backward, unscale_, step, update"});
@@ -157,7 +160,8 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   } else {
     if (record.stage == Stage::ready) record.found_inf = impl_->inspect(optimizer, /*unscale=*/true, "GradScaler.step");
     record.stage = Stage::unscaled;
-    check<AmpError>(record.found_inf.defined(), "GradScaler.step", "no inf checks were recorded for this optimizer: no parameter has a gradient",
+    check<AmpError>(record.found_inf.defined(), "GradScaler.step",
+                    "no inf checks were recorded for this optimizer: no parameter has a gradient",
                     Help{"call backward() on a loss that depends on its parameters"});
     if (record.found_inf.item<float>() == 0) outcome.value_ = optimizer.step();
   }
@@ -171,7 +175,8 @@ void GradScaler::update(std::optional<double> new_scale) {
   impl_->need_scale("GradScaler.update");
   NoGrad off;
   if (new_scale) {
-    check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update", "the new scale must be > 0 and finite, got ", *new_scale);
+    check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
+                      "the new scale must be > 0 and finite, got ", *new_scale);
     impl_->scale.fill_(*new_scale);
   } else {
     Tensor found;
@@ -194,8 +199,10 @@ void GradScaler::update(const Tensor& new_scale) {
   if (!is_enabled()) return;
   impl_->need_scale("GradScaler.update");
   check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
-  check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad", Help{"pass scale.detach()"});
-  check<DTypeError>(new_scale.is_floating_point(), "GradScaler.update", "the new scale must be floating point, got ", new_scale.dtype());
+  check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad",
+                    Help{"pass scale.detach()"});
+  check<DTypeError>(new_scale.is_floating_point(), "GradScaler.update", "the new scale must be floating point, got ",
+                    new_scale.dtype());
   check<DeviceError>(new_scale.device().type == impl_->scale.device().type, "GradScaler.update", "the new scale must be on ",
                      impl_->scale.device(), ", got ", new_scale.device());
   NoGrad off;

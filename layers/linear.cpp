@@ -6,8 +6,8 @@
 namespace halfstep {
 
 Linear::Linear(const LinearOptions& o, Generator* generator) {
-  check<ValueError>(o.in_features > 0 && o.out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", o.in_features,
-                    " and ", o.out_features);
+  check<ValueError>(o.in_features > 0 && o.out_features > 0, "Linear", "in_features and out_features must be >= 1, got ",
+                    o.in_features, " and ", o.out_features);
   MemoryScope tag(MemoryTag::parameters);
   // kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3).
   const double bound = 1 / std::sqrt(double(o.in_features));
@@ -23,8 +23,8 @@ Linear::Linear(const LinearOptions& o, Generator* generator) {
 
 std::string Linear::describe() const {
   std::ostringstream out;
-  out << "Linear(in_features=" << weight.size(1) << ", out_features=" << weight.size(0) << ", bias=" << (bias.defined() ? "True" : "False")
-      << ')';
+  out << "Linear(in_features=" << weight.size(1) << ", out_features=" << weight.size(0)
+      << ", bias=" << (bias.defined() ? "True" : "False") << ')';
   return out.str();
 }
 

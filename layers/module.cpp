@@ -12,8 +12,8 @@ namespace {
 std::string join(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
 void check_name(const char* where, const std::string& name, bool taken) {
-  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where, "a name must be non-empty and without a dot, got \"", name,
-                    '"');
+  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where,
+                    "a name must be non-empty and without a dot, got \"", name, '"');
   check<ValueError>(!taken, where, "the name \"", name, "\" is already taken");
 }
 

@@ -4,7 +4,9 @@
 
 namespace halfstep {
 
-Sequential& Sequential::push_back(std::shared_ptr<Module> layer) { return push_back(std::to_string(children().size()), std::move(layer)); }
+Sequential& Sequential::push_back(std::shared_ptr<Module> layer) {
+  return push_back(std::to_string(children().size()), std::move(layer));
+}
 
 Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Module> layer) {
   Module* module = layer.get();

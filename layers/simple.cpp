@@ -6,8 +6,8 @@
 namespace halfstep {
 
 GELU::GELU(const std::string& approximate) : tanh_(approximate == "tanh") {
-  check<ValueError>(approximate == "none" || approximate == "tanh", "GELU", "approximate must be \"none\" or \"tanh\", got \"", approximate,
-                    '"');
+  check<ValueError>(approximate == "none" || approximate == "tanh", "GELU", "approximate must be \"none\" or \"tanh\", got \"",
+                    approximate, '"');
 }
 
 std::string GELU::describe() const { return tanh_ ? "GELU(approximate='tanh')" : "GELU(approximate='none')"; }

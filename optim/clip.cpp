@@ -16,7 +16,8 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, doubl
   if (grads.empty()) return zeros({}, {.device = params.empty() ? Device::cpu : params.front().device()});
   const Device device = grads.front().device();
   for (const Tensor& g : grads) {
-    check<DeviceError>(g.device() == device, "clip_grad_norm_", "gradients must be on one device, got ", device, " and ", g.device());
+    check<DeviceError>(g.device() == device, "clip_grad_norm_", "gradients must be on one device, got ", device, " and ",
+                       g.device());
   }
   Tensor norm = zeros({}, {.device = device});
   const std::vector<TensorView> views = views_of(grads);
@@ -24,7 +25,8 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, doubl
   backend.norm(views, norm_type, norm.data<float>());
   if (error_if_nonfinite) {
     const double value = norm.item<double>();
-    check<ValueError>(std::isfinite(value), "clip_grad_norm_", "the total norm of order ", norm_type, " is ", value, ", so it cannot be clipped",
+    check<ValueError>(std::isfinite(value), "clip_grad_norm_", "the total norm of order ", norm_type, " is ", value,
+                      ", so it cannot be clipped",
                       Help{"set error_if_nonfinite = false to scale by it anyway; a GradScaler skips such steps"});
   }
   backend.clip(views, norm.data<float>(), max_norm);

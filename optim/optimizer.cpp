@@ -27,10 +27,11 @@ void check_params(const std::vector<ParamGroup>& groups) {
       check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
                         Help{"pass the parameter itself, not a cast, view or result of it"});
       check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
-      check<ShapeError>(p.is_contiguous(), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(), " and strides ",
-                        p.strides(), Help{"use p.contiguous() as the parameter"});
-      check<DeviceError>(p.device() == groups[g].params.front().device(), "optimizer", "parameters of a group must be on one device, ",
-                         who, " is on ", p.device(), ", the first on ", groups[g].params.front().device());
+      check<ShapeError>(p.is_contiguous(), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
+                        " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
+      check<DeviceError>(p.device() == groups[g].params.front().device(), "optimizer",
+                         "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
+                         groups[g].params.front().device());
       check<ValueError>(seen.insert(p.impl()).second, "optimizer", "each parameter may appear once, ", who, " appears again");
     }
   }
@@ -96,8 +97,8 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
     t = zeros(shape, {.dtype = dtype, .device = p.device()});
     return t;
   }
-  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", describe_param(p, param), " is ", t.dtype(),
-                    " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
+  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", describe_param(p, param), " is ",
+                    t.dtype(), " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
                     Help{"convert and move the module before its optimizer takes a step"});
   return t;
 }
@@ -115,8 +116,8 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor& p = params[i];
     if (!p.grad().defined()) continue;
     const size_t index = first_param_[group] + i;
-    check<ShapeError>(p.grad().shape() == p.shape(), "optimizer", "the gradient of ", describe_param(p, index), " must be ", p.shape(), ", got ",
-                      p.grad().shape());
+    check<ShapeError>(p.grad().shape() == p.shape(), "optimizer", "the gradient of ", describe_param(p, index), " must be ",
+                      p.shape(), ", got ", p.grad().shape());
     ParamUpdate u{};
     u.param = hold(p);
     u.grad = hold(p.grad());

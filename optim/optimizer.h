@@ -80,7 +80,8 @@ struct SGDOptions {
 };
 class SGD : public Optimizer {
  public:
-  SGD(std::vector<Tensor> params, const SGDOptions& options = {}) : SGD(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  SGD(std::vector<Tensor> params, const SGDOptions& options = {})
+      : SGD(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
   SGD(std::vector<ParamGroup> groups, const SGDOptions& options = {});
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
   bool handles_amp() const override { return true; }
@@ -100,7 +101,8 @@ struct AdamOptions {
 };
 class Adam : public Optimizer {
  public:
-  Adam(std::vector<Tensor> params, const AdamOptions& options = {}) : Adam(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  Adam(std::vector<Tensor> params, const AdamOptions& options = {})
+      : Adam(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
   Adam(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, false) {}
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
   bool handles_amp() const override { return true; }
@@ -117,7 +119,8 @@ class Adam : public Optimizer {
 // Adam with decoupled weight decay.
 class AdamW : public Adam {
  public:
-  AdamW(std::vector<Tensor> params, const AdamOptions& options = {}) : AdamW(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
+  AdamW(std::vector<Tensor> params, const AdamOptions& options = {})
+      : AdamW(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
   AdamW(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, true) {}
 };
 

@@ -41,8 +41,8 @@ CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double
     : Schedule(optimizer), t_max_(t_max), warmup_steps_(warmup_steps), eta_min_(eta_min), base_lr_(optimizer.initial_lr(0)) {
   check<ValueError>(t_max > 0, "CosineAnnealingLR", "t_max must be >= 1, got ", t_max);
   check<ValueError>(eta_min >= 0, "CosineAnnealingLR", "eta_min must be >= 0, got ", eta_min);
-  check<ValueError>(warmup_steps >= 0 && warmup_steps < t_max, "CosineAnnealingLR", "warmup_steps must be in [0, t_max), got ", warmup_steps,
-                    " with t_max ", t_max);
+  check<ValueError>(warmup_steps >= 0 && warmup_steps < t_max, "CosineAnnealingLR", "warmup_steps must be in [0, t_max), got ",
+                    warmup_steps, " with t_max ", t_max);
   start();
 }
 

@@ -8,7 +8,8 @@ SGD::SGD(std::vector<ParamGroup> groups, const SGDOptions& options) : Optimizer(
   check<ValueError>(options.momentum >= 0, "SGD", "momentum must be >= 0, got ", options.momentum);
   check<ValueError>(options.weight_decay >= 0, "SGD", "weight_decay must be >= 0, got ", options.weight_decay);
   check<ValueError>(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "SGD",
-                    "nesterov needs momentum > 0 and dampening 0, got momentum ", options.momentum, " and dampening ", options.dampening);
+                    "nesterov needs momentum > 0 and dampening 0, got momentum ", options.momentum, " and dampening ",
+                    options.dampening);
 }
 
 std::optional<Tensor> SGD::step(const Closure& closure) {
@@ -20,8 +21,12 @@ std::optional<Tensor> SGD::step(const Closure& closure) {
     if (options_.momentum != 0) moments = {"momentum_buffer"};
     const std::vector<ParamUpdate> params = updates(g, moments, keep);
     if (params.empty()) continue;
-    const math::SgdArgs args{lr(g), options_.momentum, options_.dampening, groups()[g].weight_decay.value_or(options_.weight_decay),
-                             options_.nesterov, options_.maximize};
+    const math::SgdArgs args{lr(g),
+                             options_.momentum,
+                             options_.dampening,
+                             groups()[g].weight_decay.value_or(options_.weight_decay),
+                             options_.nesterov,
+                             options_.maximize};
     backend_for(keep.front().device()).sgd(params, args, control());
     finish(g);
   }

@@ -27,8 +27,11 @@ CASES = [
 ]
 
 
-def numbers(values):
-    return "{" + ", ".join(f"{float(v):.17g}" for v in values) + "}"
+def numbers(values, indent):
+    """A C++ list, three numbers a line."""
+    text = [f"{float(v):.17g}" for v in values]
+    rows = [", ".join(text[i : i + 3]) for i in range(0, len(text), 3)]
+    return "{" + (",\n" + " " * indent).join(rows) + "}"
 
 
 def trajectory(kind, options):
@@ -60,12 +63,12 @@ print("#pragma once\n\n#include <vector>\n\nnamespace goldens {\n")
 print("struct Trajectory {\n  const char* name;\n  double at[3][6];  // after 1, 5 and 20 steps\n};")
 print("inline constexpr Trajectory kTrajectories[] = {")
 for name, kind, options in CASES:
-    rows = ",\n      ".join(numbers(r) for r in trajectory(kind, options))
+    rows = ",\n      ".join(numbers(r, 7) for r in trajectory(kind, options))
     print(f'    {{"{name}",\n     {{{rows}}}}},')
 print("};\n")
 cosine = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10, eta_min=0.01), 11)
 steps = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=3, gamma=0.5), 11)
 print(f"// lr 0.3; CosineAnnealingLR(T_max=10, eta_min=0.01) and StepLR(step_size=3, gamma=0.5), after 0 to 10 steps")
-print(f"inline const std::vector<double> kCosine = {numbers(cosine)};")
-print(f"inline const std::vector<double> kStep = {numbers(steps)};")
+print(f"inline const std::vector<double> kCosine = {numbers(cosine, 4)};")
+print(f"inline const std::vector<double> kStep = {numbers(steps, 4)};")
 print("\n}  // namespace goldens")

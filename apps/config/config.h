@@ -15,9 +15,9 @@
 namespace halfstep::app {
 
 struct ConfigOptions {
-  std::vector<std::string> sets;      // "a.b=c", left to right
+  std::vector<std::string> sets = {}; // "a.b=c", left to right
   bool no_amp = false;
-  std::optional<std::string> device;
+  std::optional<std::string> device = {};
 };
 
 struct Config {

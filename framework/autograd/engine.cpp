@@ -154,6 +154,7 @@ class Engine {
   }
 
   void run_node(Node& node, const Tensors& grads) {
+    node.wanted.clear();  // of an earlier run that failed
     if (targeted_) {
       node.wanted.assign(node.edges.size(), 0);
       for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());

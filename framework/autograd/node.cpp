@@ -25,7 +25,7 @@ class AccumulateGrad final : public Node {
     if (!g.defined()) return {};
     Tensor& slot = leaf_.impl()->meta().grad;
     if (grad_enabled()) {
-      slot = slot.defined() ? slot.add(g) : g;
+      slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
     } else if (slot.defined()) {
       slot.add_(g);
     } else {
@@ -88,14 +88,21 @@ void destroy_node(Node* node) {
   draining = false;
 }
 
+namespace {
+void check_view(const TensorImpl& impl) {
+  check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd", "this view (shape ",
+                       impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
+                       Help{"make the view again after the in-place operation"});
+}
+}  // namespace
+
 Edge edge_of(const Tensor& t) {
-  if (!t.defined() || !t.impl()->autograd) return {};
+  if (!t.defined()) return {};
+  check_view(*t.impl());
+  if (!t.impl()->autograd) return {};
   TensorImpl& impl = *t.impl();
   AutogradMeta& meta = *impl.autograd;
   if (meta.node) {
-    check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd",
-                         "this view (shape ", impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
-                         Help{"make the view again after the in-place operation"});
     if (meta.node->is_autocast_cast()) return meta.node->edges[0];
     return {meta.node, meta.output_index, impl.dtype};
   }
@@ -122,8 +129,11 @@ void attach(const std::shared_ptr<Node>& node, const Tensors& outputs) {
 
 bool should_record(std::span<const Tensor> inputs) {
   if (!grad_enabled()) return false;
-  for (const Tensor& t : inputs)
-    if (t.defined() && t.requires_grad()) return true;
+  for (const Tensor& t : inputs) {
+    if (!t.defined()) continue;
+    if (t.requires_grad()) return true;
+    check_view(*t.impl());  // it may have lost a history that the write gave to its base
+  }
   return false;
 }
 

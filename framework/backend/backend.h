@@ -31,15 +31,15 @@ enum class Reduction : uint8_t { none, mean, sum };  // of a loss
 // c is contiguous. A batch stride may be 0. Accumulation in f32 (f64 for f64, int64 for integers).
 struct GemmArgs {
   TensorView a, b, c;         // a and b of one dtype; c of the same, or f32
-  TensorView bias;            // [N] or empty; of c's, a's or f32 dtype
+  TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
   bool relu = false;
   bool accumulate = false;    // needs c f32 or f64, no relu
 };
 
 struct CrossEntropyArgs {
   TensorView logits;          // [N, C], any floating dtype, any strides
-  TensorView target;          // [N] i64
-  TensorView weight;          // [C] f32 or empty
+  TensorView target{};        // [N] i64
+  TensorView weight{};        // [C] f32 or empty
   int64_t ignore_index = -100;
   double label_smoothing = 0;
   Reduction reduction = Reduction::mean;

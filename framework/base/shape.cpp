@@ -55,9 +55,9 @@ Strides contiguous_strides(const Shape& shape) {
 }
 
 bool is_contiguous(const Shape& shape, const Strides& strides) {
+  if (numel(shape) == 0) return true;
   int64_t expected = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;
     if (strides[i] != expected) return false;
     expected *= shape[i];

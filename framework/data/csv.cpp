@@ -186,12 +186,13 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   std::vector<Feature> features;
   for (size_t c : columns) append_features(sheet, c, features);
   const std::vector<int64_t> rows = split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
-  check<DataError>(!rows.empty(), kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(), " rows is empty");
+  check<DataError>(!rows.empty(), kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
+                   " rows is empty");
   if (o.scaling) {
     out.scaling = *o.scaling;
     check<ValueError>(out.scaling.mean.size() == features.size() && out.scaling.std.size() == features.size(), kWhere,
-                      "scaling must have ", features.size(), " means and deviations, one an input, got ", out.scaling.mean.size(), " and ",
-                      out.scaling.std.size());
+                      "scaling must have ", features.size(), " means and deviations, one an input, got ", out.scaling.mean.size(),
+                      " and ", out.scaling.std.size());
   } else if (o.standardize) {
     out.scaling = measure(features, rows);
   }

@@ -21,12 +21,12 @@ struct CsvOptions {
   enum class Header : uint8_t { automatic, yes, no };
   Header header = Header::automatic;  // automatic: a first row without numbers above a row with one
   char delimiter = ',';
-  std::string target{};               // column by name or 0-based index (negative: from the end); "": the last
-  bool classification = true;         // classes: the distinct targets, in order; else regression, target [1]
+  std::string target{};                 // column by name or 0-based index (negative: from the end); "": the last
+  bool classification = true;           // classes: the distinct targets, in order; else regression, target [1]
   std::vector<std::string> features{};  // columns by name or index; empty: all but the target
-  bool standardize = false;           // (x - mean) / std
+  bool standardize = false;             // (x - mean) / std
   std::optional<CsvScaling> scaling{};  // used instead of this part's own, e.g. the training part's
-  double begin = 0, end = 1;          // the part of a seeded split that is kept, see split_part
+  double begin = 0, end = 1;            // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
 };
 

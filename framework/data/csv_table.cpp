@@ -21,7 +21,9 @@ std::string_view trim(std::string_view s) {
 
 }  // namespace
 
-CsvTable::CsvTable(const std::filesystem::path& path, char delimiter) : path_(path.string()), text_(read_file(path)) { parse(delimiter); }
+CsvTable::CsvTable(const std::filesystem::path& path, char delimiter) : path_(path.string()), text_(read_file(path)) {
+  parse(delimiter);
+}
 
 std::string CsvTable::where(size_t row, size_t column) const {
   return path_ + ':' + std::to_string(lines_[row]) + ':' + std::to_string(column + 1);
@@ -77,8 +79,9 @@ void CsvTable::parse(char delimiter) {
       if (at < end) ++at;
     }
     if (columns_ == 0) columns_ = fields;
-    check<DataError>(fields == columns_, kWhere, path_, ':', row_line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
-                     ": a row must have ", columns_, " fields like the first, got ", fields);
+    check<DataError>(fields == columns_, kWhere, path_, ':', row_line, ':',
+                     std::min(fields, columns_) + (fields > columns_ ? 1 : 0), ": a row must have ", columns_,
+                     " fields like the first, got ", fields);
     lines_.push_back(row_line);
   }
 }

@@ -65,7 +65,8 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   const uint32_t magic = big_endian(head), expected = 0x0800u + uint32_t(rank);
   check<DataError>(magic == expected, kWhere, in.path(), ": the magic number must be ", expected, " (unsigned bytes, rank ", rank,
                    "), got ", magic);
-  check<DataError>(got_head == head_bytes, kWhere, in.path(), ": the header must have ", head_bytes, " bytes, the file has ", got_head);
+  check<DataError>(got_head == head_bytes, kWhere, in.path(), ": the header must have ", head_bytes, " bytes, the file has ",
+                   got_head);
 
   Shape shape;
   uint64_t bytes = 1;
@@ -74,7 +75,8 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
     shape.push_back(big_endian(head + 4 + 4 * d));
     overflow |= __builtin_mul_overflow(bytes, uint64_t(shape.back()), &bytes);
   }
-  check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kWhere, in.path(), ": the sizes ", shape, " in the header are not plausible");
+  check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kWhere, in.path(), ": the sizes ", shape,
+                   " in the header are not plausible");
 
   // Counts before it allocates: a header may promise more than the file holds.
   uint64_t held = 0;

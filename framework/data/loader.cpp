@@ -80,9 +80,7 @@ class DataLoader::Prefetcher {
       Made made;
       try {
         made.batch = plan_.make(mine);
-      } catch (...) {
-        made.error = std::current_exception();
-      }
+      } catch (...) { made.error = std::current_exception(); }
       {
         const std::lock_guard lock(mutex_);
         ready_[mine] = std::move(made);
@@ -123,7 +121,8 @@ int64_t DataLoader::size() const {
 
 void DataLoader::set_state(LoaderState state) {
   check<ValueError>(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= size(), "DataLoader",
-                    "a state must have epoch >= 0 and next_batch in [0, ", size(), "], got ", state.epoch, " and ", state.next_batch);
+                    "a state must have epoch >= 0 and next_batch in [0, ", size(), "], got ", state.epoch, " and ",
+                    state.next_batch);
   prefetcher_.reset();
   state_ = state;
   resumed_ = true;

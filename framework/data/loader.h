@@ -84,7 +84,7 @@ class DataLoader {
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
   LoaderState state_;
-  bool resumed_ = true;  // the state was set from outside since the last batch
+  bool resumed_ = true;                                // the state was set from outside since the last batch
   std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::unique_ptr<Prefetcher> prefetcher_;

@@ -18,11 +18,10 @@ struct File {
   const char* name;
   const char* gz_sha256;
 };
-constexpr File kFiles[2][2] = {
-    {{"train-images-idx3-ubyte", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
-     {"train-labels-idx1-ubyte", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"}},
-    {{"t10k-images-idx3-ubyte", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
-     {"t10k-labels-idx1-ubyte", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}};
+constexpr File kFiles[2][2] = {{{"train-images-idx3-ubyte", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
+                                {"train-labels-idx1-ubyte", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"}},
+                               {{"t10k-images-idx3-ubyte", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
+                                {"t10k-labels-idx1-ubyte", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}};
 
 fs::path find(const fs::path& root, const char* name) {
   for (const fs::path& dir : {root, root / "mnist"}) {
@@ -58,8 +57,8 @@ TensorDataset load(const fs::path& root, Split split, const std::optional<Normal
   const Tensor images = read_idx(paths[0], 3), labels = read_idx(paths[1], 1);
   check<DataError>(images.size(1) == 28 && images.size(2) == 28, kWhere, paths[0].string(), ": images must be 28 x 28, got ",
                    images.shape());
-  check<DataError>(images.size(0) == labels.size(0), kWhere, paths[0].string(), " has ", images.size(0), " images, ", paths[1].string(),
-                   " has ", labels.size(0), " labels");
+  check<DataError>(images.size(0) == labels.size(0), kWhere, paths[0].string(), " has ", images.size(0), " images, ",
+                   paths[1].string(), " has ", labels.size(0), " labels");
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const int label = labels.data<uint8_t>()[i];
     check<DataError>(label <= 9, kWhere, paths[1].string(), ": labels must be in 0..9, but label ", i, " is ", label);

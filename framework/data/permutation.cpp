@@ -31,8 +31,8 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
 }
 
 std::vector<int64_t> split_part(int64_t n, double begin, double end, uint64_t seed) {
-  check<ValueError>(0 <= begin && begin <= end && end <= 1, "split", "a part must be [a, b) with 0 <= a <= b <= 1, got [", begin, ", ",
-                    end, ')');
+  check<ValueError>(0 <= begin && begin <= end && end <= 1, "split", "a part must be [a, b) with 0 <= a <= b <= 1, got [", begin,
+                    ", ", end, ')');
   const std::vector<int64_t> order = permutation(n, seed, ~uint64_t(0) >> 32);
   // Rounds so that 0.3 of 10 is 3 although 0.3 * 10 may be a little less.
   const auto position = [n](double f) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); };

@@ -9,10 +9,10 @@ namespace halfstep {
 
 struct RandomOptions {
   int64_t num_batches = 1;
-  int64_t batch_size = 1;   // samples = num_batches * batch_size
-  Shape input_shape{};      // of one sample
-  Shape target_shape{};     // of one sample, for regression
-  int64_t classes = 0;      // > 0: targets uniform in [0, classes) instead
+  int64_t batch_size = 1;  // samples = num_batches * batch_size
+  Shape input_shape{};     // of one sample
+  Shape target_shape{};    // of one sample, for regression
+  int64_t classes = 0;     // > 0: targets uniform in [0, classes) instead
   uint64_t seed = 0;
   Device device = Device::cpu;  // where all data lives
 };

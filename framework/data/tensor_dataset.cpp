@@ -37,10 +37,12 @@ Tensor take(const Tensor& t, std::span<const int64_t> indices) {
   if (bytes == 0) return out;
   for (size_t i = 0; i < indices.size(); ++i) {
     if (t.device().is_cpu()) {
-      std::memcpy(static_cast<char*>(out.data()) + i * bytes, static_cast<const char*>(t.data()) + size_t(indices[i]) * bytes, bytes);
+      std::memcpy(static_cast<char*>(out.data()) + i * bytes, static_cast<const char*>(t.data()) + size_t(indices[i]) * bytes,
+                  bytes);
     } else {
       const Strides strides = contiguous_strides(sample);
-      backend_for(t.device()).copy(t.alias(sample, strides, indices[i] * row).view(), out.alias(sample, strides, int64_t(i) * row).view());
+      backend_for(t.device())
+          .copy(t.alias(sample, strides, indices[i] * row).view(), out.alias(sample, strides, int64_t(i) * row).view());
     }
   }
   return out;
@@ -90,7 +92,8 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8, label_, "input must be float32 or uint8, got ",
                     input_.dtype());
   const bool host = input_.device().is_cpu();
-  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8), label_, "uint8 data must be on the host");
+  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8), label_,
+                    "uint8 data must be on the host");
   if (classes_ == 0) {
     check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype());
     return;
@@ -121,8 +124,10 @@ Batch TensorDataset::batch(std::span<const int64_t> indices) const {
 std::string TensorDataset::describe() const {
   std::ostringstream out;
   out << label_ << ": " << size() << " samples, input " << input_shape();
-  if (classes_ > 0) out << ", " << classes_ << " classes";
-  else out << ", target " << target_shape();
+  if (classes_ > 0)
+    out << ", " << classes_ << " classes";
+  else
+    out << ", target " << target_shape();
   return out.str();
 }
 

@@ -24,7 +24,7 @@ class TensorDataset : public Dataset {
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
 
-  const Tensor& input() const { return input_; }    // as stored
+  const Tensor& input() const { return input_; }  // as stored
   const Tensor& target() const { return target_; }
 
  private:

@@ -40,9 +40,7 @@ int64_t step_of(const std::string& name) {
 json parse_json(const fs::path& path) {
   try {
     return json::parse(read_file(path));
-  } catch (const json::exception& e) {
-    fail<IoError>(kWhere, path.string(), ": not valid JSON: ", e.what());
-  }
+  } catch (const json::exception& e) { fail<IoError>(kWhere, path.string(), ": not valid JSON: ", e.what()); }
 }
 
 // The name in a pointer file; empty when there is none. The name must be a step's: a pointer never leads elsewhere.
@@ -59,18 +57,14 @@ std::string pointee(const fs::path& pointer) {
 std::string pointee_or_empty(const fs::path& pointer) {
   try {
     return pointee(pointer);
-  } catch (const IoError&) {
-    return {};
-  }
+  } catch (const IoError&) { return {}; }
 }
 
 template <class F>
 void guarded(const fs::path& path, F&& action) {
   try {
     action();
-  } catch (const fs::filesystem_error& e) {
-    fail<IoError>(kWhere, path.string(), ": ", e.code().message());
-  }
+  } catch (const fs::filesystem_error& e) { fail<IoError>(kWhere, path.string(), ": ", e.code().message()); }
 }
 
 // Renames `from` to `to`; when there is a `to` already, the two change places in one step, or where the file system cannot do

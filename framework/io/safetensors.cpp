@@ -41,8 +41,8 @@ OpenFile open(const fs::path& path) {
   check<IoError>(size >= 8, kWhere, file, ": a file begins with 8 bytes of header length, but it has ", size, " bytes");
   uint64_t length = 0;
   out.read(&length, 8, path);
-  check<IoError>(length <= kMaxSafetensorsHeader, kWhere, file, ": a header may have ", kMaxSafetensorsHeader, " bytes, this one says ",
-                 length);
+  check<IoError>(length <= kMaxSafetensorsHeader, kWhere, file, ": a header may have ", kMaxSafetensorsHeader,
+                 " bytes, this one says ", length);
   check<IoError>(length <= size - 8, kWhere, file, ": the header says ", length, " bytes, but ", size - 8, " follow");
   std::string json(size_t(length), '\0');
   out.read(json.data(), length, path);
@@ -59,7 +59,8 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
     From value;
     std::memcpy(&value, raw.data() + size_t(i) * sizeof(From), sizeof(From));
     if constexpr (sizeof(From) == 8) {
-      check<IoError>(value <= From(std::numeric_limits<To>::max()), kWhere, path.string(), ": a U64 value does not fit int64: ", value);
+      check<IoError>(value <= From(std::numeric_limits<To>::max()), kWhere, path.string(),
+                     ": a U64 value does not fit int64: ", value);
     }
     to[i] = To(value);
   }
@@ -86,9 +87,7 @@ Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& pat
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) {
-    fail<ValueError>(kWhere, "names and metadata must be UTF-8");
-  }
+  } catch (const nlohmann::json::exception&) { fail<ValueError>(kWhere, "names and metadata must be UTF-8"); }
 }
 
 }  // namespace
@@ -118,7 +117,8 @@ void save_safetensors(const fs::path& path, const TensorMap& tensors, const std:
     check<ValueError>(item.first != "__metadata__", kWhere, "a tensor must not be named \"__metadata__\"");
     order.push_back(&item);
   }
-  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return size_of(a->second.dtype()) > size_of(b->second.dtype()); });
+  std::stable_sort(order.begin(), order.end(),
+                   [](auto* a, auto* b) { return size_of(a->second.dtype()) > size_of(b->second.dtype()); });
 
   std::string header = "{";
   if (!metadata.empty()) {

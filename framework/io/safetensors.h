@@ -21,14 +21,14 @@ struct TensorFile {
 // One line of a header.
 struct TensorEntry {
   std::string name;
-  std::string dtype;            // as the file spells it: "F16", "I64"
+  std::string dtype;  // as the file spells it: "F16", "I64"
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;  // bytes from the first after the header
 };
 struct SafetensorsHeader {
   std::vector<TensorEntry> entries;  // by begin
   std::map<std::string, std::string> metadata;
-  uint64_t data_offset = 0;          // bytes from the start of the file
+  uint64_t data_offset = 0;  // bytes from the start of the file
 };
 
 // Reads and checks the header alone. Throws IoError that names the file and the fault, as load_safetensors does.

@@ -116,8 +116,8 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void unexpected(const std::string& what) {
     if (depth_ == 0) fail_file("the header must be a JSON object, got ", what);
     if (depth_ == 1) fail_file("entry \"", printable(tensor_), "\" must be an object, got ", what);
-    fault("must have ", in_metadata_ ? "strings" : "dtype (a string), shape and data_offsets (arrays of unsigned numbers)", ", got ", what,
-          " in \"", printable(field_), '"');
+    fault("must have ", in_metadata_ ? "strings" : "dtype (a string), shape and data_offsets (arrays of unsigned numbers)",
+          ", got ", what, " in \"", printable(field_), '"');
   }
 
   void add_entry() {
@@ -179,7 +179,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_
                    printable(e.name), "\" begins at byte ", e.begin, " of the data and the one before ends at ", at);
     at = e.end;
   }
-  check<IoError>(at <= data_bytes, "safetensors", file, ": the file is cut off: its tensors need ", at, " bytes, it holds ", data_bytes);
+  check<IoError>(at <= data_bytes, "safetensors", file, ": the file is cut off: its tensors need ", at, " bytes, it holds ",
+                 data_bytes);
   check<IoError>(at >= data_bytes, "safetensors", file, ": ", data_bytes - at, " bytes follow the last tensor");
   return out;
 }

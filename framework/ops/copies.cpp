@@ -60,7 +60,8 @@ Tensor Tensor::contiguous() const { return halfstep::contiguous(*this); }
 
 const Tensor& Tensor::copy_(const Tensor& src) const {
   const Tensor local = src.to(device());
-  const Tensor full = local.shape() == shape() ? local : local.expand(shape());
+  // The expanded view has a place of its own in the graph, also when src is a leaf.
+  const Tensor full = local.shape() == shape() && !local.requires_grad() ? local : local.expand(shape());
   return assign_in_place(*this, full.dtype() == dtype() ? full : full.to(dtype()), "copy_");
 }
 

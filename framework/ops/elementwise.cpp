@@ -155,15 +155,17 @@ Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
 }
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
-// In place without a graph, straight into x where the kernel's result is exactly x's.
-bool direct(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
-  return !check_in_place(x, shape, dtype, records, op) && x.is_contiguous() && dtype == x.dtype();
-}
+// Without a graph the kernel writes straight into x where its result is exactly x's.
+bool direct(const Tensor& x, DType dtype) { return x.is_contiguous() && dtype == x.dtype(); }
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;
   const ElementwiseRow& row = kUnaryRows[size_t(op)];
-  if (!direct(x, x.shape(), row_result(row, x.dtype()), false, row.name)) return assign_in_place(x, call_unary(op, x), row.name);
+  const DType dtype = row_result(row, x.dtype());
+  const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
+  // What backward will read must not be overwritten.
+  if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
+  if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
   backend_for(x.device()).unary(op, x.view(), x.view());
   x.bump_version();
   return x;
@@ -176,8 +178,14 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   const Shape shape = broadcast(x.shape(), o.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
   const bool overlap = x.shares_memory_with(o) && !(o.data() == x.data() && o.shape() == x.shape() && o.strides() == x.strides());
-  if (!direct(x, shape, row_result(row, result_type({x, o})), o.requires_grad(), row.name) || overlap)
-    return assign_in_place(x, call_binary(op, x, o), row.name);
+  const DType dtype = row_result(row, result_type({x, o}));
+  const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
+  if (recorded) {
+    const bool saves_x = !linear_row(op) && (op != Binary::mul || o.requires_grad());
+    const Tensor before = saves_x ? clone(x) : x;
+    return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
+  }
+  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, o), row.name);
   backend_for(x.device()).binary(op, x.view(), broadcast_view(o, shape), x.view());
   x.bump_version();
   return x;

@@ -145,14 +145,18 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   if (target.is_floating_point()) {  // probabilities
     check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ", logits.shape(),
                       ", got ", target.shape());
+    std::array<Tensor, 2> in{logits, target};
+    autocast::apply("cross_entropy", CrossEntropy::info.policy, in, "");
+    const autocast::Off off;
     const int dim = logits.dim() == 1 ? 0 : 1;
-    Tensor p = o.label_smoothing > 0 ? target * (1 - o.label_smoothing) + o.label_smoothing / double(logits.size(dim)) : target;
+    Tensor p = in[1];
+    if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(logits.size(dim));
     if (weight.defined()) {
       Shape shape = Dims::filled(logits.dim(), 1);
       shape[dim] = -1;
       p = p * weight.to(p.dtype()).reshape(shape);
     }
-    const Tensor losses = neg(sum(p * log_softmax(logits, dim), {dim}));
+    const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
     if (o.reduction == Reduction::none) return losses;
     return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
   }

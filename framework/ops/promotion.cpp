@@ -48,6 +48,9 @@ TensorView broadcast_view(const Tensor& t, const Shape& shape) {
 bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
   check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
   check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ", x.dtype());
+  for (int d = 0; d < shape.size(); ++d)
+    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0, op, "in place, the elements of an expanded tensor share memory, got shape ", shape,
+                      " with strides ", x.strides(), Help{"clone() it first"});
   const bool recorded = grad_enabled() && (records || x.requires_grad());
   if (!recorded) return false;
   check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",
@@ -64,8 +67,12 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
   if (recorded) {
     ++x.storage()->recorded_writes;
     AutogradMeta& meta = x.impl()->meta();
+    const bool retains = std::exchange(meta.retains_grad, false);
+    if (retains) meta.node->retained[meta.output_index].reset();
+    meta.hooks.reset();  // they belong to the value before
     meta.node = r.node();
     meta.output_index = r.impl()->meta().output_index;
+    if (retains && meta.node) x.retain_grad();
   }
   return x;
 }

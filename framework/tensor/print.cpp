@@ -11,129 +11,156 @@ namespace {
 
 constexpr int64_t kSummarizeAbove = 1000;  // elements
 constexpr int64_t kEdgeItems = 3;
-constexpr int kLineWidth = 80;
+constexpr size_t kLineWidth = 80;
+constexpr std::string_view kPrefix = "tensor(";
 
-std::string printf_number(const char* format, double v) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, format, v);
-  return buffer;
-}
-
-// One format for the whole tensor: integers with a dot, four decimals, or exponents, as the range demands.
+// One format for all that is shown: integers with a dot, four decimals, or exponents, as the range demands. Zeros and
+// non-finite values do not count, neither for the choice nor for the width.
 class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
     double lo = INFINITY, hi = 0;
     bool whole = true;
     for (double v : values) {
-      if (!std::isfinite(v) || v == 0) continue;
-      const double a = std::fabs(v);
-      lo = std::min(lo, a), hi = std::max(hi, a);
+      if (!counts(v)) continue;
+      lo = std::min(lo, std::fabs(v)), hi = std::max(hi, std::fabs(v));
       whole = whole && v == std::nearbyint(v);
     }
     const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!whole && lo < 1e-4));
     format_ = wide ? "%.4e" : whole ? "%.0f." : "%.4f";
+    for (double v : values)
+      if (counts(v)) width = std::max(width, (*this)(v).size());
   }
   std::string operator()(double v) const {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-    return printf_number(format_, v);
+    char buffer[400];  // %.0f of the largest double has 309 digits
+    std::snprintf(buffer, sizeof buffer, format_, v);
+    return buffer;
   }
+  size_t width = 1;
 
  private:
+  static bool counts(double v) { return std::isfinite(v) && v != 0; }
   const char* format_;
 };
 
-struct Printer {
-  const Tensor& tensor;
-  std::vector<std::string> cells;
-  size_t width = 0;
-  bool summarize;
-  std::ostringstream out;
-
-  // Positions shown along a dimension; -1 stands for the dots.
-  std::vector<int64_t> shown(int64_t n) const {
-    std::vector<int64_t> at;
-    for (int64_t i = 0; i < n; ++i) {
-      if (summarize && n > 2 * kEdgeItems && i == kEdgeItems) {
-        at.push_back(-1);
-        i = n - kEdgeItems - 1;
-      } else {
-        at.push_back(i);
-      }
-    }
-    return at;
-  }
-
-  void row(int64_t base, int64_t n, int indent) {
-    int column = indent;
-    bool first = true;
-    for (int64_t i : shown(n)) {
-      if (!first) {
-        out << ',';
-        if (column + int(width) + 2 > kLineWidth) {
-          out << '\n' << std::string(size_t(indent), ' ');
-          column = indent;
-        } else {
-          out << ' ';
-        }
-      }
-      first = false;
-      const std::string cell = i < 0 ? "..." : cells[size_t(base + i)];
-      if (i >= 0) out << std::string(width - std::min(width, cell.size()), ' ');
-      out << cell;
-      column += int(width) + 2;
-    }
-  }
-
-  void block(int dim, int64_t base, int64_t stride, int indent) {
-    out << '[';
-    const int64_t n = tensor.shape()[dim];
-    if (dim == tensor.dim() - 1) {
-      row(base, n, indent + 1);
+class Printer {
+ public:
+  explicit Printer(const Tensor& t) : shape_(t.shape()), summarize_(t.numel() > kSummarizeAbove) {
+    collect(0, 0, t.numel());
+    if (t.is_floating_point()) {
+      const auto all = t.to_vector<double>();
+      std::vector<double> values;
+      for (int64_t i : positions_) values.push_back(all[size_t(i)]);
+      const FloatFormat format(values);
+      width_ = format.width;
+      for (double v : values) cells_.push_back(format(v));
     } else {
-      const int64_t inner = n ? stride / n : 0;
-      bool first = true;
-      for (int64_t i : shown(n)) {
-        if (!first) out << ',' << std::string(size_t(tensor.dim() - dim - 1), '\n') << std::string(size_t(indent + 1), ' ');
-        first = false;
-        if (i < 0) out << "...";
-        else block(dim + 1, base + i * inner, inner, indent + 1);
+      const auto all = t.to_vector<int64_t>();
+      for (int64_t i : positions_) {
+        const int64_t v = all[size_t(i)];
+        cells_.push_back(t.dtype() != DType::boolean ? std::to_string(v) : v ? "True" : "False");
+        width_ = std::max(width_, cells_.back().size());
       }
     }
-    out << ']';
+    for (std::string& c : cells_) c.insert(0, width_ - std::min(width_, c.size()), ' ');
   }
+
+  std::string text() {
+    block(0, kPrefix.size());
+    return out_.str();
+  }
+
+ private:
+  bool cut(int64_t n) const { return summarize_ && n > 2 * kEdgeItems; }
+
+  // Calls f with each index shown along a dimension of n, and with -1 for the dots.
+  template <class F>
+  void for_shown(int64_t n, F f) const {
+    for (int64_t i = 0; i < n; ++i) {
+      if (cut(n) && i == kEdgeItems) {
+        f(int64_t(-1));
+        i = n - kEdgeItems;
+      }
+      f(i);
+    }
+  }
+
+  // Row-major positions of what is shown.
+  void collect(int dim, int64_t base, int64_t count) {
+    if (dim == shape_.size()) return positions_.push_back(base);
+    const int64_t inner = shape_[dim] ? count / shape_[dim] : 0;
+    for_shown(shape_[dim], [&](int64_t i) {
+      if (i >= 0) collect(dim + 1, base + i * inner, inner);
+    });
+  }
+
+  // The opening bracket stands at column `indent`.
+  void block(int dim, size_t indent) {
+    if (dim == shape_.size()) {
+      out_ << cells_[next_++];
+      return;
+    }
+    const bool row = dim == shape_.size() - 1;
+    const std::string next_line = std::string(row ? 1 : size_t(shape_.size() - 1 - dim), '\n') + std::string(indent + 1, ' ');
+    const size_t per_line = row ? std::max<size_t>(1, (kLineWidth - std::min(indent, kLineWidth)) / (width_ + 2)) : 1;
+    size_t count = 0;
+    out_ << '[';
+    for_shown(shape_[dim], [&](int64_t i) {
+      if (count > 0) out_ << ',' << (count % per_line == 0 ? next_line : " ");
+      ++count;
+      if (i < 0) out_ << (row ? " ..." : "...");
+      else block(dim + 1, indent + 1);
+    });
+    out_ << ']';
+  }
+
+  Shape shape_;
+  bool summarize_;
+  std::vector<int64_t> positions_;
+  std::vector<std::string> cells_;  // one per position, padded
+  size_t width_ = 1, next_ = 0;
+  std::ostringstream out_;
 };
 
-std::vector<std::string> format_cells(const Tensor& t) {
-  std::vector<std::string> cells;
-  if (t.is_floating_point()) {
-    const auto values = t.to_vector<double>();
-    const FloatFormat format(values);
-    for (double v : values) cells.push_back(format(v));
-  } else {
-    for (int64_t v : t.to_vector<int64_t>())
-      cells.push_back(t.dtype() == DType::boolean ? (v ? "True" : "False") : std::to_string(v));
-  }
-  return cells;
+template <class... Parts>
+std::string join(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+// (2, 0)
+std::string as_tuple(const Shape& shape) {
+  std::string s = join(shape);
+  s.front() = '(', s.back() = ')';
+  return s;
 }
 
 }  // namespace
 
 std::string Tensor::str() const {
   if (!defined()) return "tensor(undefined)";
-  Printer p{*this, format_cells(*this), 0, numel() > kSummarizeAbove, {}};
-  for (const auto& c : p.cells) p.width = std::max(p.width, c.size());
-  p.out << "tensor(";
-  if (dim() == 0) p.out << p.cells[0];
-  else if (numel() == 0) p.out << "[]";
-  else p.block(0, 0, numel(), 7);
-  if (numel() == 0 && dim() != 1) p.out << ", size=" << shape();
-  if (dtype() != DType::f32 && dtype() != DType::i64 && dtype() != DType::boolean) p.out << ", dtype=" << dtype();
-  if (!device().is_cpu()) p.out << ", device=" << device();
-  if (requires_grad()) p.out << (is_leaf() ? ", requires_grad=True" : ", grad_fn");
-  p.out << ')';
-  return p.out.str();
+  const bool empty = numel() == 0;
+  std::vector<std::string> suffixes;
+  if (!device().is_cpu()) suffixes.push_back(join("device='", device(), "'"));
+  if (empty && dim() != 1) suffixes.push_back("size=" + as_tuple(shape()));
+  // Where there are elements, they tell int64 and bool apart.
+  const bool evident = dtype() == DType::f32 || (!empty && (dtype() == DType::i64 || dtype() == DType::boolean));
+  if (!evident) suffixes.push_back(join("dtype=", dtype()));
+  if (requires_grad()) suffixes.push_back(is_leaf() ? "requires_grad=True" : "grad_fn");
+
+  std::string text = std::string(kPrefix) + (empty ? "[]" : Printer(*this).text());
+  const size_t line_start = text.rfind('\n') + 1;
+  size_t column = text.size() - line_start + 2;
+  for (const std::string& s : suffixes) {
+    const bool fits = column + s.size() + 2 <= kLineWidth;
+    text += fits ? ", " : ",\n" + std::string(kPrefix.size(), ' ');
+    text += s;
+    column = fits ? column + s.size() + 2 : kPrefix.size() + s.size();
+  }
+  return text + ")";
 }
 
 }  // namespace halfstep

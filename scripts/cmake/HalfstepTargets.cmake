@@ -1,4 +1,5 @@
 set(HALFSTEP_FLOORS "" CACHE INTERNAL "")
+set(HALFSTEP_LINK "" CACHE INTERNAL "")
 
 # halfstep_floor(NAME DIRS dir... [FILES file...] [EXCLUDE file...] [PACKAGES target...])
 # All .cpp of the folders (not recursive) as the object library halfstep_NAME.
@@ -29,11 +30,12 @@ function(halfstep_library)
   target_include_directories(halfstep PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(halfstep PUBLIC cxx_std_20)
   list(REMOVE_DUPLICATES HALFSTEP_LINK)
-  target_link_libraries(halfstep PRIVATE ${HALFSTEP_LINK} Threads::Threads)
+  target_link_libraries(halfstep PRIVATE ${HALFSTEP_LINK} Threads::Threads PUBLIC nlohmann_json::nlohmann_json)  # in checkpoint.h
 endfunction()
 
 # halfstep_test(DIR [LIBS target...]): all .cpp of the current folder as one doctest program, run as
 # DIR (label cpu), and as DIR.data / DIR.slow for TEST_SUITE("data") / TEST_SUITE("slow") where the folder has them.
+# Threads that wait sleep (OMP_WAIT_POLICY): spinning, on cores that other tests want, makes a test forty times slower.
 function(halfstep_test dir)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
@@ -41,8 +43,9 @@ function(halfstep_test dir)
   add_executable(${target} ${sources} ${PROJECT_SOURCE_DIR}/tests/support/main.cpp)
   target_link_libraries(${target} PRIVATE halfstep::halfstep halfstep_flags ${ARG_LIBS})
   target_compile_options(${target} PRIVATE -O1)
+  target_compile_definitions(${target} PRIVATE HALFSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${dir} COMMAND ${target} --test-suite-exclude=data,slow,cuda)
-  set_tests_properties(${dir} PROPERTIES LABELS cpu)
+  set_tests_properties(${dir} PROPERTIES LABELS cpu ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
   foreach(suite data slow cuda)
     set(has FALSE)
     foreach(source IN LISTS sources)
@@ -53,7 +56,8 @@ function(halfstep_test dir)
     endforeach()
     if(has)
       add_test(NAME ${dir}.${suite} COMMAND ${target} --test-suite=${suite})
-      set_tests_properties(${dir}.${suite} PROPERTIES LABELS ${suite} SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+      set_tests_properties(${dir}.${suite} PROPERTIES LABELS ${suite} SKIP_REGULAR_EXPRESSION "SKIPPED: "
+                           ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
     endif()
   endforeach()
 endfunction()

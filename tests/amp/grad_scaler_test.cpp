@@ -166,8 +166,9 @@ TEST_CASE("amp 64: unscale_ refuses float16 gradients and changes none; a fused 
   q.set_grad(full({2}, 4, {.dtype = DType::f16}));
   SGD opt({p, q}, {.lr = 0.5});
   GradScaler s = started({.init_scale = 4});
-  const char* text = "] attempting to unscale FP16 gradients: the gradient of head.weight is float16\n"
-                     "help: keep parameters in float32 and let autocast lower the ops";
+  const char* text =
+      "] attempting to unscale FP16 gradients: the gradient of head.weight is float16\n"
+      "help: keep parameters in float32 and let autocast lower the ops";
   CHECK_THROWS_WITH_AS(s.unscale_(opt), ("[GradScaler.unscale_" + std::string(text)).c_str(), AmpError);
   CHECK(p.grad().to_vector<float>() == std::vector<float>{4, 4});
   CHECK(s.step(opt).applied());  // still READY
@@ -183,7 +184,8 @@ TEST_CASE("amp 64: unscale_ refuses float16 gradients and changes none; a fused 
 TEST_CASE("amp 65: calls out of order") {
   Single m;
   m.set(1);
-  const std::string unused = " needs a scale, but scale() was not used in this iteration\nhelp: call scaler.scale(loss).backward() first";
+  const std::string unused =
+      " needs a scale, but scale() was not used in this iteration\nhelp: call scaler.scale(loss).backward() first";
   GradScaler fresh;
   CHECK_THROWS_WITH_AS(fresh.unscale_(m.opt), ("[GradScaler.unscale_]" + unused).c_str(), AmpError);
   CHECK_THROWS_WITH_AS(fresh.step(m.opt), ("[GradScaler.step]" + unused).c_str(), AmpError);

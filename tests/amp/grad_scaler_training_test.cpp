@@ -21,7 +21,8 @@ struct Loop {
   bool scaler_enabled = true;
   bool restore = false;  // carry the scaler over through its state every iteration
   bool poison = true;
-  std::function<void(GradScaler*, Optimizer&, const std::vector<Tensor>&)> before_step = [](GradScaler*, Optimizer&, const auto&) {};
+  std::function<void(GradScaler*, Optimizer&, const std::vector<Tensor>&)> before_step = [](GradScaler*, Optimizer&, const auto&) {
+  };
 };
 
 // Trains the control without a scaler and the other model with one; returns the final scale.
@@ -94,14 +95,14 @@ TEST_CASE_TEMPLATE("amp 70: clipping, with the bound scaled or the gradients uns
   const double max_norm = 0.2;  // below the norms that occur
   Twins a, b;
   CHECK(run<O>(a, {.before_step = [&](GradScaler* s, Optimizer&, const std::vector<Tensor>& params) {
-    clip_grad_norm_(params, max_norm * (s ? s->get_scale() : 1));
-  }}) == 512);
+                 clip_grad_norm_(params, max_norm * (s ? s->get_scale() : 1));
+               }}) == 512);
   CHECK(a.difference() < 1e-5);
   int clipped = 0;
   CHECK(run<O>(b, {.before_step = [&](GradScaler* s, Optimizer& o, const std::vector<Tensor>& params) {
-    if (s) s->unscale_(o);
-    clipped += clip_grad_norm_(params, max_norm).template item<float>() > max_norm;
-  }}) == 512);
+                 if (s) s->unscale_(o);
+                 clipped += clip_grad_norm_(params, max_norm).template item<float>() > max_norm;
+               }}) == 512);
   CHECK(b.difference() < 1e-5);
   CHECK(clipped >= 4);
 }
@@ -167,7 +168,12 @@ TEST_CASE("amp 72: accumulation over 2, two steps, two growths") {
 
 TEST_CASE_TEMPLATE("amp 73: two models, losses and optimizers share a scaler", O, SGD, Plain<SGD>) {
   Twins first, second;
-  second.scaled->apply([](Module& m) { for (const Tensor& p : m.parameters()) { const NoGrad off; p.mul_(0.5); } });
+  second.scaled->apply([](Module& m) {
+    for (const Tensor& p : m.parameters()) {
+      const NoGrad off;
+      p.mul_(0.5);
+    }
+  });
   second.control->load_state_dict(second.scaled->state_dict());
   const MSELoss loss_fn;
   O control0(first.control->parameters(), {.lr = 1}), control1(second.control->parameters(), {.lr = 1});
@@ -200,19 +206,25 @@ TEST_CASE_TEMPLATE("amp 73: two models, losses and optimizers share a scaler", O
   CHECK(second.difference() < 1e-6);
 }
 
-TEST_CASE("amp 74: every optimizer has its own found_inf, on its device") {
-  scaling::Single a, b;
-  GradScaler scaler({.init_scale = 8});
-  scaler.scale(ones({}));
-  a.set(1);
-  b.set(kInf);
-  const StepOutcome first = scaler.step(a.opt), second = scaler.step(b.opt);
-  scaler.update();
-  CHECK(!first.found_inf().shares_memory_with(second.found_inf()));
-  CHECK(first.found_inf().device() == Device::cpu);
-  CHECK(first.applied());
-  CHECK(second.overflow());
-  CHECK(scaler.get_scale() == 4);
+TEST_CASE("amp 74: every optimizer has its own found_inf, on its device; one overflow among them backs off") {
+  for (int bad = 0; bad < 3; ++bad) {  // whichever comes first in the scaler's records
+    scaling::Single all[3];
+    GradScaler scaler({.init_scale = 8});
+    scaler.scale(ones({}));
+    std::vector<StepOutcome> outcomes;
+    for (int i = 0; i < 3; ++i) {
+      all[i].set(i == bad ? kInf : 1);
+      outcomes.push_back(scaler.step(all[i].opt));
+    }
+    scaler.update();
+    for (int i = 0; i < 3; ++i) {
+      CHECK(outcomes[size_t(i)].applied() == (i != bad));
+      CHECK(outcomes[size_t(i)].found_inf().device() == Device::cpu);
+    }
+    CHECK(!outcomes[0].found_inf().shares_memory_with(outcomes[1].found_inf()));
+    CHECK(scaler.get_scale() == 4);
+    CHECK(scaler.get_growth_tracker() == 0);
+  }
 }
 
 TEST_CASE("amp 79: the fused path equals the plain one bit for bit: losses, gradients, parameters, state") {

@@ -61,7 +61,8 @@ TEST_CASE("accumulation: micro-batches equal one batch, also when sizes differ o
     int64_t k;
     std::vector<int64_t> sizes;
   };
-  for (const Plan& plan : {Plan{8, {1, 1, 1, 1, 1, 1, 1, 1}}, Plan{2, {4, 4}}, Plan{3, {3, 3, 2}}, Plan{4, {1, 4, 3}}, Plan{5, {8}}}) {
+  for (const Plan& plan :
+       {Plan{8, {1, 1, 1, 1, 1, 1, 1, 1}}, Plan{2, {4, 4}}, Plan{3, {3, 3, 2}}, Plan{4, {1, 4, 3}}, Plan{5, {8}}}) {
     for (const bool scaled : {false, true}) {
       CAPTURE(plan.k);
       Bench whole({.clip_grad_norm = 0.5}, scaled), parts({.clip_grad_norm = 0.5, .accumulate_steps = plan.k}, scaled);
@@ -149,5 +150,6 @@ TEST_CASE("train step options and losses are checked") {
   const MSELoss none(Reduction::none);
   TrainStep step(*a.net, none, a.opt, a.scaler, nullptr);
   CHECK_THROWS_WITH_AS(step(ones({2, 8}), ones({2, 8})),
-                       "[TrainStep] the loss must be one number, got shape [2, 8]\nhelp: use the loss with reduction mean", ShapeError);
+                       "[TrainStep] the loss must be one number, got shape [2, 8]\nhelp: use the loss with reduction mean",
+                       ShapeError);
 }

@@ -130,7 +130,8 @@ void same_for_any_threads(const F& f) {
     set_num_threads(threads);
     const std::string bytes = f();
     if (threads == 1) expected = bytes;
-    CHECK(bytes == expected);
+    const bool same = bytes == expected;
+    CHECK_MESSAGE(same, threads, " threads differ from 1");
   }
   set_num_threads(0);
 }

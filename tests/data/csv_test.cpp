@@ -92,7 +92,10 @@ TEST_CASE("csv: standardize with own and with given numbers; categories stay as 
   CHECK(data.scaling().mean == std::vector<double>{3, 7, 0, 0});
   const CsvDataset given(file.path, {.scaling = CsvScaling{{1, 0, 0, 0}, {2, 1, 1, 1}}});
   CHECK(given.input().to_vector<float>()[4] == 1);
-  CHECK(contains(message_of<ValueError>([&] { CsvDataset bad(file.path, {.scaling = CsvScaling{{1}, {1}}}); }), "must have 4 means"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   CsvDataset bad(file.path, {.scaling = CsvScaling{{1}, {1}}});
+                 }),
+                 "must have 4 means"));
 }
 
 TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
@@ -184,7 +187,8 @@ TEST_SUITE("data") {
     const CsvDataset data(*root / "timeseries/airline-passengers.csv", months);
     CHECK(data.size() == 144);
     CHECK(data.input().to_vector<float>()[0] == 112);
-    const std::string dates = message_of<DataError>([&] { CsvDataset bad(*root / "timeseries/airline-passengers.csv", kRegression); });
+    const std::string dates =
+        message_of<DataError>([&] { CsvDataset bad(*root / "timeseries/airline-passengers.csv", kRegression); });
     CHECK(contains(dates, "airline-passengers.csv:66:1: column \"Month\" has no numbers, and more than 64 different texts"));
   }
 }

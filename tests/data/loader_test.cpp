@@ -9,6 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/permutation.h"
 #include "framework/data/tensor_dataset.h"
+#include "framework/tensor/memory.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -160,9 +161,12 @@ TEST_CASE("DataLoader: moved while it prefetches") {
 }
 
 TEST_CASE("DataLoader: batches are booked as data") {
-  DataLoader loader(counting(8), {.batch_size = 4, .shuffle = true, .num_workers = 1});
-  for (auto& [x, target] : loader) CHECK(x.numel() == 4);
-  CHECK(MemoryScope::current() == MemoryTag::activations);
+  DataLoader loader(counting(8000), {.batch_size = 4000, .shuffle = true, .num_workers = 1});
+  const auto live = [](MemoryTag tag) { return allocator(Device::cpu).stats().live_by_tag[size_t(tag)]; };
+  const size_t data = live(MemoryTag::data), activations = live(MemoryTag::activations);
+  const std::optional<Batch> batch = loader.next();
+  CHECK(live(MemoryTag::data) >= data + 4000 * 12);
+  CHECK(live(MemoryTag::activations) == activations);
 }
 
 TEST_CASE("DataLoader: options out of range") {
@@ -172,7 +176,8 @@ TEST_CASE("DataLoader: options out of range") {
   CHECK(contains(fails(counting(3), {.batch_size = 0}), "batch_size must be at least 1, got 0"));
   CHECK(contains(fails(counting(3), {.num_workers = -1}), "num_workers must not be negative, got -1"));
   CHECK(contains(fails(counting(3), {.num_workers = 1, .prefetch = 0}), "prefetch must be at least 1, got 0"));
-  CHECK(contains(fails(counting(3), {.batch_size = 4, .drop_last = true}), "gives no batch: it has 3 samples, batch_size is 4 and drop_last"));
+  CHECK(contains(fails(counting(3), {.batch_size = 4, .drop_last = true}),
+                 "gives no batch: it has 3 samples, batch_size is 4 and drop_last"));
   CHECK(contains(fails(nullptr, {}), "needs a data set"));
   DataLoader loader(counting(3));
   CHECK(contains(message_of<ValueError>([&] { loader.set_state({0, 4}); }), "next_batch in [0, 3], got 0 and 4"));

@@ -151,6 +151,7 @@ TEST_SUITE("data") {
     const double n = 255.0 * double(train.input().numel()), mean = sum / n;
     CHECK(mean == doctest::Approx(0.13066).epsilon(1e-4));
     CHECK(std::sqrt(squares / n / 255 - mean * mean) == doctest::Approx(0.30811).epsilon(1e-4));
-    CHECK(sha256_file(*root / "mnist/t10k-labels-idx1-ubyte.gz") == "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6");
+    CHECK(sha256_file(*root / "mnist/t10k-labels-idx1-ubyte.gz") ==
+          "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6");
   }
 }

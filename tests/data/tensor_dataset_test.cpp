@@ -97,7 +97,8 @@ TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {
   std::vector<int> count(3);
   for (int64_t label : labels.target().to_vector<int64_t>()) ++count.at(size_t(label));
   for (int n : count) CHECK(n > 120);
-  CHECK(contains(message_of<ValueError>([] { RandomDataset bad({.num_batches = 0, .input_shape = {2}}); }), "at least 1, got 0 and 1"));
+  CHECK(contains(message_of<ValueError>([] { RandomDataset bad({.num_batches = 0, .input_shape = {2}}); }),
+                 "at least 1, got 0 and 1"));
 }
 
 TEST_CASE("Normalize") {

@@ -55,9 +55,7 @@ template <class E, class F>
 std::string message_of(F&& f) {
   try {
     f();
-  } catch (const E& e) {
-    return e.what();
-  }
+  } catch (const E& e) { return e.what(); }
   return {};
 }
 

@@ -85,7 +85,10 @@ TEST_CASE("safetensors: an empty file of no tensors") {
 TEST_CASE("safetensors: what cannot be saved") {
   const TempDir dir;
   CHECK(contains(message_of<ValueError>([&] { save_safetensors(dir / "f", {{"w", Tensor()}}); }), "tensor \"w\" is undefined"));
-  CHECK(contains(message_of<ValueError>([&] { save_safetensors(dir / "f", {{"__metadata__", Tensor::empty({1})}}); }), "__metadata__"));
+  CHECK(contains(message_of<ValueError>([&] {
+                   save_safetensors(dir / "f", {{"__metadata__", Tensor::empty({1})}});
+                 }),
+                 "__metadata__"));
   CHECK(contains(message_of<ValueError>([&] { save_safetensors(dir / "f", {{"\xff", Tensor::empty({1})}}); }), "UTF-8"));
   CHECK(!std::filesystem::exists(dir / "f"));
   CHECK(contains(message_of<IoError>([&] { load_safetensors(dir / "f"); }), "No such file"));
@@ -100,12 +103,15 @@ TEST_CASE("safetensors: hostile headers are refused with the fault") {
   CHECK(contains(load_error(file_of("{\"a\":3}")), "entry \"a\" must be an object, got a number"));
   CHECK(contains(load_error(file_of("{\"\xff\":{}}")), "UTF-8"));
   CHECK(contains(load_error(file_of(std::string(1000000, '['))), "must be a JSON object"));
-  CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]"), 4)), "two keys"));
+  CHECK(
+      contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]"), 4)), "two keys"));
   CHECK(contains(load_error(file_of("{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                                    "\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2)),
+                                    "\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+                                    2)),
                  "two entries are named \"t\""));
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1]"), 4)), "lacks the key \"data_offsets\""));
-  CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1"), 4)), "unknown key \"x\""));
+  CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1"), 4)),
+                 "unknown key \"x\""));
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"Q7\",\"shape\":[1],\"data_offsets\":[0,4]"), 4)), "dtype \"Q7\""));
   CHECK(contains(load_error(file_of(entry("\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]"), 4)), "got a number"));
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]"), 4)), "negative number -1"));
@@ -115,9 +121,11 @@ TEST_CASE("safetensors: hostile headers are refused with the fault") {
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]"), 4)), "needs 4 bytes"));
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4)),
                  "more than 8 dimensions"));
-  CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]"))), "overflows"));
-  CHECK(contains(load_error(file_of(entry("\"dtype\":\"U8\",\"shape\":[4611686018427387904],\"data_offsets\":[0,4611686018427387904]"))),
-                 "the file is cut off"));
+  CHECK(contains(load_error(file_of(entry("\"dtype\":\"F32\",\"shape\":[0,18446744073709551615],\"data_offsets\":[0,0]"))),
+                 "overflows"));
+  CHECK(contains(
+      load_error(file_of(entry("\"dtype\":\"U8\",\"shape\":[4611686018427387904],\"data_offsets\":[0,4611686018427387904]"))),
+      "the file is cut off"));
   CHECK(contains(load_error(file_of(entry("\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]"), 2)), "without gap or overlap"));
   CHECK(contains(load_error(file_of("{\"__metadata__\":{\"a\":1}}")), "must have strings"));
 }
@@ -125,7 +133,8 @@ TEST_CASE("safetensors: hostile headers are refused with the fault") {
 TEST_CASE("safetensors: unsigned types become larger signed ones, bytes of bool become true") {
   const TempDir dir;
   const std::string json =
-      "{\"q\":{\"dtype\":\"U64\",\"shape\":[1],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[8,10]}}";
+      "{\"q\":{\"dtype\":\"U64\",\"shape\":[1],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[8,"
+      "10]}}";
   std::string bytes = file_of(json, 10);
   bytes[bytes.size() - 1] = 2;
   bytes[8 + json.size()] = 5;
@@ -176,19 +185,18 @@ TEST_SUITE("data") {
   TEST_CASE("safetensors: malformed files are refused") {
     const auto root = data_root();
     if (!root) return;
-    const std::map<std::string, std::string> faults = {
-        {"header-length-past-end", "the header says 1000 bytes, but 80 follow"},
-        {"buffer-two-bytes-short", "the file is cut off"},
-        {"trailing-bytes", "34 bytes follow the last tensor"},
-        {"empty-file", "it has 0 bytes"},
-        {"header-missing", "the header says 60 bytes, but 0 follow"},
-        {"header-too-large", "a header may have 100000000 bytes"},
-        {"header-not-utf8", "not valid JSON"},
-        {"header-not-json", "not valid JSON"},
-        {"offsets-disagree-with-shape", "needs 16 bytes"},
-        {"shape-product-overflow", "overflows"},
-        {"shape-bytes-overflow", "overflows"},
-        {"overlapping-offsets", "without gap or overlap"}};
+    const std::map<std::string, std::string> faults = {{"header-length-past-end", "the header says 1000 bytes, but 80 follow"},
+                                                       {"buffer-two-bytes-short", "the file is cut off"},
+                                                       {"trailing-bytes", "34 bytes follow the last tensor"},
+                                                       {"empty-file", "it has 0 bytes"},
+                                                       {"header-missing", "the header says 60 bytes, but 0 follow"},
+                                                       {"header-too-large", "a header may have 100000000 bytes"},
+                                                       {"header-not-utf8", "not valid JSON"},
+                                                       {"header-not-json", "not valid JSON"},
+                                                       {"offsets-disagree-with-shape", "needs 16 bytes"},
+                                                       {"shape-product-overflow", "overflows"},
+                                                       {"shape-bytes-overflow", "overflows"},
+                                                       {"overlapping-offsets", "without gap or overlap"}};
     for (const auto& [file, fault] : faults) {
       CAPTURE(file);
       const auto path = *root / "safetensors" / "invalid" / (file + ".safetensors");

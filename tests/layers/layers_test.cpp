@@ -57,7 +57,8 @@ TEST_CASE("init: kaiming and xavier bounds") {
   CHECK(std::abs(largest() - std::sqrt(6.0 / 100)) < 2e-3);
   init::xavier_uniform_(w, 2, &generator);
   CHECK(std::abs(largest() - 2 * std::sqrt(6.0 / 500)) < 2e-3);
-  CHECK_THROWS_WITH_AS(init::kaiming_uniform_(ones({3})), "[kaiming_uniform_] needs at least 2 dimensions, [out, in, ...], got [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(init::kaiming_uniform_(ones({3})), "[kaiming_uniform_] needs at least 2 dimensions, [out, in, ...], got [3]",
+                       ShapeError);
 }
 
 TEST_CASE("Sequential runs a Linear and the ReLU after it as one, with the same values and gradients") {
@@ -94,8 +95,10 @@ TEST_CASE("Dropout: training zeroes a share p and scales the rest, eval passes t
   const Tensor x = ones({200, 100});
   int64_t zeros = 0;
   for (float v : layer(x).to_vector<float>()) {
-    if (v == 0) ++zeros;
-    else CHECK(v == doctest::Approx(1 / 0.75));
+    if (v == 0)
+      ++zeros;
+    else
+      CHECK(v == doctest::Approx(1 / 0.75));
   }
   CHECK(std::abs(double(zeros) / 20000 - 0.25) < 4 * std::sqrt(0.25 * 0.75 / 20000));
   layer.eval();
@@ -105,7 +108,9 @@ TEST_CASE("Dropout: training zeroes a share p and scales the rest, eval passes t
 
 TEST_CASE("layers without parameters are their ops") {
   const Tensor x = randn({2, 3, 4});
-  const auto same = [](const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && a.to_vector<float>() == b.to_vector<float>(); };
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.shape() == b.shape() && a.to_vector<float>() == b.to_vector<float>();
+  };
   CHECK(same(GELU()(x), gelu(x)));
   CHECK(same(GELU("tanh")(x), gelu_tanh(x)));
   CHECK(same(Tanh()(x), tanh(x)));

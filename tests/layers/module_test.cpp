@@ -67,7 +67,8 @@ TEST_CASE("a module used twice is listed once among the parameters and twice in 
 }
 
 TEST_CASE("modules print as in PyTorch") {
-  Sequential seq(std::make_shared<Flatten>(), std::make_shared<Linear>(784, 256), std::make_shared<ReLU>(), std::make_shared<Dropout>(0.25));
+  Sequential seq(std::make_shared<Flatten>(), std::make_shared<Linear>(784, 256), std::make_shared<ReLU>(),
+                 std::make_shared<Dropout>(0.25));
   seq.push_back("head", std::make_shared<Sequential>(std::make_shared<Linear>(256, 10, false), std::make_shared<Softmax>()));
   CHECK(seq.str() ==
         "Sequential(\n"
@@ -184,8 +185,10 @@ TEST_CASE("registration refuses names and tensors that cannot serve") {
   CHECK_THROWS_WITH_AS(m.register_parameter("n", arange(3)),
                        "[register_parameter] \"n\" must be floating point, got int64\nhelp: register it as a buffer", DTypeError);
   CHECK_THROWS_WITH_AS(m.register_parameter("n", ones({1}, {.requires_grad = true}) * 2.0),
-                       "[register_parameter] \"n\" must be a leaf tensor, it was computed by an operation\nhelp: pass x.detach()", ValueError);
-  CHECK_THROWS_WITH_AS(m.register_module("child", nullptr), "[register_module] \"child\" must be a module, got a null pointer", ValueError);
+                       "[register_parameter] \"n\" must be a leaf tensor, it was computed by an operation\nhelp: pass x.detach()",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(m.register_module("child", nullptr), "[register_module] \"child\" must be a module, got a null pointer",
+                       ValueError);
 }
 
 TEST_CASE("near names") {

@@ -28,7 +28,8 @@ double norm_of(const std::vector<Tensor>& params, double p) {
   double total = 0;
   for (const Tensor& t : params) {
     if (!t.grad().defined()) continue;
-    for (double g : t.grad().to_vector<double>()) total = std::isinf(p) ? std::max(total, std::abs(g)) : total + std::pow(std::abs(g), p);
+    for (double g : t.grad().to_vector<double>())
+      total = std::isinf(p) ? std::max(total, std::abs(g)) : total + std::pow(std::abs(g), p);
   }
   return std::isinf(p) ? total : std::pow(total, 1 / p);
 }
@@ -53,8 +54,10 @@ TEST_CASE("clip_grad_norm_ is PyTorch's formula, over all gradients, for every o
         const std::vector<double> after = params[i].grad().to_vector<double>();
         for (size_t k = 0; k < after.size(); ++k) {
           const double expected = before[i][k] * factor;
-          if (factor == 1) CHECK(after[k] == expected);
-          else CHECK(std::abs(after[k] - expected) <= 3e-7 * std::abs(expected));
+          if (factor == 1)
+            CHECK(after[k] == expected);
+          else
+            CHECK(std::abs(after[k] - expected) <= 3e-7 * std::abs(expected));
         }
       }
       CHECK(!params[3].grad().defined());

@@ -15,8 +15,8 @@ TEST_CASE("hyper-parameters outside their domain are refused") {
   CHECK_THROWS_WITH_AS(SGD(p, {.lr = -1}), "[optimizer] lr must be >= 0, got -1", ValueError);
   CHECK_THROWS_WITH_AS(SGD(p, {.momentum = -0.5}), "[SGD] momentum must be >= 0, got -0.5", ValueError);
   CHECK_THROWS_WITH_AS(SGD(p, {.weight_decay = -0.5}), "[SGD] weight_decay must be >= 0, got -0.5", ValueError);
-  CHECK_THROWS_WITH_AS(SGD(p, {.nesterov = true}), "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0 and dampening 0",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(SGD(p, {.nesterov = true}),
+                       "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0 and dampening 0", ValueError);
   CHECK_THROWS_WITH_AS(SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
                        "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0.9 and dampening 0.1", ValueError);
   CHECK_THROWS_WITH_AS(Adam(p, {.beta1 = 1}), "[Adam] beta1 must be in [0, 1), got 1", ValueError);
@@ -30,14 +30,15 @@ TEST_CASE("parameters that cannot be optimized are refused") {
   p.set_label("fc.weight");
   CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{}), "[optimizer] needs at least one parameter, got an empty list", ValueError);
   CHECK_THROWS_WITH_AS(SGD(std::vector<ParamGroup>{}), "[optimizer] needs at least one parameter, got an empty list", ValueError);
-  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{p, p}), "[optimizer] each parameter may appear once, parameter 1 (fc.weight) appears again",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{p, p}),
+                       "[optimizer] each parameter may appear once, parameter 1 (fc.weight) appears again", ValueError);
   CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{Tensor()}), "[optimizer] parameter 0 is undefined", ValueError);
   CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{param() * 2.0}),
                        "[optimizer] can only optimize leaf tensors, parameter 0 was computed by an operation\n"
                        "help: pass the parameter itself, not a cast, view or result of it",
                        ValueError);
-  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{arange(3)}), "[optimizer] parameters must be floating point, parameter 0 is int64", DTypeError);
+  CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{arange(3)}), "[optimizer] parameters must be floating point, parameter 0 is int64",
+                       DTypeError);
   CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{ones({2, 3}).t()}),
                        "[optimizer] parameters must be contiguous, parameter 0 has shape [3, 2] and strides [1, 3]\n"
                        "help: use p.contiguous() as the parameter",
@@ -145,17 +146,21 @@ TEST_CASE("a state that does not fit is refused as a whole, every fault named") 
   problem::set_gradient(p, 0);
   opt.step();
   const std::string before = problem::bytes(opt);
-  const std::map<std::string, Tensor> bad{
-      {"0.exp_avg", zeros({5})}, {"0.momentum_buffer", zeros({6})}, {"1.step", zeros({})}, {"step", zeros({})}, {"0.step", zeros({})}};
-  CHECK_THROWS_WITH_AS(opt.load_state_dict(bad),
-                       "[optimizer.load_state_dict] the state does not fit Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0):\n"
-                       "  0.exp_avg: must be [6], got [5]\n"
-                       "  0.momentum_buffer: Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0) has no such state\n"
-                       "  1.step: the optimizer has 1 parameters\n"
-                       "  step: a key must be <parameter>.<name>, as in 0.step\n"
-                       "  0.exp_avg: missing\n"
-                       "  0.exp_avg_sq: missing",
-                       ValueError);
+  const std::map<std::string, Tensor> bad{{"0.exp_avg", zeros({5})},
+                                          {"0.momentum_buffer", zeros({6})},
+                                          {"1.step", zeros({})},
+                                          {"step", zeros({})},
+                                          {"0.step", zeros({})}};
+  CHECK_THROWS_WITH_AS(
+      opt.load_state_dict(bad),
+      "[optimizer.load_state_dict] the state does not fit Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0):\n"
+      "  0.exp_avg: must be [6], got [5]\n"
+      "  0.momentum_buffer: Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0) has no such state\n"
+      "  1.step: the optimizer has 1 parameters\n"
+      "  step: a key must be <parameter>.<name>, as in 0.step\n"
+      "  0.exp_avg: missing\n"
+      "  0.exp_avg_sq: missing",
+      ValueError);
   CHECK(problem::bytes(opt) == before);
   opt.load_state_dict({});
   CHECK(opt.state_dict().empty());

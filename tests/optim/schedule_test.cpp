@@ -68,7 +68,8 @@ TEST_CASE("schedules check their arguments and describe themselves") {
   SGD a = optimizer();
   CHECK_THROWS_WITH_AS(StepLR(a, 0), "[StepLR] step_size must be >= 1, got 0", ValueError);
   CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 0), "[CosineAnnealingLR] t_max must be >= 1, got 0", ValueError);
-  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 4, 0, 4), "[CosineAnnealingLR] warmup_steps must be in [0, t_max), got 4 with t_max 4", ValueError);
+  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 4, 0, 4), "[CosineAnnealingLR] warmup_steps must be in [0, t_max), got 4 with t_max 4",
+                       ValueError);
   CHECK(StepLR(a, 3, 0.5).describe() == "StepLR(step_size=3, gamma=0.5)");
   CHECK(CosineAnnealingLR(a, 10, 0.01, 2).describe() == "CosineAnnealingLR(t_max=10, eta_min=0.01, warmup_steps=2)");
 }

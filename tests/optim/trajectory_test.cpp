@@ -35,8 +35,10 @@ void reference_adam(const AdamOptions& o, bool decoupled, int steps, double* p) 
     double x = problem::start(i), m = 0, v = 0, largest = 0;
     for (int t = 0; t < steps; ++t) {
       double g = problem::gradient(i, t, x) * (o.maximize ? -1 : 1);
-      if (decoupled) x *= 1 - o.lr * decay;
-      else g += decay * x;
+      if (decoupled)
+        x *= 1 - o.lr * decay;
+      else
+        g += decay * x;
       m = o.beta1 * m + (1 - o.beta1) * g;
       v = o.beta2 * v + (1 - o.beta2) * g * g;
       largest = std::max(largest, v);
@@ -77,8 +79,10 @@ TEST_CASE("optimizers follow their references and PyTorch over 20 steps") {
         }
         CAPTURE(done);
         double reference[kSize];
-        if (settings[s].name.starts_with("sgd")) reference_sgd(settings[s].sgd, done, reference);
-        else reference_adam(settings[s].adam, settings[s].name.starts_with("adamw"), done, reference);
+        if (settings[s].name.starts_with("sgd"))
+          reference_sgd(settings[s].sgd, done, reference);
+        else
+          reference_adam(settings[s].adam, settings[s].name.starts_with("adamw"), done, reference);
         compare(p, golden.at[k], tolerance);
         compare(p, reference, tolerance);
       }
@@ -127,8 +131,11 @@ TEST_CASE("a step that found_inf cancels leaves every byte, and the next equals 
       optimizer->amp() = {ones({}), full({}, 8)};
       optimizer->step();
       CHECK(problem::bytes(p) == before);
-      if (t > 0) CHECK(problem::bytes(*optimizer) == state);
-      else for (const auto& [name, tensor] : optimizer->state_dict()) CHECK(tensor.to_vector<double>() == zeros_like(tensor).to_vector<double>());
+      if (t > 0)
+        CHECK(problem::bytes(*optimizer) == state);
+      else
+        for (const auto& [name, tensor] : optimizer->state_dict())
+          CHECK(tensor.to_vector<double>() == zeros_like(tensor).to_vector<double>());
 
       problem::set_gradient(p, t, 8);  // scaled; a power of two, so that unscaling is exact
       problem::set_gradient(control, t);

@@ -1,5 +1,6 @@
 #include "framework/backend/cpu/gemm_eigen.h"
 
+#define EIGEN_DONT_PARALLELIZE  // its split depends on the number of threads; the rows are split below
 #include <Eigen/Core>
 #include <algorithm>
 
@@ -27,7 +28,6 @@ void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t co
 template <class T>
 void multiply_eigen(const Product& p, const T* bias) {
   const int64_t strips = (p.m + kRowsEach - 1) / kRowsEach;
-  // Inside a parallel region Eigen does not start threads of its own.
   parallel_tasks(p.batch * strips, p.m * p.n * p.k < 64 * 64 * 64, [&](int64_t task) {
     const int64_t batch = task / strips, r0 = task % strips * kRowsEach, rows = std::min(kRowsEach, p.m - r0);
     const T* a = static_cast<const T*>(p.a) + batch * p.a_batch + r0 * p.a_row;

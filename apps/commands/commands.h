@@ -1,0 +1,25 @@
+// The subcommands. Each function adds one to the program; running it returns an exit code or throws.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace halfstep::app {
+
+using Action = std::function<int()>;
+
+// `chosen` is set when the subcommand was given.
+void add_train(CLI::App& program, Action& chosen);
+void add_eval(CLI::App& program, Action& chosen);
+void add_validate(CLI::App& program, Action& chosen);
+void add_devices(CLI::App& program, Action& chosen);
+void add_bench(CLI::App& program, Action& chosen);
+
+// The whole program: parses, runs, reports errors on stderr. Never throws.
+int run_program(int argc, const char* const* argv);
+
+std::string version_text();
+
+}  // namespace halfstep::app

@@ -1,0 +1,78 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "apps/build/training_parts.h"
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/evaluate.h"
+#include "apps/run/progress.h"
+#include "apps/run/session.h"
+
+namespace halfstep::app {
+namespace {
+
+struct Options {
+  std::string path, split;
+  ConfigOptions config;
+  std::optional<int> threads;
+  bool json = false;
+};
+
+int eval(const Options& o) {
+  apply_threads(o.threads);
+  const std::filesystem::path checkpoint = resolve_checkpoint(o.path);
+  const CheckpointContents contents = load_checkpoint(checkpoint);
+  check<IoError>(contents.meta.contains("config"), "eval", "the checkpoint must have been written by `halfstep train`, got ", checkpoint.string());
+  Config config = resolve_config(Json(contents.meta["config"]), checkpoint.string(), o.config);
+  apply_log_level(config.json, true);
+  const Json& data = config.json["data"];
+  std::string split = o.split;
+  if (split.empty()) split = !data["val"].is_null() ? "val" : !data["test"].is_null() ? "test" : "train";
+  check<ConfigError>(!data[split].is_null(), "eval", "the run must have data.", split, ", but has none", Help{"--split val, test or train"});
+
+  ModelParts parts = make_model(config);
+  StateDict state;
+  for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
+  parts.model->load_state_dict(state);
+  Json in_order = config.json;
+  in_order["data"]["loader"]["shuffle"] = false;
+  in_order["data"]["loader"]["drop_last"] = false;
+  const auto loader = make_loader(in_order, split, parts.device);
+  const EvalResult r = evaluate(*parts.model, *parts.loss, *loader, parts.device, parts.low);
+
+  const int64_t step = contents.meta["trainer"]["steps"];
+  if (o.json) {
+    std::cout << Json{{split + ".accuracy", r.accuracy ? Json(*r.accuracy) : Json()},
+                      {split + ".loss", r.loss},
+                      {"samples", r.samples},
+                      {"seconds", r.seconds},
+                      {"step", step},
+                      {"checkpoint", checkpoint.string()}}
+                     .dump()
+              << '\n';
+    return kDone;
+  }
+  std::cout << checkpoint.string() << " (step " << step << ") on " << split << ", " << r.samples << " samples: loss " << number_text(r.loss, 6);
+  if (r.accuracy) std::cout << ", accuracy " << number_text(100 * *r.accuracy, 4) << " %";
+  std::cout << '\n';
+  return kDone;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
+  c->add_option("path", o->path, "a run's folder (its latest checkpoint), a checkpoint, or RUN/best")->required();
+  c->add_option("--split", o->split, "data to evaluate on; default: val, else test")->check(CLI::IsMember({"train", "val", "test"}));
+  add_set(*c, o->config);
+  c->add_flag("--no-amp", o->config.no_amp, "evaluate in float32");
+  c->add_flag("--json", o->json, "one JSON object");
+  add_device(*c, o->config.device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return eval(*o); }; });
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,43 @@
+#include "apps/commands/options.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "framework/backend/backend.h"
+#include "framework/base/log.h"
+
+namespace halfstep::app {
+
+void add_set(CLI::App& command, ConfigOptions& options) {
+  command.add_option("--set", options.sets, "override a key: --set optimizer.lr=0.05 --set model.layers.0.out_features=64")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->take_all();
+}
+
+void add_device(CLI::App& command, std::optional<std::string>& device) {
+  command.add_option("--device", device, "auto, cpu, cuda or cuda:N")->type_name("DEVICE");
+}
+
+void add_threads(CLI::App& command, std::optional<int>& threads) {
+  command.add_option("--threads", threads, "threads of the CPU backend; 0: all cores")->check(CLI::Range(0, 4096));
+}
+
+void apply_threads(const std::optional<int>& threads) {
+  if (threads) set_num_threads(*threads);
+}
+
+void print_warnings(const Config& config) {
+  for (const std::string& w : config.warnings) std::cerr << "warning: " << w << '\n';
+}
+
+void apply_log_level(const Json& config, bool quiet) {
+  const std::string level = config["logging"]["level"];
+  if (level == "debug") log::set_level(log::Level::debug);
+  if (level == "warn" || quiet) log::set_level(log::Level::warn);
+  if (level == "error") log::set_level(log::Level::error);
+  if (level == "off") log::set_level(log::Level::off);
+}
+
+}  // namespace halfstep::app

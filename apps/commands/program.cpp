@@ -1,0 +1,92 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <new>
+
+#include "apps/commands/commands.h"
+#include "apps/config/suggest.h"
+#include "apps/exit_codes.h"
+#include "generated/halfstep_version.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
+    "            75 stopped by SIGTERM or SIGUSR1 after saving; 130 interrupted after saving";
+
+int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
+  std::cerr << "[usage] " << e.what() << '\n';
+  std::vector<std::string> commands;
+  for (const CLI::App* c : program.get_subcommands({})) commands.push_back(c->get_name());
+  const bool known = argc > 1 && std::find(commands.begin(), commands.end(), argv[1]) != commands.end();
+  if (argc > 1 && !known && argv[1][0] != '-') {
+    const std::string near = suggest(argv[1], commands);
+    std::cerr << "help: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?") << '\n';
+  } else {
+    std::cerr << "help: halfstep" << (known ? std::string(" ") + argv[1] : "") << " --help\n";
+  }
+  return kUsage;
+}
+
+}  // namespace
+
+std::string version_text() {
+  std::string out = std::string("halfstep ") + HALFSTEP_VERSION + " (commit " + HALFSTEP_COMMIT + ", " + HALFSTEP_COMPILER + ", " +
+                    HALFSTEP_BUILD_TYPE + ", CUDA ";
+  const std::string cuda = HALFSTEP_CUDA_VERSION;
+  return out + (cuda.empty() ? "not built in" : cuda) + ")";
+}
+
+int report_exception() {
+  const auto told = [](const std::exception& e, int code) {
+    std::cerr << e.what() << '\n';
+    return code;
+  };
+  try {
+    throw;
+  } catch (const ConfigError& e) {
+    return told(e, kUsage);
+  } catch (const DataError& e) {
+    return told(e, kData);
+  } catch (const DivergedError& e) {
+    return told(e, kDiverged);
+  } catch (const DeviceError& e) {
+    return told(e, kDevice);
+  } catch (const MemoryError& e) {
+    return told(e, kDevice);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "[memory] the host has no memory left\n";
+    return kDevice;
+  } catch (const std::exception& e) {
+    return told(e, kFailed);
+  } catch (...) {
+    std::cerr << "[halfstep] unknown failure\n";
+    return kFailed;
+  }
+}
+
+int run_program(int argc, const char* const* argv) {
+  CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
+  program.set_version_flag("--version", version_text());
+  program.footer(kExitCodes);
+  program.require_subcommand(1);
+  Action chosen;
+  add_train(program, chosen);
+  add_eval(program, chosen);
+  add_validate(program, chosen);
+  add_devices(program, chosen);
+  add_bench(program, chosen);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return program.exit(e);  // --help, --version
+    return usage_error(e, program, argc, argv);
+  }
+  try {
+    return chosen();
+  } catch (...) {
+    return report_exception();
+  }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,70 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "amp/autocast.h"
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/dry_run.h"
+#include "apps/run/trainer.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep::app {
+namespace {
+
+struct Options {
+  std::string file;
+  ConfigOptions config;
+  std::optional<std::string> resume;
+  std::optional<int> threads;
+  bool overwrite = false, dry_run = false, json = false, quiet = false, no_color = false;
+};
+
+void report_amp(const Json& summary, Progress& progress) {
+  progress.line("amp: " + summary["dtype"].get<std::string>() + ", " + std::to_string(autocast::cast_count()) + " casts, " +
+                summary["steps_skipped"].dump() + " of " + std::to_string(summary["steps_applied"].get<int64_t>() + summary["steps_skipped"].get<int64_t>()) +
+                " steps skipped, last loss scale " + summary["scale"].dump());
+}
+
+int train(const Options& o) {
+  apply_threads(o.threads);
+  const Config config = load_config(o.file, o.config);
+  print_warnings(config);
+  apply_log_level(config.json, o.quiet);
+  if (o.dry_run) {
+    std::cout << (o.json ? config.json.dump() + "\n" : describe_run(config));
+    return kDone;
+  }
+  std::optional<std::string> resume = o.resume;
+  if (!resume && config.json["checkpoint"]["resume"].is_string()) resume = config.json["checkpoint"]["resume"].get<std::string>();
+  backend_for(config_device(config.json));  // before any file is touched
+  Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .color = !o.no_color});
+  RunDir dir(config.json["output_dir"].get<std::string>(), resume, o.overwrite);
+  Trainer trainer(config, dir, progress);
+  const TrainSummary summary = trainer.run();
+  if (config.json["amp"]["report"] == true) report_amp(summary.json, progress);
+  if (o.json) std::cout << summary.json.dump() << std::endl;
+  return summary.ending == Ending::finished ? kDone : summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
+}
+
+}  // namespace
+
+void add_train(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("train", "Train what a config describes");
+  c->add_option("config", o->file, "a JSON config")->required();
+  add_set(*c, o->config);
+  c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
+  c->add_flag("--dry-run", o->dry_run, "show layers, dtypes and memory, and stop");
+  c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
+  c->add_flag("--overwrite", o->overwrite, "remove the run that output_dir holds, and start over");
+  c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");
+  c->add_flag("--quiet", o->quiet, "print only what goes wrong");
+  c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");
+  add_device(*c, o->config.device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return train(*o); }; });
+}
+
+}  // namespace halfstep::app

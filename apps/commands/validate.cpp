@@ -1,0 +1,49 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+
+namespace halfstep::app {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  ConfigOptions config;
+  bool json = false;
+};
+
+int validate_files(const Options& o) {
+  int code = kDone;
+  for (const std::string& file : o.files) {
+    try {
+      const Config config = load_config(file, o.config);
+      if (o.json) {
+        std::cout << Json{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}}.dump() << '\n';
+        continue;
+      }
+      print_warnings(config);
+      std::cout << file << ": valid" << (config.facts ? "" : " (shapes not checked: the data files are not there)") << '\n';
+    } catch (const ConfigError& e) {
+      if (o.json) std::cout << Json{{"file", file}, {"valid", false}, {"error", e.what()}}.dump() << '\n';
+      std::cerr << e.what() << '\n';
+      code = kUsage;
+    }
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("validate", "Check configs without running them");
+  c->add_option("config", o->files, "JSON configs")->required();
+  add_set(*c, o->config);
+  c->add_flag("--json", o->json, "one JSON object a config, with the resolved config");
+  c->callback([o, &chosen] { chosen = [o] { return validate_files(*o); }; });
+}
+
+}  // namespace halfstep::app

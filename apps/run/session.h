@@ -1,0 +1,53 @@
+// Everything a config stands for, made: data, model, loss, optimizer, scaler, schedule.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "amp/grad_scaler.h"
+#include "apps/config/config.h"
+#include "framework/data/loader.h"
+#include "framework/io/checkpoint.h"
+#include "layers/layers.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace halfstep::app {
+
+// The model and the loss alone; what `eval` needs.
+struct ModelParts {
+  Device device;
+  std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Loss> loss;
+};
+// Seeds the default generator with the config's seed first. Throws DeviceError for an absent device.
+ModelParts make_model(const Config& config);
+
+struct Session : ModelParts {
+  std::unique_ptr<Optimizer> optimizer;
+  GradScaler scaler;
+  std::unique_ptr<Schedule> schedule;  // may be null
+  std::unique_ptr<DataLoader> train, val;  // val may be null
+  int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
+};
+Session make_session(Config config);
+
+std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& split, Device device);
+
+// How far a run has come; what a checkpoint holds besides the parts of a session.
+struct Counters {
+  int64_t steps = 0, skipped = 0, samples = 0;     // steps tried; of them skipped
+  double epoch_loss = 0; int64_t epoch_samples = 0;   // sums over this epoch so far, of finite losses
+  double window_loss = 0; int64_t window_samples = 0; // since the last line of metrics.jsonl
+  int64_t last_eval_step = -1;
+  std::optional<double> best;                      // value of checkpoint.monitor
+  std::optional<double> train_loss, val_loss, val_accuracy;  // the latest
+  double seconds = 0;                              // of training so far, all runs together
+};
+
+CheckpointContents pack(const Session& session, const Json& config, const Counters& counters);
+// Restores session, counters and the default generator. Throws ValueError or IoError for a checkpoint that does not fit.
+Counters unpack(const CheckpointContents& contents, Session& session);
+
+}  // namespace halfstep::app

@@ -1,0 +1,308 @@
+#include "apps/run/trainer.h"
+
+#include <cmath>
+#include <csignal>
+#include <sstream>
+
+#include "apps/exit_codes.h"
+#include "apps/run/evaluate.h"
+#include "apps/run/signals.h"
+#include "framework/backend/backend.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged
+constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
+constexpr double kScaleFloor = 0x1p-24;
+
+TrainStepOptions step_options(const Config& config, const Session& s) {
+  const Json& t = config.json["train"];
+  return {.device = s.device,
+          .amp = s.low.has_value(),
+          .dtype = s.low.value_or(DType::bf16),
+          .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
+          .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
+          .accumulate_steps = t["accumulate_steps"]};
+}
+
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
+  return text;
+}
+
+// What resuming changes about the run, as paths of the config.
+void report_changes(const Json& now, const nlohmann::json& then, Progress& progress) {
+  std::string changed;
+  for (const auto& op : nlohmann::json::diff(then, nlohmann::json(now))) {
+    const std::string path = op["path"];
+    if (path == "/output_dir" || path == "/checkpoint/resume") continue;
+    changed += (changed.empty() ? "" : ", ") + path.substr(1);
+  }
+  if (!changed.empty()) progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
+}
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
+    : config_(config),
+      dir_(dir),
+      progress_(progress),
+      s_(make_session(config)),
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, s_)),
+      log_every_(*parse_interval(config.json["logging"]["every"])),
+      eval_every_(*parse_interval(config.json["train"]["eval_every"])),
+      save_every_(*parse_interval(config.json["checkpoint"]["every"])) {
+  if (dir_.checkpoint()) {
+    const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
+    if (contents.meta.contains("config")) report_changes(config_.json, contents.meta["config"], progress_);
+    n_ = unpack(contents, s_);
+    earlier_seconds_ = n_.seconds;
+    saved_ = {n_.steps, s_.train->state().next_batch};
+    skip_explained_ = n_.skipped > 0;
+  }
+  first_step_ = first_pending_step_ = n_.steps;
+  first_samples_ = n_.samples;
+}
+
+TrainSummary Trainer::run() {
+  dir_.open(config_.json, n_.steps, !config_.json["logging"]["sinks"].empty());
+  introduce();
+  const StopSignals signals;
+  s_.model->train();
+  allocator(s_.device).reset_peak();
+  start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
+  while (!finished()) {
+    train_batch();
+    // Only between optimizer steps: gradients of an open window are in no checkpoint.
+    if (StopSignals::received() && step_.pending() == 0) {
+      drain();
+      save();
+      const bool interrupt = StopSignals::received() == SIGINT;
+      progress_.line(joined(interrupt ? "interrupted" : "stopped by a signal", " after step ", n_.steps, "; go on with --resume auto"));
+      return summary(interrupt ? Ending::interrupted : Ending::requeue);
+    }
+  }
+  drain();
+  if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
+  if (save_every_.unit != Interval::Unit::never) save();
+  return summary(Ending::finished);
+}
+
+void Trainer::introduce() const {
+  const Json& c = config_.json;
+  std::string precision = "float32";
+  if (s_.low) precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
+  progress_.line(joined(c["name"].get<std::string>(), ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
+  progress_.line(joined("data: ", s_.train->dataset().describe()));
+  if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
+  progress_.line(joined(s_.optimizer->describe(), s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
+                        s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
+  if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
+}
+
+bool Trainer::finished() const {
+  const Json& t = config_.json["train"];
+  return t["epochs"].is_null() ? n_.steps >= s_.total_steps : epoch() >= t["epochs"].get<int64_t>();
+}
+
+void Trainer::train_batch() {
+  std::optional<Batch> batch;
+  if (s_.train->state().next_batch >= s_.batches_per_epoch && s_.batches_per_epoch < s_.train->size()) {
+    s_.train->set_state({epoch() + 1, 0});
+  } else {
+    batch = s_.train->next();
+  }
+  if (!batch) return end_epoch();
+  const auto [input, target] = on_device(*batch, s_.device);
+  StepResult r = step_(input, target);
+  const int64_t samples = input.size(0);
+  n_.samples += samples;
+  pending_.push_back({r.loss, r.outcome, r.stepped, samples});
+  if (!r.stepped) return;
+  ++n_.steps;
+  after_step();
+}
+
+void Trainer::end_epoch() {
+  const StepResult last = step_.flush();
+  if (last.stepped) {
+    pending_.push_back({Tensor(), last.outcome, true, 0});
+    ++n_.steps;
+  }
+  drain();
+  n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;
+  n_.epoch_loss = 0, n_.epoch_samples = 0;
+  const bool evaluated = s_.val && due(eval_every_, true, last_eval_);
+  if (evaluated) evaluate_now();
+  std::string line = joined("epoch ", epoch());
+  if (!config_.json["train"]["epochs"].is_null()) line += joined("/", config_.json["train"]["epochs"].dump());
+  line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
+  if (evaluated) line += "  val loss " + number_text(*n_.val_loss, 4);
+  if (evaluated && n_.val_accuracy) line += "  val accuracy " + percent(*n_.val_accuracy);
+  line += "  lr " + number_text(s_.optimizer->lr(), 3);
+  if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
+  progress_.line(line + "  " + duration_text(seconds()));
+  if (due(log_every_, true, last_log_)) log();
+  if (due(save_every_, true, last_save_)) save();
+  if (last.stepped) after_step();  // last: what it saves must lie behind the end of the epoch
+}
+
+void Trainer::after_step() {
+  if (due(log_every_, false, last_log_)) log();
+  if (s_.val && n_.last_eval_step != n_.steps && due(eval_every_, false, last_eval_)) evaluate_now();
+  if (due(save_every_, false, last_save_)) save();
+}
+
+bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
+  switch (every.unit) {
+    case Interval::Unit::never: return false;
+    case Interval::Unit::steps: return !epoch_end && n_.steps % int64_t(every.count) == 0;
+    case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
+    case Interval::Unit::seconds: break;
+  }
+  if (epoch_end || std::chrono::duration<double>(Clock::now() - last).count() < every.count) return false;
+  last = Clock::now();
+  return true;
+}
+
+void Trainer::drain() {
+  int64_t step = first_pending_step_;
+  for (const Pending& p : pending_) {
+    if (p.stepped) ++step;
+    if (p.stepped && !p.outcome.applied()) {
+      ++n_.skipped;
+      explain_skip(step);
+    }
+    if (!p.loss.defined()) continue;
+    const double loss = p.loss.item<double>();
+    bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
+    if (!std::isfinite(loss)) continue;
+    for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
+    n_.epoch_samples += p.samples;
+    n_.window_samples += p.samples;
+  }
+  pending_.clear();
+  first_pending_step_ = n_.steps;
+  if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLossesScaled : kBadLosses)) diverged(joined("the last ", bad_run_, " losses are not finite"));
+  if (scale() && *scale() < kScaleFloor) diverged(joined("the loss scale fell to ", *scale(), ", below 2^-24: gradients overflow at any scale"));
+}
+
+void Trainer::explain_skip(int64_t step) {
+  if (skip_explained_) return;
+  skip_explained_ = true;
+  progress_.note(joined("step ", step, " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
+                        "a few skips, most at the start, are normal and change no weight"));
+}
+
+void Trainer::diverged(const std::string& what) {
+  std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
+  if (s_.low == DType::f16 && !s_.scaler.is_enabled()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
+  if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
+  fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(), "): ", what, ", ",
+                      n_.skipped, " steps skipped", Help{advice});
+}
+
+void Trainer::log() {
+  drain();
+  const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
+  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
+                {"lr", s_.optimizer->lr()}, {"skipped", n_.skipped}, {"samples", n_.samples}, {"seconds", seconds()}};
+  if (scale()) entry["scale"] = *scale();
+  dir_.record(entry);
+  show();
+  n_.window_loss = 0, n_.window_samples = 0;
+}
+
+void Trainer::show() {
+  const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
+  const int64_t steps = n_.steps - first_step_;
+  ProgressView v;
+  const Json& epochs = config_.json["train"]["epochs"];
+  v.epoch = std::min(epoch() + 1, epochs.is_null() ? epoch() + 1 : epochs.get<int64_t>());
+  v.epochs = epochs.is_null() ? 0 : epochs.get<int64_t>();
+  v.step = n_.steps, v.steps = s_.total_steps;
+  v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
+  v.lr = s_.optimizer->lr();
+  v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, spent - eval_seconds_);
+  v.seconds_left = steps > 0 ? spent / double(steps) * double(s_.total_steps - n_.steps) : INFINITY;
+  v.scale = scale(), v.skipped = n_.skipped;
+  v.loader_wait = s_.train->wait_seconds() / std::max(1e-9, spent);
+  progress_.update(v);
+}
+
+void Trainer::evaluate_now() {
+  drain();
+  const EvalResult r = evaluate(*s_.model, *s_.loss, *s_.val, s_.device, s_.low);
+  eval_seconds_ += r.seconds;
+  n_.val_loss = r.loss, n_.val_accuracy = r.accuracy, n_.last_eval_step = n_.steps;
+  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", std::isfinite(r.loss) ? Json(r.loss) : Json()}};
+  if (r.accuracy) entry["val/accuracy"] = *r.accuracy;
+  dir_.record(entry);
+
+  const Json& ck = config_.json["checkpoint"];
+  const std::optional<double> value = ck["monitor"] == "val/accuracy" ? r.accuracy : ck["monitor"] == "val/loss" ? std::optional(r.loss) : n_.train_loss;
+  if (ck["keep_best"] != 1 || save_every_.unit == Interval::Unit::never || !value || !std::isfinite(*value)) return;
+  const bool better = !n_.best || (ck["mode"] == "max" ? *value > *n_.best : *value < *n_.best);
+  if (!better) return;
+  n_.best = value;
+  saved_.reset();
+  save();
+  if (saved_) mark_best(dir_.path(), n_.steps);
+}
+
+void Trainer::save() {
+  drain();
+  const std::pair<int64_t, int64_t> now{n_.steps, s_.train->state().next_batch};
+  if (saved_ == now) return;
+  if (bad_run_ > 0 && !s_.scaler.is_enabled()) {
+    progress_.warn(joined("the loss is not finite at step ", n_.steps, ": no checkpoint was written"));
+    return;
+  }
+  n_.seconds = seconds();
+  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.json["checkpoint"]["keep_last"]);
+  saved_ = now;
+}
+
+double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+std::optional<double> Trainer::scale() const { return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt; }
+
+TrainSummary Trainer::summary(Ending ending) {
+  const auto or_null = [](const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); };
+  const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
+  if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
+  TrainSummary out;
+  out.ending = ending;
+  out.json = {{"val.accuracy", or_null(n_.val_accuracy)},
+              {"val.loss", or_null(n_.val_loss)},
+              {"train.loss", or_null(n_.train_loss)},
+              {"epochs", epoch()},
+              {"steps_applied", n_.steps - n_.skipped},
+              {"steps_skipped", n_.skipped},
+              {"seconds", seconds()},
+              {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, spent - eval_seconds_)},
+              {"peak_bytes", allocator(s_.device).stats().peak},
+              {"scale", scale() ? Json(*scale()) : Json(1.0)},
+              {"device", joined(s_.device)},
+              {"dtype", joined(s_.low.value_or(DType::f32))},
+              {"output_dir", dir_.path().string()}};
+  if (ending == Ending::finished) {
+    std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ");
+    if (n_.val_accuracy) line += "val accuracy " + percent(*n_.val_accuracy) + ", ";
+    progress_.line(line + duration_text(seconds()) + ", " + count_text(out.json["samples_per_second"]) + " samples/s, peak " +
+                   bytes_text(out.json["peak_bytes"]));
+  }
+  return out;
+}
+
+}  // namespace halfstep::app

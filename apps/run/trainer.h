@@ -1,0 +1,80 @@
+// Trains what a config describes: steps, evaluations, checkpoints, metrics.
+//
+// The loss, the scale and the outcome of steps are read back only where something is logged, evaluated or saved. A run that is
+// stopped and resumed takes the same steps, to the bit, as one that was not.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "amp/train_step.h"
+#include "apps/config/interval.h"
+#include "apps/run/progress.h"
+#include "apps/run/run_dir.h"
+#include "apps/run/session.h"
+
+namespace halfstep::app {
+
+enum class Ending : uint8_t { finished, interrupted, requeue };
+
+struct TrainSummary {
+  Ending ending = Ending::finished;
+  Json json;  // "val.accuracy", "val.loss", "steps_applied", ...
+};
+
+class Trainer {
+ public:
+  // Resumes when `dir` says so. All arguments must outlive it.
+  Trainer(const Config& config, RunDir& dir, Progress& progress);
+
+  // Until the config's end or a stop signal. Throws DivergedError.
+  TrainSummary run();
+
+  const Session& session() const { return s_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Pending {
+    Tensor loss;
+    StepOutcome outcome;
+    bool stepped;
+    int64_t samples;
+  };
+
+  void introduce() const;
+  bool finished() const;
+  void train_batch();
+  void end_epoch();
+  void after_step();       // what is due after an optimizer step
+  void drain();            // reads pending losses and outcomes; throws DivergedError
+  void explain_skip(int64_t step);
+  [[noreturn]] void diverged(const std::string& what);
+  void log();
+  void show();
+  void evaluate_now();
+  void save();
+  bool due(const Interval& every, bool epoch_end, Clock::time_point& last) const;
+  int64_t epoch() const { return s_.train->state().epoch; }
+  double seconds() const;
+  std::optional<double> scale() const;
+  TrainSummary summary(Ending ending);
+
+  Config config_;
+  RunDir& dir_;
+  Progress& progress_;
+  Session s_;
+  TrainStep step_;
+  Counters n_;
+  std::vector<Pending> pending_;
+  Interval log_every_, eval_every_, save_every_;
+  Clock::time_point last_log_, last_eval_, last_save_, start_;
+  double eval_seconds_ = 0, earlier_seconds_ = 0;
+  int64_t first_step_ = 0, first_samples_ = 0;   // where this process began
+  int64_t first_pending_step_ = 0;
+  int64_t bad_run_ = 0;                          // losses in a row that are not finite
+  bool skip_explained_ = false;
+  std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
+};
+
+}  // namespace halfstep::app

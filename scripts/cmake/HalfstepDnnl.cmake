@@ -1,0 +1,9 @@
+# oneDNN as the target halfstep_dnnl, when it is here. Used by the build and by the installed package.
+# Debian's own CMake config demands OpenCL, which libdnnl-dev does not bring, so it is found by hand.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(DNNL_LIBRARY dnnl)
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
+if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY AND NOT TARGET halfstep_dnnl)
+  add_library(halfstep_dnnl UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(halfstep_dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+endif()

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Builds the halfstep program if needed and runs it: scripts/run.sh train configs/digits_mlp.json
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+"$root/scripts/setup.sh"
+"$root/scripts/build.sh" release halfstep_program
+exec "$root/build/release/halfstep" "$@"

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
+# Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
+set -euo pipefail
+
+packages=(g++ cmake ninja-build git python3
+          libdnnl-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libcli11-dev doctest-dev zlib1g-dev)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup.sh: not a Debian system, so nothing was installed. Needed, by their Debian names: ${packages[*]}" >&2
+  exit 0
+fi
+
+# "missing" are those whose state is not "installed"; dpkg-query also fails for names it never heard of.
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' || true)
+missing=()
+for package in "${packages[@]}"; do
+  grep -qxF -- "$package" <<<"$installed" || missing+=("$package")
+done
+[[ ${#missing[@]} -eq 0 ]] && exit 0
+
+if [[ $EUID -eq 0 ]]; then
+  as_root=(env)
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  as_root=(sudo -n env)
+else
+  echo "setup.sh: missing packages, and no right to install them. Run this, then try again:" >&2
+  echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+  exit 1
+fi
+
+install() { "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2; }
+echo "setup.sh: installing ${missing[*]}" >&2
+# The package lists may be absent or old: fetch them only when the first try fails.
+install 2>/dev/null || { "${as_root[@]}" apt-get update -qq >&2 && install; }

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds and runs the tests: scripts/test.sh [PRESET] [ctest arguments...]
+#   scripts/test.sh                   preset cuda where nvcc is found, else cpu; all but the slow tests
+#   scripts/test.sh cpu -R autograd   the tests of one folder
+#   scripts/test.sh cpu -L slow       the slow tests
+# HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=cpu
+if command -v nvcc >/dev/null && [[ -f cuda/CMakeLists.txt ]]; then preset=cuda; fi
+if [[ $# -gt 0 && $1 != -* ]]; then
+  preset=$1
+  shift
+fi
+
+scripts/setup.sh
+scripts/build.sh "$preset"
+
+if [[ -z ${HALFSTEP_DATA:-} ]]; then
+  echo "HALFSTEP_DATA is not set: the tests that need data files are skipped" >&2
+else
+  export HALFSTEP_DATA
+fi
+
+# As many programs at once as there are cores, and yet two threads in each, so that the parallel paths of the kernels are
+# taken on any machine. (Waiting threads sleep in tests, see halfstep_test, so this costs nothing.)
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+
+choice=(-LE slow)
+for argument in "$@"; do
+  [[ $argument == -L* || $argument == --label* ]] && choice=()
+done
+exec ctest --test-dir "build/$preset" -j "${HALFSTEP_JOBS:-$(nproc)}" --output-on-failure "${choice[@]}" "$@"

@@ -1,0 +1,217 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "framework/io/checkpoint.h"
+#include "framework/io/checksum.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+// Small, but with everything that has state: dropout, moments, a schedule, shuffling, accumulation with a short last window, a
+// scaler that skips its first steps and grows later.
+const char* kSmall = R"({
+  "name": "small", "seed": 3, "device": "cpu",
+  "model": {"type": "MLP", "hidden": [24], "out_features": "auto", "dropout": 0.1},
+  "loss": "CrossEntropyLoss",
+  "optimizer": {"type": "AdamW", "lr": 0.003},
+  "scheduler": {"type": "CosineAnnealingLR", "warmup_steps": 5},
+  "amp": {"dtype": "float16", "scaler": {"init_scale": 1e8, "growth_interval": 6}},
+  "data": {"train": {"type": "Digits", "size": 200}, "val": {"type": "Digits", "size": 64}, "loader": {"batch_size": 16}},
+  "train": {"epochs": 4, "accumulate_steps": 2, "clip_grad_norm": 1.0, "limit_batches": 11},
+  "logging": {"every": "3 steps"}
+})";
+
+std::string identity(const fs::path& run) {
+  const CheckpointContents c = load_checkpoint(run);
+  nlohmann::json meta = c.meta;
+  meta["trainer"].erase("seconds");
+  meta.erase("config");
+  return sha256(c.model) + sha256(c.state) + meta.dump();
+}
+
+}  // namespace
+
+TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const Ran first = run(dir, "train small.json --json --threads 1");
+  CAPTURE(first.err);
+  REQUIRE(first.code == 0);
+  const Json j = first.json();
+  for (const char* key : {"val.accuracy", "val.loss", "train.loss", "epochs", "steps_applied", "steps_skipped", "seconds", "samples_per_second", "peak_bytes",
+                          "scale", "device", "dtype"}) {
+    CAPTURE(key);
+    CHECK(j.contains(key));
+  }
+  CHECK(j["steps_applied"].get<int>() + j["steps_skipped"].get<int>() == 24);
+  CHECK(j["steps_skipped"].get<int>() > 0);
+  CHECK(j["dtype"] == "float16");
+  CHECK(contains(first.err, "was skipped: a gradient overflowed"));
+  CHECK(fs::exists(dir / "runs/small/config.resolved.json"));
+  CHECK(contains(read(dir / "runs/small/metrics.jsonl"), "\"val/accuracy\""));
+
+  const Ran again = run(dir, "train small.json");
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto goes on with it, --overwrite starts over"));
+  CHECK(run(dir, "train small.json --dry-run").code == 0);
+  const std::string before = identity(dir / "runs/small");
+  CHECK(run(dir, "train small.json --overwrite --quiet --threads 2").code == 0);
+  CHECK(identity(dir / "runs/small") == before);  // whatever the threads
+
+  const Ran ev = run(dir, "eval runs/small --json");
+  CAPTURE(ev.err);
+  REQUIRE(ev.code == 0);
+  CHECK(ev.json()["val.accuracy"] == j["val.accuracy"]);
+  CHECK(ev.json()["val.loss"] == j["val.loss"]);
+  CHECK(run(dir, "eval runs/small/best --split train").code == 0);
+  const Ran none = run(dir, "eval runs/small --split test");
+  CHECK(none.code == 2);
+  CHECK(contains(none.err, "[eval] the run must have data.test, but has none"));
+}
+
+TEST_CASE("a resumed run is the same run, from any step") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  REQUIRE(run(dir, "train small.json --quiet --set checkpoint.every=5 --set checkpoint.keep_last=0 --set output_dir=whole").code == 0);
+  const std::string want = identity(dir / "whole");
+  const auto steps = list_checkpoints(dir / "whole");
+  REQUIRE(steps.size() >= 5);
+  for (const int64_t step : steps) {
+    if (step == steps.back()) continue;
+    CAPTURE(step);
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08lld", (long long)step);
+    const Ran r = run(dir, "train small.json --quiet --overwrite --set checkpoint.every=5 --set output_dir=part --resume whole/" + std::string(name));
+    CAPTURE(r.err);
+    REQUIRE(r.code == 0);
+    CHECK(identity(dir / "part") == want);
+    fs::remove_all(dir / "part");
+  }
+}
+
+TEST_CASE("signals save and stop; --resume auto goes on") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const std::string options = " --set train.epochs=40 --set logging.every=1 --threads 1";
+  REQUIRE(run(dir, "train small.json --quiet --set output_dir=whole" + options).code == 0);
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 75}}) {
+    CAPTURE(signal);
+    fs::remove_all(dir / "part");
+    const pid_t child = fork();
+    if (child == 0) {
+      if (chdir(dir.path().c_str()) != 0 || !freopen("child.txt", "w", stdout)) _exit(99);
+      const std::string command = "'" + program().string() + "' train small.json --set output_dir=part" + options;
+      execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+      _exit(99);
+    }
+    for (int i = 0; i < 1000 && read(dir / "part/metrics.jsonl").size() < 2000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    kill(child, signal);
+    int status = 0;
+    waitpid(child, &status, 0);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == code);
+    CHECK(contains(read(dir / "child.txt"), "go on with --resume auto"));
+    const Ran resumed = run(dir, "train small.json --resume auto --set output_dir=part" + options);
+    CAPTURE(resumed.err);
+    CHECK(resumed.code == 0);
+    CHECK(contains(resumed.out, "resumed from part/step-"));
+    CHECK(identity(dir / "part") == identity(dir / "whole"));
+  }
+}
+
+TEST_CASE("exit codes") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  CHECK(run(dir, "--version").code == 0);
+  CHECK(contains(run(dir, "--version").out, "halfstep "));
+  const Ran typo = run(dir, "trian small.json");
+  CHECK(typo.code == 2);
+  CHECK(contains(typo.err, "did you mean \"halfstep train\"?"));
+  CHECK(run(dir, "train").code == 2);
+  CHECK(run(dir, "train none.json").code == 2);
+  CHECK(run(dir, "validate small.json --set train.epochz=3").code == 2);
+  CHECK(run(dir, "validate small.json").code == 0);
+  CHECK(run(dir, "eval nowhere").code == 1);
+
+  const Ran data = run(dir, "train small.json --set data.train='{\"type\":\"MNIST\"}' --set data.root=nowhere");
+  CHECK(data.code == 3);
+  CHECK_FALSE(fs::exists(dir / "runs"));
+  write(dir / "t.csv", "1,2,a\n1,x,b\n");
+  const Ran csv = run(dir, "train small.json --set data.train='{\"type\":\"CSV\",\"path\":\"t.csv\"}' --set data.val=null --set data.root=.");
+  CHECK(csv.code == 3);
+  CHECK(contains(csv.err, "t.csv:2:2"));
+
+  const Ran nan = run(dir, "train small.json --set amp=false --set optimizer.lr=1e30 --set optimizer.weight_decay=0 --set train.clip_grad_norm=null --set train.epochs=20");
+  CHECK(nan.code == 4);
+  CHECK(contains(nan.err, "[train] the run diverged at step"));
+  CHECK(contains(nan.err, "help: a lower optimizer.lr"));
+  if (!contains(run(dir, "devices --json").out, "\"available\":true,\"description\":\"NVIDIA")) {
+    const Ran cuda = run(dir, "train small.json --device cuda");
+    CHECK(cuda.code == 5);
+    CHECK(contains(cuda.err, "cuda"));
+  }
+}
+
+TEST_CASE("dry run and devices") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const Ran dry = run(dir, "train small.json --dry-run");
+  CHECK(dry.code == 0);
+  CHECK(contains(dry.out, "Linear(784, 24)"));
+  CHECK(contains(dry.out, "float16"));
+  CHECK(contains(dry.out, "parameters  19090"));
+  CHECK_FALSE(fs::exists(dir / "runs"));
+  const Json devices = run(dir, "devices --json").json()["devices"];
+  CHECK(devices[0]["device"] == "cpu");
+  CHECK(devices[0]["available"] == true);
+}
+
+TEST_CASE("bench mlp") {
+  TempDir dir;
+  const Ran json = run(dir, "bench mlp --batch 16 --width 32 --batches 3 --epochs 2 --device cpu --json");
+  CAPTURE(json.err);
+  REQUIRE(json.code == 0);
+  const Json j = json.json();
+  REQUIRE(j["arms"].size() == 3);
+  for (const Json& arm : j["arms"]) {
+    for (const char* key : {"arm", "seconds", "median_ms", "speedup", "peak_bytes", "peak_bytes_by_tag", "final_loss", "skipped"}) CHECK(arm.contains(key));
+    CHECK(arm["final_loss"].get<double>() == doctest::Approx(j["arms"][0]["final_loss"].get<double>()).epsilon(0.02));
+    size_t sum = 0;
+    for (const auto& [tag, bytes] : arm["peak_bytes_by_tag"].items()) sum += bytes.get<size_t>();
+    CHECK(sum == arm["peak_bytes"].get<size_t>());
+  }
+  const Ran text = run(dir, "bench mlp --batch 16 --width 32 --batches 3 --epochs 1 --arms float32,float16 --device cpu");
+  CHECK(contains(text.out, "Default precision:\nTotal execution time = "));
+  CHECK(contains(text.out, "Mixed precision:\nTotal execution time = "));
+  CHECK(contains(text.out, "Max memory used by tensors = "));
+  const Ran bad = run(dir, "bench mlp --arms float33");
+  CHECK(bad.code == 2);
+  CHECK(contains(bad.err, "got \"float33\"; did you mean \"float32\"?"));
+}
+
+TEST_SUITE("data") {
+  TEST_CASE("MNIST in each precision") {
+    const char* data = std::getenv("HALFSTEP_DATA");
+    if (!data) {
+      MESSAGE("SKIPPED: set HALFSTEP_DATA to the folder that holds mnist/");
+      std::puts("SKIPPED: set HALFSTEP_DATA to the folder that holds mnist/");
+      return;
+    }
+    TempDir dir;
+    for (const std::string precision : {"--no-amp", "--set amp.dtype=bfloat16", "--set amp.dtype=float16"}) {
+      CAPTURE(precision);
+      const Ran r = run(dir, "train '" + (configs() / "mnist_mlp.json").string() + "' --set data.root='" + data +
+                                 "' --set train.epochs=1 --overwrite --json " + precision);
+      CAPTURE(r.err);
+      REQUIRE(r.code == 0);
+      CHECK(r.json()["val.accuracy"].get<double>() > 0.95);
+    }
+  }
+}
