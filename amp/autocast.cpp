@@ -69,7 +69,7 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   if (enabled && !is_half(chosen)) {
     std::ostringstream text;
     text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen << ": this region is disabled";
-    log::warn(text.str());
+    logging::warn(text.str());
     enabled = false;
   }
   state.enabled[slot(type_)] = enabled;

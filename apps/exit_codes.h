@@ -17,7 +17,9 @@ enum ExitCode : int {
 };
 
 // Training went to infinity or NaN.
-struct DivergedError : Error { using Error::Error; };
+struct DivergedError : Error {
+  using Error::Error;
+};
 
 // The code for the exception in flight; call inside a catch block. Prints its message to stderr.
 int report_exception();

@@ -29,8 +29,11 @@ struct Options {
 bool parse(int argc, char** argv, Options& o) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
-    int64_t* value = name == "--batch" ? &o.batch : name == "--width" ? &o.width : name == "--rounds" ? &o.rounds
-                     : name == "--threads" ? &o.threads : nullptr;
+    int64_t* value = name == "--batch"     ? &o.batch
+                     : name == "--width"   ? &o.width
+                     : name == "--rounds"  ? &o.rounds
+                     : name == "--threads" ? &o.threads
+                                           : nullptr;
     if (!value || ++i == argc) return false;
     *value = std::strtoll(argv[i], nullptr, 10);
     if (*value < 0 || (*value == 0 && value != &o.threads)) return false;
@@ -83,11 +86,11 @@ void step_backend(const Operands& o) {
 class Bare {
  public:
   Bare(const dnnl::engine& engine, const TensorView& a, const TensorView& b, const TensorView& c)
-      : a_(memory(engine, a)), b_(memory(engine, b)), c_(memory(engine, c)),
+      : a_(memory(engine, a)),
+        b_(memory(engine, b)),
+        c_(memory(engine, c)),
         primitive_({dnnl::matmul::desc(a_.get_desc(), b_.get_desc(), c_.get_desc()), engine}) {}
-  void run(dnnl::stream& stream) {
-    primitive_.execute(stream, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}});
-  }
+  void run(dnnl::stream& stream) { primitive_.execute(stream, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}}); }
 
  private:
   static dnnl::memory memory(const dnnl::engine& engine, const TensorView& v) {

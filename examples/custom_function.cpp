@@ -1,8 +1,7 @@
 // A differentiable function of your own, checked against differences, and told what to do in an autocast region.
-#include "halfstep.h"
-
 #include "amp/custom.h"
 #include "examples/claim.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 
@@ -43,9 +42,7 @@ int main() {
     gradcheck(f, {x});
     gradgradcheck(f, {x});
     claim(true, "first and second derivatives agree with differences");
-  } catch (const AutogradError& e) {
-    claim(false, e.what());
-  }
+  } catch (const AutogradError& e) { claim(false, e.what()); }
 
   const Tensor a = randn({2, 3}, {.dtype = DType::f16}).set_requires_grad(), b = randn({3, 2}).set_requires_grad();
   Tensor product;

@@ -2,11 +2,10 @@
 //
 // The gradients that the penalty is made of come from a scaled loss, so they are unscaled by hand before they enter it; then
 // the whole loss is scaled and differentiated as usual.
-#include "halfstep.h"
-
 #include <cmath>
 
 #include "examples/claim.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 
@@ -43,14 +42,14 @@ Result train(bool amp, int steps) {
       loss = loss + 0.1 * penalty;
     }
     scaler.scale(loss).backward();
-    if (step == 0) {
-      result.gradient = (net.parameters()[0].grad() * (1 / scaler.get_scale())).to_vector<float>();
-    }
+    if (step == 0) { result.gradient = (net.parameters()[0].grad() * (1 / scaler.get_scale())).to_vector<float>(); }
     scaler.step(opt);
     scaler.update();
     result.loss = loss.item<double>();
     result.penalty = penalty.item<double>();
-    if (step % 50 == 0) std::cout << (amp ? "amp  " : "f32  ") << "step " << step << "  loss " << result.loss << "  |gradient| " << result.penalty << '\n';
+    if (step % 50 == 0)
+      std::cout << (amp ? "amp  " : "f32  ") << "step " << step << "  loss " << result.loss << "  |gradient| " << result.penalty
+                << '\n';
   }
   return result;
 }

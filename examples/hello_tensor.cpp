@@ -1,7 +1,6 @@
 // Tensors: making, printing, broadcasting, gradients, views.
-#include "halfstep.h"
-
 #include "examples/claim.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 
@@ -32,9 +31,7 @@ void broadcasting() {
   try {
     column + tensor({1, 2, 3}, {3, 1});
     claim(false, "sizes that do not fit are refused");
-  } catch (const ShapeError& e) {
-    claim(true, std::string("sizes that do not fit are refused: ") + e.what());
-  }
+  } catch (const ShapeError& e) { claim(true, std::string("sizes that do not fit are refused: ") + e.what()); }
 }
 
 void views() {

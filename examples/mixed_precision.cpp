@@ -1,9 +1,8 @@
 // What an autocast region does to dtypes, and why: seen on a CPU, where float16 arithmetic is rounded as on a GPU.
-#include "halfstep.h"
-
 #include <cmath>
 
 #include "examples/claim.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 
@@ -87,9 +86,7 @@ void refusals() {
   try {
     mm(a, b);
     claim(false, "outside a region dtypes are not mixed");
-  } catch (const DTypeError& e) {
-    claim(true, std::string("outside a region dtypes are not mixed: ") + e.what());
-  }
+  } catch (const DTypeError& e) { claim(true, std::string("outside a region dtypes are not mixed: ") + e.what()); }
 }
 
 }  // namespace

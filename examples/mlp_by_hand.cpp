@@ -1,9 +1,8 @@
 // A training loop in mixed precision, written out: digits, a small network, evaluation.
-#include "halfstep.h"
-
 #include "examples/claim.h"
 #include "framework/data/digits.h"
 #include "framework/data/loader.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 

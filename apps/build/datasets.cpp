@@ -25,7 +25,8 @@ const Family& transform_family() {
 }
 
 Field transforms() {
-  return list("transforms", Json::array(), component("", transform_family(), "a transform"), "what happens to the images").items(0, 1);
+  return list("transforms", Json::array(), component("", transform_family(), "a transform"), "what happens to the images")
+      .items(0, 1);
 }
 
 Shape shape_of(const Json& sizes) {
@@ -53,7 +54,9 @@ std::shared_ptr<Dataset> part(std::shared_ptr<Dataset> all, const Json& self, ui
   return subset(std::move(all), split_part(n, range_at(self, 0), range_at(self, 1), seed));
 }
 
-std::string column(const Json& value) { return value.is_string() ? value.get<std::string>() : std::to_string(value.get<int64_t>()); }
+std::string column(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : std::to_string(value.get<int64_t>());
+}
 
 std::filesystem::path csv_path(const Json& config, const std::string& split) {
   const std::filesystem::path path = config["data"][split]["path"].get<std::string>();
@@ -72,7 +75,8 @@ std::shared_ptr<CsvDataset> make_csv(const Json& config, const std::string& spli
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
   options.seed = config["seed"];
   // Held-out data is scaled as the training data was.
-  if (options.standardize && split != "train" && config["data"]["train"]["type"] == "CSV" && config["data"]["train"]["standardize"] == true) {
+  if (options.standardize && split != "train" && config["data"]["train"]["type"] == "CSV" &&
+      config["data"]["train"]["standardize"] == true) {
     options.scaling = make_csv(config, "train")->scaling();
   }
   return std::make_shared<CsvDataset>(csv_path(config, split), options);
@@ -92,7 +96,9 @@ std::shared_ptr<Dataset> make_random(const Json& config, const std::string& spli
 }
 
 Field range() {
-  return list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1), "the part of a seeded split, [from, to)").items(2, 2);
+  return list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
+              "the part of a seeded split, [from, to)")
+      .items(2, 2);
 }
 Field column_field(std::string key, std::string doc) {
   Field f = text(std::move(key), nullptr, std::move(doc));
@@ -115,7 +121,8 @@ const Family& dataset_family() {
          integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0), transforms(), range()}},
        {"CSV",
         "a table",
-        {text("path", nullptr, "the file, relative to data.root").required(), text("root", nullptr, "folder of path; left out: data.root"),
+        {text("path", nullptr, "the file, relative to data.root").required(),
+         text("root", nullptr, "folder of path; left out: data.root"),
          column_field("target", "column by name or index; left out: the last"),
          choice("task", "classification", {"classification", "regression"}, "what the target is"),
          list("features", Json::array(), column_field("", "column"), "columns by name or index; empty: all others"),
@@ -126,7 +133,8 @@ const Family& dataset_family() {
         {integer("num_batches", 1, "batches").at_least(1),
          list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, 7).required(),
          list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression").items(0, 7),
-         integer("classes", 0, "classes; 0: regression").at_least(0), not_yet("resident", true, "Random data that is not resident"), range()}}},
+         integer("classes", 0, "classes; 0: regression").at_least(0), not_yet("resident", true, "Random data that is not resident"),
+         range()}}},
       {},
       {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}};
   return family;
@@ -163,10 +171,12 @@ std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& sp
   try {
     if (type == "CSV") return make_csv(config, split);
     if (type == "Random") return part(make_random(config, split, device), self, seed);
-    const Split which = self["split"].is_null() ? (split == "train" ? Split::train : Split::test) : parse_split(self["split"].get<std::string>());
-    if (type == "MNIST") return part(std::make_shared<MnistDataset>(data_root(config, split), which, normalize_of(self)), self, seed);
-    return part(std::make_shared<DigitsDataset>(DigitsOptions{.split = which, .size = self["size"], .seed = seed,
-                                                              .normalize = normalize_of(self).value_or(Normalize{})}),
+    const Split which =
+        self["split"].is_null() ? (split == "train" ? Split::train : Split::test) : parse_split(self["split"].get<std::string>());
+    if (type == "MNIST")
+      return part(std::make_shared<MnistDataset>(data_root(config, split), which, normalize_of(self)), self, seed);
+    return part(std::make_shared<DigitsDataset>(DigitsOptions{
+                    .split = which, .size = self["size"], .seed = seed, .normalize = normalize_of(self).value_or(Normalize{})}),
                 self, seed);
   } catch (const IoError& e) {
     throw DataError(e.what());  // for the program a file of data that cannot be read is bad data

@@ -9,10 +9,10 @@
 namespace halfstep::app {
 
 struct DataFacts {
-  Shape input;                    // of one sample
-  Shape target;                   // of one sample; [] for classes
-  int64_t classes = 0;            // 0: regression
-  std::optional<int64_t> size;    // samples
+  Shape input;                  // of one sample
+  Shape target;                 // of one sample; [] for classes
+  int64_t classes = 0;          // 0: regression
+  std::optional<int64_t> size;  // samples
 };
 
 }  // namespace halfstep::app

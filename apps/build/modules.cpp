@@ -46,8 +46,12 @@ std::optional<Shape> infer(Json& self, const Shape& in, Walk& walk) { return row
 std::shared_ptr<Module> make(const Json& self) { return row_of(self).make(self); }
 
 template <class M>
-std::shared_ptr<Module> make_plain(const Json&) { return std::make_shared<M>(); }
-std::optional<Shape> same_shape(Json& self, const Shape& in, Walk& walk) { return walk.row(self["type"].get<std::string>() + "()", in); }
+std::shared_ptr<Module> make_plain(const Json&) {
+  return std::make_shared<M>();
+}
+std::optional<Shape> same_shape(Json& self, const Shape& in, Walk& walk) {
+  return walk.row(self["type"].get<std::string>() + "()", in);
+}
 
 // ---- Linear
 
@@ -84,7 +88,8 @@ std::optional<Shape> infer_linear(Json& self, const Shape& in, Walk& walk) {
   self["out_features"] = *width;
   Shape out = in;
   out[out.size() - 1] = *width;
-  return walk.row(cat_text("Linear(", in.back(), ", ", *width, ")"), out, *width * (in.back() + (self["bias"] == true ? 1 : 0)), 'l');
+  return walk.row(cat_text("Linear(", in.back(), ", ", *width, ")"), out, *width * (in.back() + (self["bias"] == true ? 1 : 0)),
+                  'l');
 }
 
 std::shared_ptr<Module> make_linear(const Json& self) {
@@ -173,8 +178,9 @@ std::optional<Shape> infer_flatten(Json& self, const Shape& in, Walk& walk) {
   if (end < 0) end += rank;
   if (start < 1 || end < start || end >= rank) {
     if (in.empty()) return walk.reject("", "Flatten needs an input of at least one dimension, got []");
-    return walk.reject("", cat_text("start_dim and end_dim must name dimensions 1 to ", rank - 1, ", in order (0 is the batch), got ",
-                                    self["start_dim"].get<int64_t>(), " and ", self["end_dim"].get<int64_t>()));
+    return walk.reject("",
+                       cat_text("start_dim and end_dim must name dimensions 1 to ", rank - 1, ", in order (0 is the batch), got ",
+                                self["start_dim"].get<int64_t>(), " and ", self["end_dim"].get<int64_t>()));
   }
   Shape out;
   for (int64_t d = 1; d < rank; ++d) {
@@ -189,7 +195,8 @@ std::optional<Shape> infer_flatten(Json& self, const Shape& in, Walk& walk) {
 
 std::optional<Shape> infer_softmax(Json& self, const Shape& in, Walk& walk) {
   const int64_t dim = self["dim"], rank = in.size() + 1;
-  if (dim < -rank || dim >= rank) return walk.reject("dim", cat_text("must name a dimension of an input of shape ", in, ", got ", dim));
+  if (dim < -rank || dim >= rank)
+    return walk.reject("dim", cat_text("must name a dimension of an input of shape ", in, ", got ", dim));
   return walk.row(cat_text("Softmax(dim=", dim, ")"), in, 0, 'f');
 }
 
@@ -201,40 +208,63 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> all = [] {
     const Field layer = component("", g_family, "a layer");
     std::vector<Row> r;
-    r.push_back({{"Sequential", "layers one after the other", {list("layers", nullptr, layer, "the layers, first to last").items(1, 1 << 20).required()}},
-                 infer_sequential, make_sequential});
-    r.push_back({{"MLP",
-                  "Linear layers with an activation between; flattens its input",
-                  {integer("in_features", nullptr, "width of the input; left out: that of the data").at_least(1),
-                   list("hidden", Json::array(), integer("", nullptr, "width").at_least(1), "widths of the hidden layers"),
-                   integer("out_features", "auto", "width of the output; \"auto\": classes or target width").at_least(1).or_word("auto"),
-                   [] { Field f = component("activation", g_family, "between the layers"); f.fallback = "ReLU"; return f; }(),
-                   number("dropout", 0.0, "probability of Dropout after each activation").at_least(0).below(1),
-                   boolean("bias", true, "add a bias")}},
-                 infer_mlp, make_mlp});
+    r.push_back({{"Sequential",
+                  "layers one after the other",
+                  {list("layers", nullptr, layer, "the layers, first to last").items(1, 1 << 20).required()}},
+                 infer_sequential,
+                 make_sequential});
+    r.push_back(
+        {{"MLP",
+          "Linear layers with an activation between; flattens its input",
+          {integer("in_features", nullptr, "width of the input; left out: that of the data").at_least(1),
+           list("hidden", Json::array(), integer("", nullptr, "width").at_least(1), "widths of the hidden layers"),
+           integer("out_features", "auto", "width of the output; \"auto\": classes or target width").at_least(1).or_word("auto"),
+           [] {
+             Field f = component("activation", g_family, "between the layers");
+             f.fallback = "ReLU";
+             return f;
+           }(),
+           number("dropout", 0.0, "probability of Dropout after each activation").at_least(0).below(1),
+           boolean("bias", true, "add a bias")}},
+         infer_mlp,
+         make_mlp});
     r.push_back({{"Linear",
                   "y = x W^T + b",
                   {integer("in_features", nullptr, "width of the input; left out: what comes in").at_least(1),
-                   integer("out_features", nullptr, "width of the output; \"auto\": classes or target width").at_least(1).or_word("auto").required(),
+                   integer("out_features", nullptr, "width of the output; \"auto\": classes or target width")
+                       .at_least(1)
+                       .or_word("auto")
+                       .required(),
                    boolean("bias", true, "add a bias")}},
-                 infer_linear, make_linear});
+                 infer_linear,
+                 make_linear});
     r.push_back({{"ReLU", "max(x, 0)", {}}, same_shape, make_plain<ReLU>});
-    r.push_back({{"GELU", "x times the normal distribution function of x",
+    r.push_back({{"GELU",
+                  "x times the normal distribution function of x",
                   {choice("approximate", "none", {"none", "tanh"}, "\"none\": by erf")}},
-                 same_shape, [](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<GELU>(self["approximate"].get<std::string>()); }});
+                 same_shape,
+                 [](const Json& self) -> std::shared_ptr<Module> {
+                   return std::make_shared<GELU>(self["approximate"].get<std::string>());
+                 }});
     r.push_back({{"Tanh", "hyperbolic tangent", {}}, same_shape, make_plain<Tanh>});
     r.push_back({{"Sigmoid", "1 / (1 + exp(-x))", {}}, same_shape, make_plain<Sigmoid>});
     r.push_back({{"SiLU", "x sigmoid(x)", {}}, same_shape, make_plain<SiLU>});
     r.push_back({{"Identity", "x", {}}, same_shape, make_plain<Identity>});
-    r.push_back({{"Softmax", "exp(x) over its sum", {integer("dim", -1, "dimension; 0 is the batch")}}, infer_softmax,
-                 [](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<Softmax>(self["dim"].get<int64_t>()); }});
-    r.push_back({{"Flatten", "joins dimensions",
+    r.push_back(
+        {{"Softmax", "exp(x) over its sum", {integer("dim", -1, "dimension; 0 is the batch")}},
+         infer_softmax,
+         [](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<Softmax>(self["dim"].get<int64_t>()); }});
+    r.push_back({{"Flatten",
+                  "joins dimensions",
                   {integer("start_dim", 1, "first dimension; 0 is the batch"), integer("end_dim", -1, "last dimension")}},
-                 infer_flatten, [](const Json& self) -> std::shared_ptr<Module> {
+                 infer_flatten,
+                 [](const Json& self) -> std::shared_ptr<Module> {
                    return std::make_shared<Flatten>(self["start_dim"].get<int64_t>(), self["end_dim"].get<int64_t>());
                  }});
-    r.push_back({{"Dropout", "zeroes inputs with probability p while training", {number("p", 0.5, "probability").at_least(0).below(1)}}, same_shape,
-                 [](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<Dropout>(self["p"].get<double>()); }});
+    r.push_back(
+        {{"Dropout", "zeroes inputs with probability p while training", {number("p", 0.5, "probability").at_least(0).below(1)}},
+         same_shape,
+         [](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<Dropout>(self["p"].get<double>()); }});
     return r;
   }();
   return all;
@@ -255,10 +285,40 @@ const Family& module_family() {
     for (const Row& r : rows()) g_family.components.push_back(r.component);
     g_family.common = {text("name", nullptr, "prefix in the state_dict; left out: the index"), not_yet("init", nullptr, "init"),
                        not_yet("weights", nullptr, "weights"), not_yet("freeze", nullptr, "freeze")};
-    g_family.planned = {"Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "BatchNorm1d",
-                        "BatchNorm2d", "LayerNorm", "GroupNorm", "RMSNorm", "Embedding", "RNN", "LSTM", "GRU", "LSTMCell", "GRUCell",
-                        "MultiheadAttention", "TransformerEncoderLayer", "Residual", "Parallel", "Repeat", "LeakyReLU", "ELU", "SELU",
-                        "Mish", "Hardswish", "Softplus", "PReLU", "LogSoftmax", "Dropout2d", "Bilinear", "Unflatten"};
+    g_family.planned = {"Conv1d",
+                        "Conv2d",
+                        "Conv3d",
+                        "ConvTranspose2d",
+                        "MaxPool2d",
+                        "AvgPool2d",
+                        "AdaptiveAvgPool2d",
+                        "BatchNorm1d",
+                        "BatchNorm2d",
+                        "LayerNorm",
+                        "GroupNorm",
+                        "RMSNorm",
+                        "Embedding",
+                        "RNN",
+                        "LSTM",
+                        "GRU",
+                        "LSTMCell",
+                        "GRUCell",
+                        "MultiheadAttention",
+                        "TransformerEncoderLayer",
+                        "Residual",
+                        "Parallel",
+                        "Repeat",
+                        "LeakyReLU",
+                        "ELU",
+                        "SELU",
+                        "Mish",
+                        "Hardswish",
+                        "Softplus",
+                        "PReLU",
+                        "LogSoftmax",
+                        "Dropout2d",
+                        "Bilinear",
+                        "Unflatten"};
     return true;
   }();
   (void)filled;

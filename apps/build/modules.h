@@ -16,16 +16,16 @@ const Family& module_family();
 
 // One layer of a dry run's table.
 struct LayerRow {
-  std::string name;       // as in the state_dict: "0", "head"
-  std::string what;       // "Linear(784, 512)"
-  Shape output;           // of one sample
+  std::string name;  // as in the state_dict: "0", "head"
+  std::string what;  // "Linear(784, 512)"
+  Shape output;      // of one sample
   int64_t parameters = 0;
-  char precision = '=';   // under autocast: 'l' low, 'f' float32, '=' that of its input
+  char precision = '=';  // under autocast: 'l' low, 'f' float32, '=' that of its input
 };
 
 struct InferredModel {
-  Json model;                     // with in_features, and out_features where "auto", filled in
-  std::optional<Shape> output;    // of one sample; nothing when an issue was found
+  Json model;                   // with in_features, and out_features where "auto", filled in
+  std::optional<Shape> output;  // of one sample; nothing when an issue was found
   std::vector<LayerRow> layers;
 };
 

@@ -23,6 +23,7 @@ void check_loss(const Json& loss, const Shape& output, const DataFacts& facts, I
 std::unique_ptr<Optimizer> build_optimizer(const Json& optimizer, const Module& model);
 
 // `optimizer` must outlive the result. Null config: null. steps: optimizer steps.
-std::unique_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, int64_t steps_per_epoch, int64_t total_steps);
+std::unique_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, int64_t steps_per_epoch,
+                                          int64_t total_steps);
 
 }  // namespace halfstep::app

@@ -29,8 +29,8 @@ std::vector<DType> parse_arms(const std::string& list) {
   for (std::string arm; std::getline(in, arm, ',');) {
     const std::vector<std::string> legal = {"float32", "bfloat16", "float16"};
     const auto dtype = parse_dtype(arm);
-    check<ConfigError>(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "bench", "arms must be ", one_of(legal), ", got \"", arm,
-                       "\"", did_you_mean(arm, legal));
+    check<ConfigError>(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "bench", "arms must be ", one_of(legal),
+                       ", got \"", arm, "\"", did_you_mean(arm, legal));
     out.push_back(*dtype);
   }
   check<ConfigError>(!out.empty(), "bench", "arms must name at least one precision");
@@ -47,8 +47,10 @@ void print_recipe(const BenchArm& arm) {
 }
 
 void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
-  constexpr MemoryTag kColumns[] = {MemoryTag::data, MemoryTag::parameters, MemoryTag::shadows, MemoryTag::gradients, MemoryTag::activations};
-  std::cout << '\n' << std::left << std::setw(10) << "arm" << std::right << std::setw(12) << "median ms" << std::setw(10) << "speed-up";
+  constexpr MemoryTag kColumns[] = {MemoryTag::data, MemoryTag::parameters, MemoryTag::shadows, MemoryTag::gradients,
+                                    MemoryTag::activations};
+  std::cout << '\n'
+            << std::left << std::setw(10) << "arm" << std::right << std::setw(12) << "median ms" << std::setw(10) << "speed-up";
   for (const MemoryTag tag : kColumns) std::cout << std::setw(13) << name(tag);
   std::cout << std::setw(13) << "other" << std::setw(13) << "peak bytes" << std::setw(12) << "final loss" << '\n';
   for (const BenchArm& a : arms) {
@@ -63,16 +65,25 @@ void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
       std::cout << std::setw(13) << a.peak_by_tag[size_t(tag)];
       rest -= std::min(rest, a.peak_by_tag[size_t(tag)]);
     }
-    std::cout << std::setw(13) << rest << std::setw(13) << a.peak_bytes << std::setw(12) << std::setprecision(6) << a.final_loss << '\n';
+    std::cout << std::setw(13) << rest << std::setw(13) << a.peak_bytes << std::setw(12) << std::setprecision(6) << a.final_loss
+              << '\n';
   }
 }
 
 Json arm_json(const BenchArm& a, const BenchArm* base) {
   Json memory;
   for (int i = 0; i < kMemoryTagCount; ++i) memory[name(MemoryTag(i))] = a.peak_by_tag[size_t(i)];
-  return {{"arm", std::string(name(a.dtype))}, {"seconds", a.seconds}, {"median_ms", a.median_ms}, {"fastest_ms", a.fastest_ms},
-          {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()}, {"peak_bytes", a.peak_bytes},
-          {"peak_bytes_by_tag", memory}, {"first_loss", a.first_loss}, {"final_loss", a.final_loss}, {"steps", a.steps}, {"skipped", a.skipped}};
+  return {{"arm", std::string(name(a.dtype))},
+          {"seconds", a.seconds},
+          {"median_ms", a.median_ms},
+          {"fastest_ms", a.fastest_ms},
+          {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()},
+          {"peak_bytes", a.peak_bytes},
+          {"peak_bytes_by_tag", memory},
+          {"first_loss", a.first_loss},
+          {"final_loss", a.final_loss},
+          {"steps", a.steps},
+          {"skipped", a.skipped}};
 }
 
 int bench(Options o) {
@@ -82,25 +93,31 @@ int bench(Options o) {
   const std::string where = backend_for(o.bench.device).describe();
   const BenchOptions& b = o.bench;
   if (!o.json) {
-    std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches << " resident batches, " << b.epochs
-              << (b.epochs == 1 ? " epoch" : " epochs") << ", SGD, MSE\n"
+    std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches
+              << " resident batches, " << b.epochs << (b.epochs == 1 ? " epoch" : " epochs") << ", SGD, MSE\n"
               << where << '\n';
   }
-  const auto arms = bench_mlp(b, [&](const BenchArm& arm) { if (!o.json) print_recipe(arm); });
+  const auto arms = bench_mlp(b, [&](const BenchArm& arm) {
+    if (!o.json) print_recipe(arm);
+  });
   const auto base = std::find_if(arms.begin(), arms.end(), [](const BenchArm& a) { return a.dtype == DType::f32; });
   const BenchArm* f32 = base == arms.end() ? nullptr : &*base;
   if (o.json) {
     Json list = Json::array();
     for (const BenchArm& a : arms) list.push_back(arm_json(a, f32));
-    std::cout << Json{{"bench", "mlp"}, {"device", std::string(name(b.device.type))}, {"description", where}, {"threads", num_threads()},
-                      {"batch", b.batch}, {"width", b.width}, {"layers", b.layers}, {"batches", b.batches}, {"epochs", b.epochs},
-                      {"warmup", b.warmup}, {"repeats", b.repeats}, {"arms", list}}
+    std::cout << Json{{"bench", "mlp"},       {"device", std::string(name(b.device.type))},
+                      {"description", where}, {"threads", num_threads()},
+                      {"batch", b.batch},     {"width", b.width},
+                      {"layers", b.layers},   {"batches", b.batches},
+                      {"epochs", b.epochs},   {"warmup", b.warmup},
+                      {"repeats", b.repeats}, {"arms", list}}
                      .dump()
               << '\n';
     return kDone;
   }
   print_table(arms, f32);
-  std::cout << "\nMedians leave out the first " << b.warmup << " steps, totals count them. \"other\": optimizer state and workspace.\n";
+  std::cout << "\nMedians leave out the first " << b.warmup
+            << " steps, totals count them. \"other\": optimizer state and workspace.\n";
   return kDone;
 }
 
@@ -120,7 +137,9 @@ void add_bench(CLI::App& program, Action& chosen) {
   count("--batches", o->bench.batches, "resident batches");
   count("--epochs", o->bench.epochs, "passes over them");
   count("--repeats", o->bench.repeats, "runs an arm");
-  c->add_option("--warmup", o->bench.warmup, "first steps that the median leaves out")->check(CLI::Range(int64_t(0), int64_t(1) << 30))->capture_default_str();
+  c->add_option("--warmup", o->bench.warmup, "first steps that the median leaves out")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
+      ->capture_default_str();
   c->add_option("--seed", o->bench.seed, "of weights and data")->capture_default_str();
   c->add_option("--arms", o->arms, "precisions to compare")->capture_default_str();
   c->add_flag("--json", o->json, "one JSON object");

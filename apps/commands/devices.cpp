@@ -26,7 +26,8 @@ int devices(bool json) {
       entry["description"] = e.what();
     }
     all.push_back(entry);
-    if (!json) std::cout << name.str() << (name.str().size() < 4 ? "     " : "  ") << entry["description"].get<std::string>() << '\n';
+    if (!json)
+      std::cout << name.str() << (name.str().size() < 4 ? "     " : "  ") << entry["description"].get<std::string>() << '\n';
   }
   if (json) std::cout << Json{{"devices", all}}.dump() << '\n';
   return kDone;

@@ -24,13 +24,15 @@ int eval(const Options& o) {
   apply_threads(o.threads);
   const std::filesystem::path checkpoint = resolve_checkpoint(o.path);
   const CheckpointContents contents = load_checkpoint(checkpoint);
-  check<IoError>(contents.meta.contains("config"), "eval", "the checkpoint must have been written by `halfstep train`, got ", checkpoint.string());
+  check<IoError>(contents.meta.contains("config"), "eval", "the checkpoint must have been written by `halfstep train`, got ",
+                 checkpoint.string());
   Config config = resolve_config(Json(contents.meta["config"]), checkpoint.string(), o.config);
   apply_log_level(config.json, true);
   const Json& data = config.json["data"];
   std::string split = o.split;
   if (split.empty()) split = !data["val"].is_null() ? "val" : !data["test"].is_null() ? "test" : "train";
-  check<ConfigError>(!data[split].is_null(), "eval", "the run must have data.", split, ", but has none", Help{"--split val, test or train"});
+  check<ConfigError>(!data[split].is_null(), "eval", "the run must have data.", split, ", but has none",
+                     Help{"--split val, test or train"});
 
   ModelParts parts = make_model(config);
   StateDict state;
@@ -54,7 +56,8 @@ int eval(const Options& o) {
               << '\n';
     return kDone;
   }
-  std::cout << checkpoint.string() << " (step " << step << ") on " << split << ", " << r.samples << " samples: loss " << number_text(r.loss, 6);
+  std::cout << checkpoint.string() << " (step " << step << ") on " << split << ", " << r.samples << " samples: loss "
+            << number_text(r.loss, 6);
   if (r.accuracy) std::cout << ", accuracy " << number_text(100 * *r.accuracy, 4) << " %";
   std::cout << '\n';
   return kDone;
@@ -66,7 +69,8 @@ void add_eval(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
   c->add_option("path", o->path, "a run's folder (its latest checkpoint), a checkpoint, or RUN/best")->required();
-  c->add_option("--split", o->split, "data to evaluate on; default: val, else test")->check(CLI::IsMember({"train", "val", "test"}));
+  c->add_option("--split", o->split, "data to evaluate on; default: val, else test")
+      ->check(CLI::IsMember({"train", "val", "test"}));
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "evaluate in float32");
   c->add_flag("--json", o->json, "one JSON object");

@@ -34,10 +34,10 @@ void print_warnings(const Config& config) {
 
 void apply_log_level(const Json& config, bool quiet) {
   const std::string level = config["logging"]["level"];
-  if (level == "debug") log::set_level(log::Level::debug);
-  if (level == "warn" || quiet) log::set_level(log::Level::warn);
-  if (level == "error") log::set_level(log::Level::error);
-  if (level == "off") log::set_level(log::Level::off);
+  if (level == "debug") logging::set_level(logging::Level::debug);
+  if (level == "warn" || quiet) logging::set_level(logging::Level::warn);
+  if (level == "error") logging::set_level(logging::Level::error);
+  if (level == "off") logging::set_level(logging::Level::off);
 }
 
 }  // namespace halfstep::app

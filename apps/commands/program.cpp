@@ -21,7 +21,8 @@ int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, con
   const bool known = argc > 1 && std::find(commands.begin(), commands.end(), argv[1]) != commands.end();
   if (argc > 1 && !known && argv[1][0] != '-') {
     const std::string near = suggest(argv[1], commands);
-    std::cerr << "help: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?") << '\n';
+    std::cerr << "help: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?")
+              << '\n';
   } else {
     std::cerr << "help: halfstep" << (known ? std::string(" ") + argv[1] : "") << " --help\n";
   }
@@ -44,22 +45,14 @@ int report_exception() {
   };
   try {
     throw;
-  } catch (const ConfigError& e) {
-    return told(e, kUsage);
-  } catch (const DataError& e) {
+  } catch (const ConfigError& e) { return told(e, kUsage); } catch (const DataError& e) {
     return told(e, kData);
-  } catch (const DivergedError& e) {
-    return told(e, kDiverged);
-  } catch (const DeviceError& e) {
+  } catch (const DivergedError& e) { return told(e, kDiverged); } catch (const DeviceError& e) {
     return told(e, kDevice);
-  } catch (const MemoryError& e) {
-    return told(e, kDevice);
-  } catch (const std::bad_alloc&) {
+  } catch (const MemoryError& e) { return told(e, kDevice); } catch (const std::bad_alloc&) {
     std::cerr << "[memory] the host has no memory left\n";
     return kDevice;
-  } catch (const std::exception& e) {
-    return told(e, kFailed);
-  } catch (...) {
+  } catch (const std::exception& e) { return told(e, kFailed); } catch (...) {
     std::cerr << "[halfstep] unknown failure\n";
     return kFailed;
   }
@@ -84,9 +77,7 @@ int run_program(int argc, const char* const* argv) {
   }
   try {
     return chosen();
-  } catch (...) {
-    return report_exception();
-  }
+  } catch (...) { return report_exception(); }
 }
 
 }  // namespace halfstep::app

@@ -23,7 +23,8 @@ struct Options {
 
 void report_amp(const Json& summary, Progress& progress) {
   progress.line("amp: " + summary["dtype"].get<std::string>() + ", " + std::to_string(autocast::cast_count()) + " casts, " +
-                summary["steps_skipped"].dump() + " of " + std::to_string(summary["steps_applied"].get<int64_t>() + summary["steps_skipped"].get<int64_t>()) +
+                summary["steps_skipped"].dump() + " of " +
+                std::to_string(summary["steps_applied"].get<int64_t>() + summary["steps_skipped"].get<int64_t>()) +
                 " steps skipped, last loss scale " + summary["scale"].dump());
 }
 

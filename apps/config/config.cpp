@@ -46,9 +46,7 @@ Device config_device(const Json& config) {
   if (text == "auto") return has_backend(Device::Type::cuda) ? Device::cuda : Device::cpu;
   try {
     return parse_device(text);
-  } catch (const DeviceError& e) {
-    throw ConfigError(e.what());
-  }
+  } catch (const DeviceError& e) { throw ConfigError(e.what()); }
 }
 
 std::optional<DType> amp_dtype(const Json& config) {

@@ -15,16 +15,16 @@
 namespace halfstep::app {
 
 struct ConfigOptions {
-  std::vector<std::string> sets = {}; // "a.b=c", left to right
+  std::vector<std::string> sets = {};  // "a.b=c", left to right
   bool no_amp = false;
   std::optional<std::string> device = {};
 };
 
 struct Config {
-  Json json;                           // resolved: every key of the schema that is not optional
-  std::vector<std::string> warnings;   // "file:line:column: path: message"
-  std::optional<DataFacts> facts;      // of data.train; nothing when its files are needed to know and are not there
-  std::vector<LayerRow> layers;        // empty without facts
+  Json json;                          // resolved: every key of the schema that is not optional
+  std::vector<std::string> warnings;  // "file:line:column: path: message"
+  std::optional<DataFacts> facts;     // of data.train; nothing when its files are needed to know and are not there
+  std::vector<LayerRow> layers;       // empty without facts
 };
 
 // Throws ConfigError listing all that is wrong.

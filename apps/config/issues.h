@@ -26,7 +26,9 @@ struct Issue {
 
 class Issues {
  public:
-  void error(std::string path, std::string message, bool at_key = false) { list_.push_back({std::move(path), std::move(message), at_key, false}); }
+  void error(std::string path, std::string message, bool at_key = false) {
+    list_.push_back({std::move(path), std::move(message), at_key, false});
+  }
   void warn(std::string path, std::string message) { list_.push_back({std::move(path), std::move(message), false, true}); }
 
   // Is there an error at `path`, above it or below it?

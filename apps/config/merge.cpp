@@ -67,7 +67,9 @@ std::vector<std::string> split_path(const std::string& path) {
   }
 }
 
-bool is_index(const std::string& s) { return !s.empty() && s.size() < 8 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+bool is_index(const std::string& s) {
+  return !s.empty() && s.size() < 8 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 class Expander {
  public:
@@ -143,7 +145,8 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
     if (at->is_string()) *at = Json{{"type", *at}};
     if (at->is_array()) {
       if (!is_index(key) || std::stoul(key) >= at->size()) {
-        return issues.error("", origin + ": " + walked + " is a list of " + std::to_string(at->size()) + ", so it takes an index below that, got \"" + key + "\"");
+        return issues.error("", origin + ": " + walked + " is a list of " + std::to_string(at->size()) +
+                                    ", so it takes an index below that, got \"" + key + "\"");
       }
       at = &(*at)[std::stoul(key)];
     } else if (at->is_object()) {

@@ -40,7 +40,8 @@ class Rules {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
-    if (!t["epochs"].is_null() && !t["max_steps"].is_null()) issues_.error("train.max_steps", "must not be given together with epochs");
+    if (!t["epochs"].is_null() && !t["max_steps"].is_null())
+      issues_.error("train.max_steps", "must not be given together with epochs");
   }
 
   void precision() {
@@ -67,7 +68,8 @@ class Rules {
     Json end = s["interval"] == "step" ? s["T_max"] : Json();
     if (end.is_null() && s["T_max"].is_null()) end = c_["train"]["max_steps"];
     if (!end.is_null() && s["warmup_steps"].get<int64_t>() >= end.get<int64_t>()) {
-      issues_.error("scheduler.warmup_steps", "must be less than the " + end.dump() + " steps until the end, got " + s["warmup_steps"].dump());
+      issues_.error("scheduler.warmup_steps",
+                    "must be less than the " + end.dump() + " steps until the end, got " + s["warmup_steps"].dump());
     }
   }
 
@@ -102,16 +104,15 @@ class Rules {
       if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
         issues_.error("data.val", "must have the shapes and classes of data.train");
       }
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
 
   void batches(const DataFacts& facts) {
     const int64_t batch = c_["data"]["loader"]["batch_size"];
     if (facts.size && *facts.size < 1) return issues_.error("data.train", "has no samples");
     if (facts.size && c_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
-      issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " + std::to_string(*facts.size) +
-                                                  " samples: with drop_last there is no batch");
+      issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " +
+                                                  std::to_string(*facts.size) + " samples: with drop_last there is no batch");
     }
   }
 
@@ -124,7 +125,8 @@ class Rules {
     const std::string what = ck["monitor"];
     if (ck["mode"].is_null()) ck["mode"] = what == "val/accuracy" ? "max" : "min";
     if (ck["keep_best"] == 1 && what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
-    if (ck["keep_best"] == 1 && what == "val/accuracy" && facts.classes == 0) issues_.error("checkpoint.monitor", "val/accuracy needs data with classes");
+    if (ck["keep_best"] == 1 && what == "val/accuracy" && facts.classes == 0)
+      issues_.error("checkpoint.monitor", "val/accuracy needs data with classes");
     for (size_t i = 0; i < c_["metrics"].size(); ++i) {
       if (facts.classes == 0) issues_.error(join_path("metrics", i), "accuracy needs data with classes");
     }

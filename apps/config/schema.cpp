@@ -17,7 +17,8 @@ std::string plain(double v) {
 
 std::string range_text(const Field& f) {
   const bool low = f.low > -std::numeric_limits<double>::infinity(), high = f.high < std::numeric_limits<double>::infinity();
-  if (low && high) return std::string(" in ") + (f.low_open ? "(" : "[") + plain(f.low) + ", " + plain(f.high) + (f.high_open ? ")" : "]");
+  if (low && high)
+    return std::string(" in ") + (f.low_open ? "(" : "[") + plain(f.low) + ", " + plain(f.high) + (f.high_open ? ")" : "]");
   if (low) return (f.low_open ? " > " : " >= ") + plain(f.low);
   if (high) return (f.high_open ? " < " : " <= ") + plain(f.high);
   return "";
@@ -27,10 +28,15 @@ std::string many(const Field& item) {
   switch (item.kind) {
     case Kind::integer: return "integers" + range_text(item);
     case Kind::number: return "numbers" + range_text(item);
-    case Kind::text: return item.words.empty() ? (item.also_integer ? "strings or integers" : "strings") : "strings, each " + one_of(item.words);
+    case Kind::text:
+      return item.words.empty() ? (item.also_integer ? "strings or integers" : "strings") : "strings, each " + one_of(item.words);
     case Kind::component: return item.family->what + "s";
     default: return item.expects() + " each";
   }
+}
+
+std::string with_article(const std::string& noun) {
+  return (std::string_view("aeiou").find(noun[0]) == std::string_view::npos ? "a " : "an ") + noun;
 }
 
 Field make(std::string key, Kind kind, Json fallback, std::string doc) {
@@ -41,13 +47,46 @@ Field make(std::string key, Kind kind, Json fallback, std::string doc) {
 
 }  // namespace
 
-Field Field::required() const { Field f = *this; f.needed = true; return f; }
-Field Field::above(double bound) const { Field f = *this; f.low = bound; f.low_open = true; return f; }
-Field Field::at_least(double bound) const { Field f = *this; f.low = bound; f.low_open = false; return f; }
-Field Field::below(double bound) const { Field f = *this; f.high = bound; f.high_open = true; return f; }
-Field Field::at_most(double bound) const { Field f = *this; f.high = bound; f.high_open = false; return f; }
-Field Field::or_word(std::string word) const { Field f = *this; f.words.push_back(std::move(word)); return f; }
-Field Field::items(int least, int most) const { Field f = *this; f.min_items = least; f.max_items = most; return f; }
+Field Field::required() const {
+  Field f = *this;
+  f.needed = true;
+  return f;
+}
+Field Field::above(double bound) const {
+  Field f = *this;
+  f.low = bound;
+  f.low_open = true;
+  return f;
+}
+Field Field::at_least(double bound) const {
+  Field f = *this;
+  f.low = bound;
+  f.low_open = false;
+  return f;
+}
+Field Field::below(double bound) const {
+  Field f = *this;
+  f.high = bound;
+  f.high_open = true;
+  return f;
+}
+Field Field::at_most(double bound) const {
+  Field f = *this;
+  f.high = bound;
+  f.high_open = false;
+  return f;
+}
+Field Field::or_word(std::string word) const {
+  Field f = *this;
+  f.words.push_back(std::move(word));
+  return f;
+}
+Field Field::items(int least, int most) const {
+  Field f = *this;
+  f.min_items = least;
+  f.max_items = most;
+  return f;
+}
 
 std::string Field::expects() const {
   std::string out;
@@ -64,19 +103,31 @@ std::string Field::expects() const {
       if (min_items == 1 && max_items > 1) out += " with at least one entry";
       break;
     case Kind::section: out = switchable ? "true, false or an object" : "an object"; break;
-    case Kind::component: out = "the name of a " + family->what + " or an object with \"type\""; break;
+    case Kind::component: out = "the name of " + with_article(family->what) + " or an object with \"type\""; break;
     case Kind::not_yet: return fallback.is_null() ? "left out" : fallback.dump();
   }
   for (const std::string& word : words) out += " or \"" + word + "\"";
   return out;
 }
 
-Field boolean(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::boolean, std::move(fallback), std::move(doc)); }
-Field integer(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::integer, std::move(fallback), std::move(doc)); }
-Field number(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::number, std::move(fallback), std::move(doc)); }
-Field text(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::text, std::move(fallback), std::move(doc)); }
-Field interval(std::string key, Json fallback, std::string doc) { return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc)); }
-Field not_yet(std::string key, Json accepted, std::string doc) { return make(std::move(key), Kind::not_yet, std::move(accepted), std::move(doc)); }
+Field boolean(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::boolean, std::move(fallback), std::move(doc));
+}
+Field integer(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::integer, std::move(fallback), std::move(doc));
+}
+Field number(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::number, std::move(fallback), std::move(doc));
+}
+Field text(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::text, std::move(fallback), std::move(doc));
+}
+Field interval(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc));
+}
+Field not_yet(std::string key, Json accepted, std::string doc) {
+  return make(std::move(key), Kind::not_yet, std::move(accepted), std::move(doc));
+}
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc) {
   Field f = text(std::move(key), std::move(fallback), std::move(doc));
   f.words = std::move(words);

@@ -25,7 +25,7 @@ struct Field {
   std::string key;
   Kind kind;
   std::string doc;
-  Json fallback = nullptr;          // null: absent unless given
+  Json fallback = nullptr;  // null: absent unless given
   bool needed = false;
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;  // the bound itself is not legal
@@ -34,13 +34,13 @@ struct Field {
   std::shared_ptr<const Field> item = nullptr;
   const Section* section = nullptr;
   const Family* family = nullptr;
-  bool switchable = false;          // a section that `true` and `false` stand for too
-  bool also_integer = false;        // text: or an integer
+  bool switchable = false;    // a section that `true` and `false` stand for too
+  bool also_integer = false;  // text: or an integer
 
   Field required() const;
-  Field above(double bound) const;      // > bound
+  Field above(double bound) const;  // > bound
   Field at_least(double bound) const;
-  Field below(double bound) const;      // < bound
+  Field below(double bound) const;  // < bound
   Field at_most(double bound) const;
   Field or_word(std::string word) const;
   Field items(int least, int most) const;
@@ -74,10 +74,10 @@ struct Component {
   std::vector<Field> fields;
 };
 struct Family {
-  std::string what;                   // "layer", "optimizer"
+  std::string what;  // "layer", "optimizer"
   std::vector<Component> components;
-  std::vector<Field> common;          // fields of every component
-  std::vector<std::string> planned;   // types that are known but do not exist yet
+  std::vector<Field> common;         // fields of every component
+  std::vector<std::string> planned;  // types that are known but do not exist yet
   const Component* find(std::string_view type) const;
 };
 

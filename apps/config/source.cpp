@@ -16,7 +16,8 @@ class Scanner {
 
   void value(const std::string& path, Mark key) {
     space();
-    const bool repeated = !origins_.emplace(path, Origin{file_, key, here()}).second;
+    const bool repeated = origins_.contains(path);
+    origins_[path] = {file_, key, here()};
     if (repeated) issues_.error(path, "given twice", true);
     if (peek() == '{') {
       members('}', [&](size_t) {
@@ -111,8 +112,8 @@ ParsedJson parse_json_file(const std::filesystem::path& path, Issues& issues) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
-  check<ConfigError>(in.is_open() && !in.bad() && !std::filesystem::is_directory(path), "config", "a config must be a readable file, got \"",
-                     path.string(), "\"");
+  check<ConfigError>(in.is_open() && !in.bad() && !std::filesystem::is_directory(path), "config",
+                     "a config must be a readable file, got \"", path.string(), "\"");
   return parse_json(text.str(), path.string(), issues);
 }
 

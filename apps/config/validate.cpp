@@ -49,12 +49,16 @@ class Checker {
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
                const std::string& path, const Json& head = Json::object()) {
     Json out = head;
-    std::vector<std::string> keys;
+    std::vector<std::string> known, offered;  // what does not work yet is known, but not offered
+    for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
     for (const auto* group : {&fields, &common}) {
-      for (const Field& f : *group) keys.push_back(f.key);
+      for (const Field& f : *group) {
+        known.push_back(f.key);
+        if (f.kind != Kind::not_yet) offered.push_back(f.key);
+      }
     }
     for (const auto& [key, ignored] : value.items()) {
-      if (!contains(keys, key) && !head.contains(key)) unknown(key, keys, what, path);
+      if (!contains(known, key)) unknown(key, offered, what, path);
     }
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
@@ -84,7 +88,8 @@ class Checker {
   }
 
   Json integer(const Json& value, const Field& f, const std::string& path) {
-    if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() && std::abs(value.get<double>()) < 0x1p53) {
+    if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() &&
+        std::abs(value.get<double>()) < 0x1p53) {
       return integer(Json(int64_t(value.get<double>())), f, path);  // 1e4
     }
     return value.is_number_integer() && in_range(value, f) ? value : wrong(value, f, path);

@@ -14,8 +14,8 @@ namespace halfstep::app {
 
 struct BenchOptions {
   int64_t batch = 512, width = 1024, layers = 3, batches = 10, epochs = 2;
-  int64_t warmup = 3;    // first steps of each repeat that the median leaves out; the total counts them
-  int64_t repeats = 1;   // whole runs an arm, all steps in one median; the total is the fastest
+  int64_t warmup = 3;   // first steps of each repeat that the median leaves out; the total counts them
+  int64_t repeats = 1;  // whole runs an arm, all steps in one median; the total is the fastest
   std::vector<DType> arms = {DType::f32, DType::bf16, DType::f16};  // f32: no autocast
   Device device = Device::cpu;
   uint64_t seed = 0;
@@ -23,7 +23,7 @@ struct BenchOptions {
 
 struct BenchArm {
   DType dtype = DType::f32;
-  double seconds = 0;        // of all steps
+  double seconds = 0;                    // of all steps
   double median_ms = 0, fastest_ms = 0;  // of one step
   size_t peak_bytes = 0;
   std::array<size_t, kMemoryTagCount> peak_by_tag{};

@@ -29,8 +29,9 @@ std::string describe_run(const Config& config) {
   int64_t parameters = 0, shadowed = 0, activations = 0;
   std::ostringstream input;
   input << config.facts->input;
-  out << std::left << std::setw(12) << "name" << std::setw(30) << "layer" << std::setw(20) << "output" << std::right << std::setw(12)
-      << "parameters" << "  dtype\n";
+  out << std::left << std::setw(12) << "name" << std::setw(30) << "layer" << std::setw(20) << "output" << std::right
+      << std::setw(12) << "parameters"
+      << "  dtype\n";
   out << std::left << std::setw(42) << "data" << std::setw(20) << input.str() << std::right << std::setw(12) << 0 << "  float32\n";
   for (const LayerRow& row : config.layers) {
     if (low && row.precision != '=') running = row.precision == 'l' ? *low : DType::f32;
@@ -44,10 +45,12 @@ std::string describe_run(const Config& config) {
   }
   const int64_t state = moments(c["optimizer"]) * parameters * 4;
   out << "parameters  " << parameters << '\n'
-      << "memory      about " << bytes_text(double(parameters * 8 + shadowed * 2 + state + activations)) << ": weights " << bytes_text(double(parameters * 4))
-      << ", shadows " << bytes_text(double(shadowed * 2)) << ", gradients " << bytes_text(double(parameters * 4)) << ", optimizer "
-      << bytes_text(double(state)) << ", activations " << bytes_text(double(activations)) << '\n';
-  if (config.facts->size) out << "samples     " << *config.facts->size << ", " << (*config.facts->size + batch - 1) / batch << " batches\n";
+      << "memory      about " << bytes_text(double(parameters * 8 + shadowed * 2 + state + activations)) << ": weights "
+      << bytes_text(double(parameters * 4)) << ", shadows " << bytes_text(double(shadowed * 2)) << ", gradients "
+      << bytes_text(double(parameters * 4)) << ", optimizer " << bytes_text(double(state)) << ", activations "
+      << bytes_text(double(activations)) << '\n';
+  if (config.facts->size)
+    out << "samples     " << *config.facts->size << ", " << (*config.facts->size + batch - 1) / batch << " batches\n";
   return out.str();
 }
 

@@ -61,8 +61,8 @@ void Progress::update(const ProgressView& v) {
   }
   std::string text;
   if (v.epochs > 0) text += formatted("epoch %lld/%lld  ", (long long)v.epoch, (long long)v.epochs);
-  text += formatted("step %lld/%lld  loss %s  lr %s  %s samples/s", (long long)v.step, (long long)v.steps, number_text(v.loss, 4).c_str(),
-                    number_text(v.lr, 3).c_str(), count_text(v.samples_per_second).c_str());
+  text += formatted("step %lld/%lld  loss %s  lr %s  %s samples/s", (long long)v.step, (long long)v.steps,
+                    number_text(v.loss, 4).c_str(), number_text(v.lr, 3).c_str(), count_text(v.samples_per_second).c_str());
   if (v.scale) text += formatted("  scale %s  skipped %lld", number_text(*v.scale, 6).c_str(), (long long)v.skipped);
   if (v.loader_wait >= 0.05) text += formatted("  data wait %.0f %%", 100 * v.loader_wait);
   text += "  eta " + duration_text(v.seconds_left);

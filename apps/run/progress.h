@@ -17,13 +17,13 @@ struct ProgressOptions {
 
 // A moment of training.
 struct ProgressView {
-  int64_t epoch = 0, epochs = 0;        // from 1; epochs 0: the length is given in steps
+  int64_t epoch = 0, epochs = 0;  // from 1; epochs 0: the length is given in steps
   int64_t step = 0, steps = 0;
   double loss = 0, lr = 0;
   double samples_per_second = 0, seconds_left = 0;
-  std::optional<double> scale;          // with a gradient scaler
+  std::optional<double> scale;  // with a gradient scaler
   int64_t skipped = 0;
-  double loader_wait = 0;               // share of the time spent waiting for data, 0..1
+  double loader_wait = 0;  // share of the time spent waiting for data, 0..1
 };
 
 class Progress {
@@ -31,9 +31,9 @@ class Progress {
   explicit Progress(const ProgressOptions& options);
   ~Progress();  // ends a line that was being redrawn
 
-  void line(const std::string& text);   // a line that stays
-  void note(const std::string& text);   // the same, marked as a remark
-  void warn(const std::string& text);   // also when quiet
+  void line(const std::string& text);     // a line that stays
+  void note(const std::string& text);     // the same, marked as a remark
+  void warn(const std::string& text);     // also when quiet
   void update(const ProgressView& view);  // redraws, or prints a line now and then
 
  private:
@@ -45,9 +45,9 @@ class Progress {
   std::chrono::steady_clock::time_point last_plain_{};
 };
 
-std::string duration_text(double seconds);       // "42 s", "3:07", "1:02:30"
-std::string bytes_text(double bytes);            // "12.3 MB"
-std::string count_text(double n);                // "12.3k"
-std::string number_text(double v, int digits);   // significant digits
+std::string duration_text(double seconds);      // "42 s", "3:07", "1:02:30"
+std::string bytes_text(double bytes);           // "12.3 MB"
+std::string count_text(double n);               // "12.3k"
+std::string number_text(double v, int digits);  // significant digits
 
 }  // namespace halfstep::app

@@ -42,7 +42,8 @@ RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool ove
 void RunDir::open(const Json& config, int64_t step, bool metrics) {
   std::error_code error;
   fs::create_directories(path_, error);
-  check<IoError>(!error, "train", "output_dir must be a folder that can be written, got ", path_.string(), " (", error.message(), ")");
+  check<IoError>(!error, "train", "output_dir must be a folder that can be written, got ", path_.string(), " (", error.message(),
+                 ")");
   atomic_write(path_ / kConfig, config.dump(2) + "\n");
   if (!metrics) return;
   std::string kept;

@@ -36,8 +36,12 @@ std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& s
   const MemoryScope scope(MemoryTag::data);
   const Json& l = config["data"]["loader"];
   const bool train = split == "train";
-  const LoaderOptions options{.batch_size = l["batch_size"], .shuffle = train && l["shuffle"] == true, .drop_last = train && l["drop_last"] == true,
-                              .seed = config["seed"], .num_workers = l["num_workers"], .prefetch = l["prefetch"]};
+  const LoaderOptions options{.batch_size = l["batch_size"],
+                              .shuffle = train && l["shuffle"] == true,
+                              .drop_last = train && l["drop_last"] == true,
+                              .seed = config["seed"],
+                              .num_workers = l["num_workers"],
+                              .prefetch = l["prefetch"]};
   return std::make_unique<DataLoader>(build_dataset(config, split, device), options);
 }
 
@@ -69,10 +73,14 @@ Session make_session(Config config) {
   s.train = std::move(train);
   if (!c["data"]["val"].is_null()) s.val = make_loader(c, "val", device);
   s.optimizer = build_optimizer(c["optimizer"], *s.model);
+  s.optimizer_text = s.optimizer->describe();
 
   const Json &t = c["train"], &g = c["amp"]["scaler"];
-  s.scaler = GradScaler({.init_scale = g["init_scale"], .growth_factor = g["growth_factor"], .backoff_factor = g["backoff_factor"],
-                         .growth_interval = g["growth_interval"], .enabled = scaler_enabled(c)});
+  s.scaler = GradScaler({.init_scale = g["init_scale"],
+                         .growth_factor = g["growth_factor"],
+                         .backoff_factor = g["backoff_factor"],
+                         .growth_interval = g["growth_interval"],
+                         .enabled = scaler_enabled(c)});
   s.batches_per_epoch = s.train->size();
   if (!t["limit_batches"].is_null()) s.batches_per_epoch = std::min(s.batches_per_epoch, t["limit_batches"].get<int64_t>());
   const int64_t window = t["accumulate_steps"];
@@ -90,11 +98,19 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
   const LoaderState at = s.train->state();
   Json meta;
   meta["format"] = 1;
-  meta["trainer"] = {{"steps", n.steps}, {"skipped", n.skipped}, {"samples", n.samples},
-                     {"epoch_loss", n.epoch_loss}, {"epoch_samples", n.epoch_samples},
-                     {"window_loss", n.window_loss}, {"window_samples", n.window_samples},
-                     {"last_eval_step", n.last_eval_step}, {"best", optional(n.best)}, {"train_loss", optional(n.train_loss)},
-                     {"val_loss", optional(n.val_loss)}, {"val_accuracy", optional(n.val_accuracy)}, {"seconds", n.seconds}};
+  meta["trainer"] = {{"steps", n.steps},
+                     {"skipped", n.skipped},
+                     {"samples", n.samples},
+                     {"epoch_loss", n.epoch_loss},
+                     {"epoch_samples", n.epoch_samples},
+                     {"window_loss", n.window_loss},
+                     {"window_samples", n.window_samples},
+                     {"last_eval_step", n.last_eval_step},
+                     {"best", optional(n.best)},
+                     {"train_loss", optional(n.train_loss)},
+                     {"val_loss", optional(n.val_loss)},
+                     {"val_accuracy", optional(n.val_accuracy)},
+                     {"seconds", n.seconds}};
   meta["generator"] = {{"seed", random.seed}, {"offset", random.offset}};
   meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
   meta["scaler"] = s.scaler.state_dict();
@@ -120,10 +136,19 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   s.train->set_state({meta["loader"]["epoch"], meta["loader"]["next_batch"]});
   default_generator().set_state({meta["generator"]["seed"], meta["generator"]["offset"]});
   const Json t = meta["trainer"];
-  return {.steps = t["steps"], .skipped = t["skipped"], .samples = t["samples"], .epoch_loss = t["epoch_loss"],
-          .epoch_samples = t["epoch_samples"], .window_loss = t["window_loss"], .window_samples = t["window_samples"],
-          .last_eval_step = t["last_eval_step"], .best = optional(t["best"]), .train_loss = optional(t["train_loss"]),
-          .val_loss = optional(t["val_loss"]), .val_accuracy = optional(t["val_accuracy"]), .seconds = t["seconds"]};
+  return {.steps = t["steps"],
+          .skipped = t["skipped"],
+          .samples = t["samples"],
+          .epoch_loss = t["epoch_loss"],
+          .epoch_samples = t["epoch_samples"],
+          .window_loss = t["window_loss"],
+          .window_samples = t["window_samples"],
+          .last_eval_step = t["last_eval_step"],
+          .best = optional(t["best"]),
+          .train_loss = optional(t["train_loss"]),
+          .val_loss = optional(t["val_loss"]),
+          .val_accuracy = optional(t["val_accuracy"]),
+          .seconds = t["seconds"]};
 }
 
 }  // namespace halfstep::app

@@ -26,8 +26,9 @@ ModelParts make_model(const Config& config);
 
 struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
+  std::string optimizer_text;  // as configured, before a schedule changed its rate
   GradScaler scaler;
-  std::unique_ptr<Schedule> schedule;  // may be null
+  std::unique_ptr<Schedule> schedule;      // may be null
   std::unique_ptr<DataLoader> train, val;  // val may be null
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
 };
@@ -37,13 +38,15 @@ std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& s
 
 // How far a run has come; what a checkpoint holds besides the parts of a session.
 struct Counters {
-  int64_t steps = 0, skipped = 0, samples = 0;     // steps tried; of them skipped
-  double epoch_loss = 0; int64_t epoch_samples = 0;   // sums over this epoch so far, of finite losses
-  double window_loss = 0; int64_t window_samples = 0; // since the last line of metrics.jsonl
+  int64_t steps = 0, skipped = 0, samples = 0;  // steps tried; of them skipped
+  double epoch_loss = 0;
+  int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
+  double window_loss = 0;
+  int64_t window_samples = 0;  // since the last line of metrics.jsonl
   int64_t last_eval_step = -1;
-  std::optional<double> best;                      // value of checkpoint.monitor
+  std::optional<double> best;                                // value of checkpoint.monitor
   std::optional<double> train_loss, val_loss, val_accuracy;  // the latest
-  double seconds = 0;                              // of training so far, all runs together
+  double seconds = 0;                                        // of training so far, all runs together
 };
 
 CheckpointContents pack(const Session& session, const Json& config, const Counters& counters);

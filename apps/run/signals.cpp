@@ -1,7 +1,8 @@
 #include "apps/run/signals.h"
 
-#include <csignal>
 #include <unistd.h>
+
+#include <csignal>
 
 namespace halfstep::app {
 namespace {

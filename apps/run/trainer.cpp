@@ -48,7 +48,8 @@ void report_changes(const Json& now, const nlohmann::json& then, Progress& progr
     if (path == "/output_dir" || path == "/checkpoint/resume") continue;
     changed += (changed.empty() ? "" : ", ") + path.substr(1);
   }
-  if (!changed.empty()) progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
+  if (!changed.empty())
+    progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
 }
 
 }  // namespace
@@ -88,7 +89,8 @@ TrainSummary Trainer::run() {
       drain();
       save();
       const bool interrupt = StopSignals::received() == SIGINT;
-      progress_.line(joined(interrupt ? "interrupted" : "stopped by a signal", " after step ", n_.steps, "; go on with --resume auto"));
+      progress_.line(
+          joined(interrupt ? "interrupted" : "stopped by a signal", " after step ", n_.steps, "; go on with --resume auto"));
       return summary(interrupt ? Ending::interrupted : Ending::requeue);
     }
   }
@@ -101,11 +103,13 @@ TrainSummary Trainer::run() {
 void Trainer::introduce() const {
   const Json& c = config_.json;
   std::string precision = "float32";
-  if (s_.low) precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
-  progress_.line(joined(c["name"].get<std::string>(), ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
+  if (s_.low)
+    precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
+  progress_.line(
+      joined(c["name"].get<std::string>(), ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
-  progress_.line(joined(s_.optimizer->describe(), s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
+  progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
@@ -193,14 +197,17 @@ void Trainer::drain() {
   }
   pending_.clear();
   first_pending_step_ = n_.steps;
-  if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLossesScaled : kBadLosses)) diverged(joined("the last ", bad_run_, " losses are not finite"));
-  if (scale() && *scale() < kScaleFloor) diverged(joined("the loss scale fell to ", *scale(), ", below 2^-24: gradients overflow at any scale"));
+  if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
+    diverged(joined("the last ", bad_run_, " losses are not finite"));
+  if (scale() && *scale() < kScaleFloor)
+    diverged(joined("the loss scale fell to ", *scale(), ", below 2^-24: gradients overflow at any scale"));
 }
 
 void Trainer::explain_skip(int64_t step) {
   if (skip_explained_) return;
   skip_explained_ = true;
-  progress_.note(joined("step ", step, " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
+  progress_.note(joined("step ", step,
+                        " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
                         "a few skips, most at the start, are normal and change no weight"));
 }
 
@@ -208,15 +215,16 @@ void Trainer::diverged(const std::string& what) {
   std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
   if (s_.low == DType::f16 && !s_.scaler.is_enabled()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
   if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
-  fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(), "): ", what, ", ",
-                      n_.skipped, " steps skipped", Help{advice});
+  fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
+                      "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
 }
 
 void Trainer::log() {
   drain();
   const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
-  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
-                {"lr", s_.optimizer->lr()}, {"skipped", n_.skipped}, {"samples", n_.samples}, {"seconds", seconds()}};
+  Json entry = {{"step", n_.steps},         {"epoch", epoch()},      {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
+                {"lr", s_.optimizer->lr()}, {"skipped", n_.skipped}, {"samples", n_.samples},
+                {"seconds", seconds()}};
   if (scale()) entry["scale"] = *scale();
   dir_.record(entry);
   show();
@@ -250,7 +258,9 @@ void Trainer::evaluate_now() {
   dir_.record(entry);
 
   const Json& ck = config_.json["checkpoint"];
-  const std::optional<double> value = ck["monitor"] == "val/accuracy" ? r.accuracy : ck["monitor"] == "val/loss" ? std::optional(r.loss) : n_.train_loss;
+  const std::optional<double> value = ck["monitor"] == "val/accuracy" ? r.accuracy
+                                      : ck["monitor"] == "val/loss"   ? std::optional(r.loss)
+                                                                      : n_.train_loss;
   if (ck["keep_best"] != 1 || save_every_.unit == Interval::Unit::never || !value || !std::isfinite(*value)) return;
   const bool better = !n_.best || (ck["mode"] == "max" ? *value > *n_.best : *value < *n_.best);
   if (!better) return;
@@ -275,7 +285,9 @@ void Trainer::save() {
 
 double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-std::optional<double> Trainer::scale() const { return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt; }
+std::optional<double> Trainer::scale() const {
+  return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
+}
 
 TrainSummary Trainer::summary(Ending ending) {
   const auto or_null = [](const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); };

@@ -46,8 +46,8 @@ class Trainer {
   bool finished() const;
   void train_batch();
   void end_epoch();
-  void after_step();       // what is due after an optimizer step
-  void drain();            // reads pending losses and outcomes; throws DivergedError
+  void after_step();  // what is due after an optimizer step
+  void drain();       // reads pending losses and outcomes; throws DivergedError
   void explain_skip(int64_t step);
   [[noreturn]] void diverged(const std::string& what);
   void log();
@@ -70,9 +70,9 @@ class Trainer {
   Interval log_every_, eval_every_, save_every_;
   Clock::time_point last_log_, last_eval_, last_save_, start_;
   double eval_seconds_ = 0, earlier_seconds_ = 0;
-  int64_t first_step_ = 0, first_samples_ = 0;   // where this process began
+  int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
   int64_t first_pending_step_ = 0;
-  int64_t bad_run_ = 0;                          // losses in a row that are not finite
+  int64_t bad_run_ = 0;  // losses in a row that are not finite
   bool skip_explained_ = false;
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
 };

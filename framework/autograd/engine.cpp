@@ -143,7 +143,7 @@ class Engine {
         if (!replaced.defined()) continue;
         check<ShapeError>(replaced.shape() == grads[i].shape(), "hook", "a hook must return a gradient of shape ", grads[i].shape(),
                           ", got ", replaced.shape());
-        grads[i] = replaced;
+        grads[i] = replaced.to(grads[i].dtype());
       }
     }
     for (size_t i = 0; i < node.retained.size(); ++i)

@@ -48,6 +48,13 @@ class AutocastCast final : public Node {
   Tensors backward(const Tensors& grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
 };
 
+// A view from before a recorded write to its memory lacks the history that the write gave to its base.
+void check_view(const TensorImpl& impl) {
+  check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd", "this view (shape ",
+                       impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
+                       Help{"make the view again after the in-place operation"});
+}
+
 }  // namespace
 
 SavedTensor::SavedTensor(const Tensor& t, int output_index) : output_index_(output_index) {
@@ -88,14 +95,6 @@ void destroy_node(Node* node) {
   draining = false;
 }
 
-namespace {
-void check_view(const TensorImpl& impl) {
-  check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd", "this view (shape ",
-                       impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
-                       Help{"make the view again after the in-place operation"});
-}
-}  // namespace
-
 Edge edge_of(const Tensor& t) {
   if (!t.defined()) return {};
   check_view(*t.impl());
@@ -132,7 +131,7 @@ bool should_record(std::span<const Tensor> inputs) {
   for (const Tensor& t : inputs) {
     if (!t.defined()) continue;
     if (t.requires_grad()) return true;
-    check_view(*t.impl());  // it may have lost a history that the write gave to its base
+    check_view(*t.impl());
   }
   return false;
 }

@@ -8,7 +8,8 @@
 //    different dtypes may be mixed; the result is rounded once, to the output's dtype;
 //  * zero-size tensors are legal everywhere;
 //  * scalars that a step reads or writes (scale, found_inf, step counts) are pointers to device memory: no host reads;
-//  * results do not depend on the number of threads where `deterministic()` is set (the default).
+//  * the same calls give the same bits in every run; apart from matrix products, whose library may split long sums over
+//    threads, also with any number of threads.
 #pragma once
 
 #include <memory>
@@ -146,7 +147,7 @@ bool has_backend(Device::Type type);
 // Intra-op threads of the CPU backend; default: all cores. 0 restores the default.
 void set_num_threads(int n);
 int num_threads();
-// Results independent of thread count and run. Default true.
+// The same bits in every run (default). false allows a backend faster code without that promise; the CPU has none.
 void set_deterministic(bool on);
 bool deterministic();
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace halfstep::log {
+namespace halfstep::logging {
 namespace {
 
 void (*capture)(Level, std::string_view) = nullptr;
@@ -47,4 +47,4 @@ void warn_once(std::string_view m) {
 Capture::Capture(void (*sink)(Level, std::string_view)) { capture = sink; }
 Capture::~Capture() { capture = nullptr; }
 
-}  // namespace halfstep::log
+}  // namespace halfstep::logging

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace halfstep::log {
+namespace halfstep::logging {
 
 enum class Level { debug, info, warn, error, off };
 void set_level(Level level);  // default: info
@@ -19,4 +19,4 @@ class Capture {
   ~Capture();
 };
 
-}  // namespace halfstep::log
+}  // namespace halfstep::logging

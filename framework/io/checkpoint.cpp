@@ -190,10 +190,10 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir) {
     const fs::path candidate = dir / step_name(*step);
     std::string ignored;
     if (candidate.filename() == latest || !is_whole(candidate, ignored)) continue;
-    log::warn("the latest checkpoint cannot be used (" + why + "); falling back to " + candidate.string());
+    logging::warn("the latest checkpoint cannot be used (" + why + "); falling back to " + candidate.string());
     return candidate;
   }
-  log::warn("no checkpoint in " + dir.string() + " can be used (" + why + ")");
+  logging::warn("no checkpoint in " + dir.string() + " can be used (" + why + ")");
   return {};
 }
 

@@ -7,7 +7,7 @@ namespace halfstep {
 namespace {
 
 // Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
-DType loss_dtype(DType input, std::optional<DType> forced) { return forced.value_or(input); }
+DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 DType kernel_dtype(DType input) { return input == DType::f64 ? DType::f64 : DType::f32; }
 
 // ---- cross entropy

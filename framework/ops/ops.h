@@ -66,6 +66,12 @@ inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& cond, const Tensor& a, double b);
 Tensor where(const Tensor& cond, double a, const Tensor& b);
@@ -120,7 +126,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
 Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
 Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
 struct CrossEntropyOptions {
-  Tensor weight;               // [C] or undefined
+  Tensor weight = {};          // [C] or undefined
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
@@ -128,7 +134,7 @@ struct CrossEntropyOptions {
 // logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or probabilities of logits' shape.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 struct NllLossOptions {
-  Tensor weight;
+  Tensor weight = {};
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };

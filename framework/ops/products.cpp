@@ -98,7 +98,7 @@ struct Linear {
     Tensor g = grads[0];
     Tensors result(3);
     if (grad_enabled()) {
-      if (a.relu) g = where(ctx.saved(2) <= scalar(0, {.dtype = g.dtype(), .device = g.device()}), 0.0, g);
+      if (a.relu) g = where(ctx.saved(2) <= 0, 0.0, g);
       if (ctx.needs(0)) result[0] = mm(g, ctx.saved(1));
       if (ctx.needs(1)) result[1] = mm(g.t(), ctx.saved(0));
       if (ctx.needs(2)) result[2] = sum(g, {0});

@@ -1,6 +1,7 @@
 #include "framework/ops/promotion.h"
 
 #include <cmath>
+#include <utility>
 
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"

@@ -110,8 +110,10 @@ class Printer {
     for_shown(shape_[dim], [&](int64_t i) {
       if (count > 0) out_ << ',' << (count % per_line == 0 ? next_line : " ");
       ++count;
-      if (i < 0) out_ << (row ? " ..." : "...");
-      else block(dim + 1, indent + 1);
+      if (i < 0)
+        out_ << (row ? " ..." : "...");
+      else
+        block(dim + 1, indent + 1);
     });
     out_ << ']';
   }

@@ -24,7 +24,7 @@ endif()
 # Portable unless asked otherwise. Never -ffast-math: the scaler lives on inf and NaN.
 add_library(halfstep_flags INTERFACE)
 target_compile_options(halfstep_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow=compatible-local -fno-math-errno -fno-trapping-math>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow=compatible-local -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>)
 if(HALFSTEP_NATIVE)
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

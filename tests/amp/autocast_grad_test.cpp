@@ -159,7 +159,7 @@ TEST_CASE("amp 50: backward inside a region equals backward outside") {
   auto loss = [&] {
     const Autocast region(Device::cpu);
     const Tensor h = relu(linear(x, w, b));
-    const Tensor moved = scatter_add(base, 0, index, h);       // promote
+    const Tensor moved = scatter_add(base, 0, index, h);        // promote
     const Tensor joined = cat({h, atan2(moved, moved + 2.0)});  // promote
     return cross_entropy(addmm(b, joined, w), target) + sum(pow(h, 2.0));
   };

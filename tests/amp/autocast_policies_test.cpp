@@ -137,6 +137,31 @@ TEST_CASE("amp 5: mm of float32 and 16-bit needs no cast by hand") {
   CHECK(mm(a.to(DType::bf16), b).dtype() == DType::f16);
 }
 
+TEST_CASE("amp 6: arithmetic promotes and comparisons give bool, inside a region as outside") {
+  const Tensor wide = rand({4}), low = rand({4}).to(DType::f16);
+  for (bool on : {false, true}) {
+    const Autocast region(Device::cpu, DType::f16, on);
+    for (const Tensor& t : {wide + low, low + wide, wide * low, low - wide, wide / low}) CHECK(t.dtype() == DType::f32);
+    for (const Tensor& t : {eq(wide, low), ne(wide, low), lt(low, wide), le(wide, low), gt(low, wide), ge(wide, low)})
+      CHECK(t.dtype() == DType::boolean);
+    CHECK((low * 2.0).dtype() == DType::f16);
+    CHECK((low + low).dtype() == DType::f16);
+  }
+}
+
+TEST_CASE("amp 9: banned ops throw in a region even for float32 and work in a disabled one inside it") {
+  for (const OpInfo& op : with_policy(CastPolicy::banned)) {
+    CAPTURE(op.name);
+    const OpCall& call = call_of(op);
+    const Tensors in = draw(call, DType::f32);
+    const Autocast region(Device::cpu);
+    CHECK_THROWS_WITH_AS(call.run(in), doctest::Contains("is unsafe to autocast"), AmpError);
+    CHECK(!op.advice.empty());
+    const Autocast off(Device::cpu, {.enabled = false});
+    CHECK(call.run(in).dtype() == DType::f32);
+  }
+}
+
 TEST_CASE("amp 11: cross_entropy of 16-bit logits gives a float32 loss and a 16-bit gradient") {
   manual_seed(6);
   for (DType low : kLowTypes) {
@@ -206,13 +231,15 @@ TEST_CASE("amp 22: float64 is left alone") {
   const Tensor d = rand({4, 4}, {.dtype = DType::f64}), h = rand({4, 4}).to(DType::f16);
   const Autocast region(Device::cpu, DType::f16);
   CHECK(mm(d, d).dtype() == DType::f64);
-  CHECK_THROWS_WITH_AS(mm(d, h), doctest::Contains("[mm] all inputs must have one dtype, got float64 [4, 4] and float16 [4, 4]"), DTypeError);
+  CHECK_THROWS_WITH_AS(mm(d, h), doctest::Contains("[mm] all inputs must have one dtype, got float64 [4, 4] and float16 [4, 4]"),
+                       DTypeError);
   CHECK_THROWS_AS(mm(d, rand({4, 4})), DTypeError);
   CHECK(pow(d, 2.0).dtype() == DType::f64);
   CHECK(exp(d).dtype() == DType::f64);
   CHECK(sum(d).dtype() == DType::f64);
   CHECK(softmax(d, 0).dtype() == DType::f64);
   CHECK(mse_loss(d, d).dtype() == DType::f64);
+  CHECK(mse_loss(h, d).dtype() == DType::f64);
   CHECK(cat({d, h}).dtype() == DType::f64);  // promotes by itself
 }
 

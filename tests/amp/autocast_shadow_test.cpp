@@ -158,8 +158,10 @@ TEST_CASE("a training step casts activations only: the optimizer writes the weig
     CAPTURE(adam);
     Sequential net(std::make_shared<Linear>(8, 16), std::make_shared<ReLU>(), std::make_shared<Linear>(16, 4));
     std::unique_ptr<Optimizer> opt;
-    if (adam) opt = std::make_unique<Adam>(net.parameters());
-    else opt = std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9});
+    if (adam)
+      opt = std::make_unique<Adam>(net.parameters());
+    else
+      opt = std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9});
     const Tensor x = rand({4, 8}), target = rand({4, 4});
     auto step = [&] {
       opt->zero_grad();

@@ -95,8 +95,7 @@ TEST_CASE("amp 30: an exception that leaves a region restores everything") {
     const Autocast inner(Device::cuda, DType::bf16);
     mm(rand({2, 3}), rand({2, 3}));
     FAIL("mm must throw");
-  } catch (const ShapeError&) {
-  }
+  } catch (const ShapeError&) {}
   CHECK(Snapshot() == before);
 
   // And an op that fails inside leaves the region as it was.

@@ -12,15 +12,15 @@ namespace {
 
 int warnings = 0;
 std::string last_warning;
-void count_warning(log::Level level, std::string_view text) {
-  warnings += level == log::Level::warn;
+void count_warning(logging::Level level, std::string_view text) {
+  warnings += level == logging::Level::warn;
   last_warning = text;
 }
 
 }  // namespace
 
 TEST_CASE("amp 36: an enabled region in an unsupported dtype warns and is disabled; a disabled one is silent") {
-  const log::Capture capture(&count_warning);
+  const logging::Capture capture(&count_warning);
   for (Device device : {Device::cpu, Device::cuda}) {
     const DType before = autocast::dtype(device.type);
     for (DType dtype : {DType::f32, DType::f64, DType::i64}) {
@@ -47,6 +47,6 @@ TEST_CASE("amp 36: an enabled region in an unsupported dtype warns and is disabl
 }
 
 TEST_CASE("set_dtype takes 16-bit types only") {
-  CHECK_THROWS_WITH_AS(autocast::set_dtype(Device::Type::cpu, DType::f32), "[autocast] the dtype must be float16 or bfloat16, got float32",
-                       DTypeError);
+  CHECK_THROWS_WITH_AS(autocast::set_dtype(Device::Type::cpu, DType::f32),
+                       "[autocast] the dtype must be float16 or bfloat16, got float32", DTypeError);
 }

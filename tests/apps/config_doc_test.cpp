@@ -1,6 +1,8 @@
-// The tables of docs/configs.md are written from the schema: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_apps -tc="docs/configs.md*"
+// The tables of docs/configs.md are written from the schema: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_apps
+// -tc="docs/configs.md*"
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -19,41 +21,57 @@ std::string cell(std::string text) {
   return text;
 }
 
+// A field, and the keys of the objects in a list.
 void row(std::ostream& out, const std::string& prefix, const Field& f) {
   if (f.kind == Kind::not_yet) return;
   out << "| `" << prefix << f.key << "` | " << cell(f.expects()) << " | "
-      << (f.needed ? "required" : f.fallback.is_null() ? "" : "`" + cell(f.fallback.dump()) + "`") << " | " << cell(f.doc) << " |\n";
+      << (f.needed               ? "required"
+          : f.fallback.is_null() ? ""
+                                 : "`" + cell(f.fallback.dump()) + "`")
+      << " | " << cell(f.doc) << " |\n";
+  if (f.kind != Kind::list || !f.item->section) return;
+  for (const Field& inner : f.item->section->fields) row(out, prefix + f.key + "[].", inner);
 }
 
 // A section's own keys, then the sections inside it.
 void rows(std::ostream& out, const std::string& prefix, const Section& section) {
   for (const Field& f : section.fields) {
-    if (f.kind == Kind::section) rows(out, prefix + f.key + ".", *f.section);
-    else row(out, prefix, f);
+    if (f.kind == Kind::section)
+      rows(out, prefix + f.key + ".", *f.section);
+    else
+      row(out, prefix, f);
   }
 }
 
 constexpr const char* kHead = "| key | value | default | |\n| --- | --- | --- | --- |\n";
 
+void table(std::ostream& out, const std::string& title, const std::vector<Field>& fields) {
+  const bool any = std::any_of(fields.begin(), fields.end(), [](const Field& f) { return f.kind != Kind::not_yet; });
+  if (!title.empty() && (any || title.starts_with("**"))) out << '\n' << title << '\n';
+  if (!any) return;
+  out << '\n' << kHead;
+  for (const Field& f : fields) row(out, "", f);
+}
+
+// The components of a family, and those that only its lists take.
 void family(std::ostream& out, const std::string& title, const Family& f) {
   out << "\n## " << title << "\n";
+  const Family* inner = nullptr;
   for (const Component& c : f.components) {
-    out << "\n**`" << c.type << "`**: " << c.doc << "\n";
-    if (!c.fields.empty()) out << '\n' << kHead;
-    for (const Field& field : c.fields) row(out, "", field);
+    table(out, "**`" + c.type + "`**: " + c.doc, c.fields);
+    for (const Field& field : c.fields)
+      if (field.kind == Kind::list && field.item->family && field.item->family != &f) inner = field.item->family;
   }
-  bool any = false;
-  for (const Field& field : f.common) any = any || field.kind != Kind::not_yet;
-  if (!any) return;
-  out << "\nBesides, for every type:\n\n" << kHead;
-  for (const Field& field : f.common) row(out, "", field);
+  table(out, "Besides, for every type:", f.common);
+  if (inner) family(out, "In `" + inner->what + "s`", *inner);
 }
 
 }  // namespace
 
 TEST_CASE("docs/configs.md lists every key of the schema") {
   std::ostringstream text;
-  text << "<!-- From here on written from the schema by tests/apps/config_doc_test.cpp; do not edit. -->\n\n## All keys\n\n" << kHead;
+  text << "<!-- From here on written from the schema by tests/apps/config_doc_test.cpp; do not edit. -->\n\n## All keys\n\n"
+       << kHead;
   rows(text, "", root_schema());
   family(text, "Layers (`model`)", module_family());
   family(text, "Losses (`loss`)", loss_family());

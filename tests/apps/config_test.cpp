@@ -24,9 +24,7 @@ const char* kGood = R"({
 std::string error_of(const fs::path& file, const ConfigOptions& options = {}) {
   try {
     load_config(file, options);
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
+  } catch (const ConfigError& e) { return e.what(); }
   return "";
 }
 
@@ -54,8 +52,8 @@ TEST_CASE("five mistakes give five messages, with places and suggestions") {
   CHECK(count(error, "\n") == 5);
   CHECK(contains(error, at + ":3:42: model.hidden.1: must be an integer >= 1, got 0"));
   CHECK(contains(error, at + ":3:84: model.activation: unknown layer \"Relu6\"; did you mean \"ReLU\"?"));
-  CHECK(contains(error, at + ":5:33: optimizer.learning_rate: unknown key of SGD; did you mean \"lr\"?"));
-  CHECK(contains(error, at + ":5:67: optimizer.momentum: must be a number in [0, 1), got 1.5"));
+  CHECK(contains(error, at + ":5:32: optimizer.learning_rate: unknown key of SGD; did you mean \"lr\"?"));
+  CHECK(contains(error, at + ":5:66: optimizer.momentum: must be a number in [0, 1), got 1.5"));
   CHECK(contains(error, at + ":6:52: data.loader.batchsize: unknown key of loader; did you mean \"batch_size\"?"));
 }
 
@@ -70,7 +68,8 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("distributed.backend=nccl"), "distributed training is not supported yet; leave it out"));
   CHECK(contains(with("performance.cuda_graph=true"), "cuda_graph is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=false") == "");
-  CHECK(contains(with("amp.dtype=bf16"), "amp.dtype: must be \"auto\", \"float16\" or \"bfloat16\", got \"bf16\"; did you mean \"bfloat16\"?"));
+  CHECK(contains(with("amp.dtype=bf16"),
+                 "amp.dtype: must be \"auto\", \"float16\" or \"bfloat16\", got \"bf16\"; did you mean \"bfloat16\"?"));
   CHECK(contains(with("optimizer.otype=SGD"), "did you mean \"type\"?"));
   CHECK(contains(with("optimizer={\"otype\":\"SGD\"}"), "\"otype\" should be \"type\""));
   CHECK(contains(with("checkpoint.every=often"), "checkpoint.every: must be a number of steps, \"N steps\""));
@@ -85,7 +84,8 @@ TEST_CASE("rules between keys") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);
   const auto with = [&](std::vector<std::string> sets) { return error_of(file, {.sets = std::move(sets)}); };
-  CHECK(contains(with({"data.train={\"type\":\"Random\",\"input_shape\":[4],\"target_shape\":[2]}"}), "CrossEntropyLoss needs data with classes"));
+  CHECK(contains(with({"data.train={\"type\":\"Random\",\"input_shape\":[4],\"target_shape\":[2]}"}),
+                 "CrossEntropyLoss needs data with classes"));
   CHECK(contains(with({"loss=MSELoss"}), "MSELoss needs numbers as targets"));
   CHECK(contains(with({"data.loader.drop_last=true", "data.loader.batch_size=100"}), "with drop_last there is no batch"));
   CHECK(contains(with({"train.max_steps=3"}), "must not be given together with epochs"));
@@ -100,10 +100,12 @@ TEST_CASE("rules between keys") {
 TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") {
   TempDir dir;
   write(dir / "base.json", kGood);
-  write(dir / "middle.json", R"({"extends": "base.json", "optimizer": {"momentum": 0.9}, "model": {"hidden": [4, 4]}, "train": {"clip_grad_norm": 2}})");
+  write(dir / "middle.json",
+        R"({"extends": "base.json", "optimizer": {"momentum": 0.9}, "model": {"hidden": [4, 4]}, "train": {"clip_grad_norm": 2}})");
   const auto file = write(dir / "top.json", R"({"extends": "middle.json", "train": {"clip_grad_norm": null}, "seed": 7,
     "output_dir": "out/${name}-${seed}", "data": {"root": "${config_dir}/x"}})");
-  const Config c = load_config(file, {.sets = {"optimizer.lr=0.5", "optimizer.lr=0.25", "loss.label_smoothing=0.1", "model.hidden.0=6"}});
+  const Config c =
+      load_config(file, {.sets = {"optimizer.lr=0.5", "optimizer.lr=0.25", "loss.label_smoothing=0.1", "model.hidden.0=6"}});
   CHECK(c.json["optimizer"]["momentum"] == 0.9);
   CHECK(c.json["optimizer"]["lr"] == 0.25);
   CHECK(c.json["loss"]["type"] == "CrossEntropyLoss");
@@ -117,7 +119,8 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
   write(dir / "a.json", R"({"extends": "b.json"})");
   write(dir / "b.json", R"({"extends": "a.json"})");
   CHECK(contains(error_of(dir / "a.json"), "extends must not form a circle, got a.json -> b.json -> a.json"));
-  const auto odd = write(dir / "odd.json", R"({"extends": "base.json", "name": "${env:HALFSTEP_NOT_SET}", "output_dir": "${nmae}"})");
+  const auto odd =
+      write(dir / "odd.json", R"({"extends": "base.json", "name": "${env:HALFSTEP_NOT_SET}", "output_dir": "${nmae}"})");
   CHECK(contains(error_of(odd), "the environment variable HALFSTEP_NOT_SET is not set"));
   CHECK(contains(error_of(odd), "unknown variable ${nmae}"));
   // An error of the base is reported where it stands.
@@ -130,7 +133,9 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
 TEST_CASE("amp: forms and defaults") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);
-  const auto with = [&](std::vector<std::string> sets, bool no_amp = false) { return load_config(file, {.sets = std::move(sets), .no_amp = no_amp}).json; };
+  const auto with = [&](std::vector<std::string> sets, bool no_amp = false) {
+    return load_config(file, {.sets = std::move(sets), .no_amp = no_amp}).json;
+  };
   CHECK_FALSE(amp_dtype(with({})).has_value());
   CHECK(amp_dtype(with({"amp=true", "device=cpu"})) == DType::bf16);
   CHECK(amp_dtype(with({"amp.dtype=float16"})) == DType::f16);
@@ -148,7 +153,8 @@ TEST_CASE("shapes are inferred") {
   const Config mlp = load_config(file);
   CHECK(mlp.json["model"]["in_features"] == 784);
   CHECK(mlp.json["model"]["out_features"] == 10);
-  const std::string layers = R"(model={"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 32, "name": "fc"}, "GELU",
+  const std::string layers =
+      R"(model={"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 32, "name": "fc"}, "GELU",
     {"type": "Sequential", "layers": [{"type": "Linear", "out_features": "auto"}]}]})";
   const Config seq = load_config(file, {.sets = {layers}});
   CHECK(seq.json["model"]["layers"][1]["in_features"] == 784);
@@ -163,9 +169,11 @@ TEST_CASE("shapes are inferred") {
 
   CHECK(contains(error_of(file, {.sets = {layers, "model.layers.1.in_features=100"}}),
                  "model.layers.1.in_features: must be 784 for an input of shape [784], got 100"));
-  CHECK(contains(error_of(file, {.sets = {R"(model={"type": "Sequential", "layers": [{"type": "Linear", "out_features": 10}]})"}}), "put \"Flatten\" before it"));
-  CHECK(contains(error_of(file, {.sets = {R"(model={"type": "Sequential", "layers": [{"type": "ReLU", "name": "a"}, {"type": "ReLU", "name": "a"}, "Flatten", {"type": "Linear", "out_features": 10}]})"}}),
-                 "two layers are called \"a\""));
+  CHECK(contains(error_of(file, {.sets = {R"(model={"type": "Sequential", "layers": [{"type": "Linear", "out_features": 10}]})"}}),
+                 "put \"Flatten\" before it"));
+  const std::string twins = R"(model={"type": "Sequential", "layers": [
+    {"type": "ReLU", "name": "a"}, {"type": "ReLU", "name": "a"}, "Flatten", {"type": "Linear", "out_features": 10}]})";
+  CHECK(contains(error_of(file, {.sets = {twins}}), "two layers are called \"a\""));
 }
 
 TEST_CASE("a resolved config resolves to itself") {
@@ -179,7 +187,7 @@ TEST_CASE("a resolved config resolves to itself") {
 
 TEST_CASE("syntax errors and repeated keys have places") {
   TempDir dir;
-  CHECK(contains(error_of(write(dir / "s.json", "{\n  \"seed\": 1,,\n}")), (dir / "s.json").string() + ":2:14: syntax error"));
+  CHECK(contains(error_of(write(dir / "s.json", "{\n  \"seed\": 1,,\n}")), (dir / "s.json").string() + ":2:13: syntax error"));
   const std::string twice = std::string(kGood).insert(1, "\"seed\": 1,\n\"seed\": 2,");
   CHECK(contains(error_of(write(dir / "t.json", twice)), ":2:1: seed: given twice"));
   CHECK(contains(error_of(dir / "none.json"), "a config must be a readable file"));
@@ -195,7 +203,8 @@ TEST_CASE("suggestions and intervals") {
   CHECK(parse_interval("epoch")->unit == Interval::Unit::epochs);
   CHECK(parse_interval(25)->unit == Interval::Unit::steps);
   CHECK(parse_interval("never")->unit == Interval::Unit::never);
-  for (const Json& bad : {Json("0 steps"), Json("1.5 epochs"), Json("often"), Json("1 epoch or so"), Json(-3), Json(true)}) CHECK_FALSE(parse_interval(bad));
+  for (const Json& bad : {Json("0 steps"), Json("1.5 epochs"), Json("often"), Json("1 epoch or so"), Json(-3), Json(true)})
+    CHECK_FALSE(parse_interval(bad));
 }
 
 TEST_CASE("every config of the repository is valid") {

@@ -1,13 +1,14 @@
 // Temporary folders, and the halfstep program as a child process.
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "apps/config/json.h"
 
@@ -42,7 +43,7 @@ inline fs::path write(const fs::path& p, const std::string& text) {
 }
 
 inline fs::path program() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "halfstep"; }
-inline fs::path configs() { return fs::path(__FILE__).parent_path() / "../../configs"; }
+inline fs::path configs() { return fs::path(HALFSTEP_SOURCE_DIR) / "configs"; }
 
 struct Ran {
   int code;
@@ -55,7 +56,8 @@ struct Ran {
 };
 // `arguments` as a shell reads them; runs in `dir`.
 inline Ran run(const TempDir& dir, const std::string& arguments) {
-  const std::string command = "cd '" + dir.path().string() + "' && '" + program().string() + "' " + arguments + " >out.txt 2>err.txt </dev/null";
+  const std::string command =
+      "cd '" + dir.path().string() + "' && '" + program().string() + "' " + arguments + " >out.txt 2>err.txt </dev/null";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out.txt"), read(dir / "err.txt")};
 }

@@ -36,9 +36,12 @@ inline double get(const TensorView& v, int64_t i = 0) {
 inline void set(const TensorView& v, int64_t i, double x) {
   dispatch(v.dtype, [&](auto tag) {
     using T = decltype(tag);
-    if constexpr (std::is_same_v<T, bool>) v.as<T>()[offset_of(v, i)] = x != 0;
-    else if constexpr (std::is_class_v<T>) v.as<T>()[offset_of(v, i)] = T(float(x));
-    else v.as<T>()[offset_of(v, i)] = T(x);
+    if constexpr (std::is_same_v<T, bool>)
+      v.as<T>()[offset_of(v, i)] = x != 0;
+    else if constexpr (std::is_class_v<T>)
+      v.as<T>()[offset_of(v, i)] = T(float(x));
+    else
+      v.as<T>()[offset_of(v, i)] = T(x);
   });
 }
 

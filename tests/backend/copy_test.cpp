@@ -21,8 +21,10 @@ TEST_CASE("copy converts between all dtypes in all layouts") {
             bool ok = true;
             for (int64_t i = 0; i < src.numel(); ++i) {
               double want = src[i];
-              if (to == DType::boolean) want = want != 0;
-              else if (!is_floating(to)) want = std::trunc(want);
+              if (to == DType::boolean)
+                want = want != 0;
+              else if (!is_floating(to))
+                want = std::trunc(want);
               ok = ok && close(to, dst[i], want);
             }
             CHECK_MESSAGE(ok, name(from), " -> ", name(to), " ", int(a), int(b), " rank ", shape.size());

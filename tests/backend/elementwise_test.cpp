@@ -28,7 +28,7 @@ double (*const binary_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_BINARY
-#define HS_BINARY(name, ...) \
+#define HS_BINARY(name, ...)                                                           \
   {[](double g, double a, double b) { return functor::name##_backward_a{}(g, a, b); }, \
    [](double g, double a, double b) { return functor::name##_backward_b{}(g, a, b); }},
 double (*const binary_backward_rows[][2])(double, double, double) = {
@@ -58,7 +58,8 @@ TEST_CASE("unary rows, forward and backward, over dtypes and layouts") {
     for (DType t : kFloating) {
       for (Layout layout : kLayouts) {
         for (const Shape& shape : kShapes) {
-          const Buffer x = uniform(t, shape, 11, row.lo, row.hi, layout), g = uniform(t, shape, 12), y = make(t, shape), dx = make(t, shape);
+          const Buffer x = uniform(t, shape, 11, row.lo, row.hi, layout), g = uniform(t, shape, 12), y = make(t, shape),
+                       dx = make(t, shape);
           cpu().unary(Unary(op), x, y);
           const Buffer& saved = row.saves == OpSaves::y ? y : x;
           cpu().unary_backward(Unary(op), g, saved, dx);
@@ -148,7 +149,8 @@ TEST_CASE("comparisons and logic give bool") {
   for (int op = 0; op < kTestCount; ++op) {
     for (DType ta : kAll) {
       for (DType tb : {DType::f32, DType::i64, DType::boolean}) {
-        const Buffer a = make(ta, {2, 3}, {0, 1, 2, 0, 1, 2}), b = make(tb, {2, 3}, {0, 0, 0, 1, 1, 1}), y = make(DType::boolean, {2, 3});
+        const Buffer a = make(ta, {2, 3}, {0, 1, 2, 0, 1, 2}), b = make(tb, {2, 3}, {0, 0, 0, 1, 1, 1}),
+                     y = make(DType::boolean, {2, 3});
         cpu().test(Test(op), a, b, y);
         for (int64_t i = 0; i < 6; ++i) CHECK((y[i] != 0) == test_rows[op](a[i], b[i]));
       }

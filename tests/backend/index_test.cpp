@@ -26,7 +26,8 @@ TEST_CASE("gather along every dimension, in every dtype and layout") {
 }
 
 TEST_CASE("a one-dimensional index takes slices, as a repeated one does") {
-  const Buffer table = uniform(DType::f32, {10, 130}, 1), index = make(DType::i64, {3}, {7, 0, 7}), out = make(DType::f32, {3, 130});
+  const Buffer table = uniform(DType::f32, {10, 130}, 1), index = make(DType::i64, {3}, {7, 0, 7}),
+               out = make(DType::f32, {3, 130});
   cpu().gather(table, 0, index, out);
   for (int64_t c = 0; c < 130; ++c) {
     CHECK(out[c] == table[7 * 130 + c]);

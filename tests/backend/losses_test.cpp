@@ -92,7 +92,8 @@ TEST_CASE("cross entropy with weights, smoothing and ignored rows") {
 
 TEST_CASE("a mean over no counted rows is NaN, and ignored rows have no gradient") {
   const Buffer logits = uniform(DType::f32, {2, 3}, 1), target = make(DType::i64, {2}, {-100, -100});
-  const Buffer loss = make(DType::f32, {}), lse = make(DType::f32, {2}), total = make(DType::f32, {}), dx = make(DType::f32, {2, 3});
+  const Buffer loss = make(DType::f32, {}), lse = make(DType::f32, {2}), total = make(DType::f32, {}),
+               dx = make(DType::f32, {2, 3});
   CrossEntropyArgs a{.logits = logits, .target = target};
   cpu().cross_entropy(a, loss, lse, total);
   CHECK(std::isnan(loss[0]));
@@ -120,7 +121,8 @@ TEST_CASE("mse and its gradients") {
       for (Reduction reduction : {Reduction::mean, Reduction::sum}) {
         const Buffer a = uniform(ta, {13, 90}, 1, -2, 2, Layout::transposed), b = uniform(tb, {13, 90}, 2);
         const DType loss_type = promote(ta, tb) == DType::f64 ? DType::f64 : DType::f32;
-        const Buffer loss = make(loss_type, {}), grad = make(loss_type, {}, {0.7}), da = make(ta, {13, 90}), db = make(tb, {13, 90});
+        const Buffer loss = make(loss_type, {}), grad = make(loss_type, {}, {0.7}), da = make(ta, {13, 90}),
+                     db = make(tb, {13, 90});
         cpu().mse(a, b, reduction, loss);
         cpu().mse_backward(a, b, grad, reduction, 1, da);
         cpu().mse_backward(a, b, grad, reduction, -1, db);
@@ -148,9 +150,11 @@ TEST_CASE("mse and its gradients") {
 }
 
 TEST_CASE("losses do not depend on the number of threads") {
-  const Buffer x = uniform(DType::f32, {700, 60}, 1), y = uniform(DType::f32, {700, 60}, 2), target = uniform(DType::i64, {700}, 3, 0, 60);
+  const Buffer x = uniform(DType::f32, {700, 60}, 1), y = uniform(DType::f32, {700, 60}, 2),
+               target = uniform(DType::i64, {700}, 3, 0, 60);
   same_for_any_threads([&] {
-    const Buffer ce = make(DType::f32, {}), lse = make(DType::f32, {700}), total = make(DType::f32, {}), loss = make(DType::f32, {});
+    const Buffer ce = make(DType::f32, {}), lse = make(DType::f32, {700}), total = make(DType::f32, {}),
+                 loss = make(DType::f32, {});
     const Buffer dx = make(DType::f32, {700, 60});
     const CrossEntropyArgs a{.logits = x, .target = target};
     cpu().cross_entropy(a, ce, lse, total);

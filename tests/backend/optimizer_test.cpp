@@ -20,7 +20,9 @@ struct Problem {
     shadow = make(shadow_type, {n});
   }
   ParamUpdate update() { return {param, grad, m, v, vmax, shadow, &step}; }
-  std::string raw() const { return param.raw() + grad.raw() + m.raw() + v.raw() + vmax.raw() + shadow.raw() + std::to_string(step); }
+  std::string raw() const {
+    return param.raw() + grad.raw() + m.raw() + v.raw() + vmax.raw() + shadow.raw() + std::to_string(step);
+  }
 };
 
 const math::SgdArgs kSgd[] = {{.lr = 0.1},
@@ -77,7 +79,8 @@ TEST_CASE("adam and adamw over dtypes and settings") {
         Problem x(p, g, 1100, DType::f16);
         const float scale = 4;
         for (int step = 1; step <= 2; ++step) {
-          const std::vector<double> p0 = x.param.values(), g0 = x.grad.values(), m0 = x.m.values(), v0 = x.v.values(), top0 = x.vmax.values();
+          const std::vector<double> p0 = x.param.values(), g0 = x.grad.values(), m0 = x.m.values(), v0 = x.v.values(),
+                                    top0 = x.vmax.values();
           const std::vector<ParamUpdate> list{x.update()};
           cpu().adam(list, a, {.grad_scale = &scale});
           CHECK(x.step == float(step));
@@ -87,8 +90,10 @@ TEST_CASE("adam and adamw over dtypes and settings") {
           for (size_t i = 0; i < p0.size(); ++i) {
             double d = g0[i] / 4, w = p0[i];
             if (a.maximize) d = -d;
-            if (a.decoupled) w -= a.lr * a.weight_decay * w;
-            else d += a.weight_decay * w;
+            if (a.decoupled)
+              w -= a.lr * a.weight_decay * w;
+            else
+              d += a.weight_decay * w;
             const double m = a.beta1 * m0[i] + (1 - a.beta1) * d, v = a.beta2 * v0[i] + (1 - a.beta2) * d * d;
             const double second = a.amsgrad ? std::max(top0[i], v) : v;
             w -= a.lr / (1 - std::pow(a.beta1, step)) * m / (std::sqrt(second) / std::sqrt(1 - std::pow(a.beta2, step)) + a.eps);

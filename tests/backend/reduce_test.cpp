@@ -30,7 +30,8 @@ int64_t target_of(const Shape& in, const Shape& out, int64_t i) {
 
 double start(Reduce op) {
   switch (op) {
-    case Reduce::prod: case Reduce::all: return 1;
+    case Reduce::prod:
+    case Reduce::all: return 1;
     case Reduce::max: return -kInf;
     case Reduce::min: return kInf;
     default: return 0;
@@ -71,7 +72,8 @@ void check_reduce(Reduce op, const Buffer& x, const Shape& shape) {
   const std::vector<double> want = naive(op, x, shape);
   bool ok = true;
   const double slack = (op == Reduce::sum || op == Reduce::mean) && x.view.dtype != DType::f64 ? 1e-5 : 1e-13;
-  for (int64_t i = 0; i < out.numel(); ++i) ok = ok && close(out.view.dtype, out[i], want[size_t(i)], op == Reduce::prod && x.view.dtype == DType::f64 ? 400 : 2, slack);
+  for (int64_t i = 0; i < out.numel(); ++i)
+    ok = ok && close(out.view.dtype, out[i], want[size_t(i)], op == Reduce::prod && x.view.dtype == DType::f64 ? 400 : 2, slack);
   CHECK_MESSAGE(ok, "op ", int(op), " ", name(x.view.dtype), " rank ", shape.size());
 }
 
@@ -82,7 +84,11 @@ TEST_CASE("reductions over every set of dimensions, dtype and layout") {
     for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::u8, DType::i32, DType::i64, DType::boolean}) {
       for (Layout layout : kLayouts) {
         const Shape shape{5, 3, 21};
-        const Buffer x = uniform(t, shape, 3, op == Reduce::prod ? 0.8 : is_floating(t) ? -2 : 0, op == Reduce::prod ? 1.3 : 3, layout);
+        const Buffer x = uniform(t, shape, 3,
+                                 op == Reduce::prod ? 0.8
+                                 : is_floating(t)   ? -2
+                                                    : 0,
+                                 op == Reduce::prod ? 1.3 : 3, layout);
         for (unsigned mask = 0; mask < 8; ++mask) check_reduce(op, x, reduced_shape(shape, mask));
       }
     }

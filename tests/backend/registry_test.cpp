@@ -16,10 +16,11 @@ TEST_CASE("the cpu backend is always there and says what it is") {
 
 TEST_CASE("an absent device says why") {
   if (has_backend(Device::Type::cuda)) return;
-  CHECK_THROWS_WITH_AS(backend_for(Device::cuda),
-                       "[device] cuda:0 is not available in this build or on this machine\nhelp: configure with -DHALFSTEP_CUDA=ON on a "
-                       "machine with an NVIDIA GPU; `halfstep devices` says more",
-                       DeviceError);
+  CHECK_THROWS_WITH_AS(
+      backend_for(Device::cuda),
+      "[device] cuda:0 is not available in this build or on this machine\nhelp: configure with -DHALFSTEP_CUDA=ON on a "
+      "machine with an NVIDIA GPU; `halfstep devices` says more",
+      DeviceError);
 }
 
 TEST_CASE("threads") {
@@ -29,7 +30,8 @@ TEST_CASE("threads") {
   CHECK(num_threads() == 3);
   set_num_threads(0);
   CHECK(num_threads() == all);
-  CHECK_THROWS_WITH_AS(set_num_threads(-1), "[threads] the number of threads must be positive, or 0 for all cores, got -1", ValueError);
+  CHECK_THROWS_WITH_AS(set_num_threads(-1), "[threads] the number of threads must be positive, or 0 for all cores, got -1",
+                       ValueError);
   CHECK(deterministic());
   set_deterministic(false);
   CHECK_FALSE(deterministic());

@@ -36,31 +36,25 @@ Worst sweep(F f, G exact) {
 
 }  // namespace
 
-#define CHECK_ULPS(name, bound)                                                                     \
-  {                                                                                                 \
-    const Worst w = sweep([](float x) { return m::name(x); }, [](double x) { return ::name(x); });  \
-    CAPTURE(w.at);                                                                                  \
-    CHECK_MESSAGE(w.ulps <= bound, #name);                                                          \
-    CHECK_MESSAGE(w.specials == 0, #name);                                                          \
+#define CHECK_ULPS(name, bound)                                                                    \
+  {                                                                                                \
+    const Worst w = sweep([](float x) { return m::name(x); }, [](double x) { return ::name(x); }); \
+    CAPTURE(w.at);                                                                                 \
+    CHECK_MESSAGE(w.ulps <= bound, #name);                                                         \
+    CHECK_MESSAGE(w.specials == 0, #name);                                                         \
   }
 
-TEST_CASE("float functions stay within their error bounds") {
-  CHECK_ULPS(exp, 1.0)
-  CHECK_ULPS(exp2, 1.0)
-  CHECK_ULPS(expm1, 1.5)
-  CHECK_ULPS(log, 1.0)
-  CHECK_ULPS(log2, 1.0)
-  CHECK_ULPS(log1p, 1.5)
-  CHECK_ULPS(tanh, 1.5)
-  CHECK_ULPS(erf, 1.5)
-  CHECK_ULPS(erfc, 5.0)
-}
+TEST_CASE("float functions stay within their error bounds"){
+    CHECK_ULPS(exp, 1.0) CHECK_ULPS(exp2, 1.0) CHECK_ULPS(expm1, 1.5) CHECK_ULPS(log, 1.0) CHECK_ULPS(log2, 1.0)
+        CHECK_ULPS(log1p, 1.5) CHECK_ULPS(tanh, 1.5) CHECK_ULPS(erf, 1.5) CHECK_ULPS(erfc, 5.0)}
 
 TEST_CASE("sigmoid and softplus are stable at both ends") {
-  const Worst s = sweep([](float x) { return m::sigmoid(x); }, [](double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); });
+  const Worst s = sweep([](float x) { return m::sigmoid(x); },
+                        [](double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); });
   CHECK(s.ulps <= 3);
   CHECK(s.specials == 0);
-  const Worst p = sweep([](float x) { return m::softplus(x); }, [](double x) { return (x > 0 ? x : 0) + ::log1p(::exp(-std::abs(x))); });
+  const Worst p =
+      sweep([](float x) { return m::softplus(x); }, [](double x) { return (x > 0 ? x : 0) + ::log1p(::exp(-std::abs(x))); });
   CHECK(p.ulps <= 2);
   CHECK(p.specials == 0);
 }

@@ -10,7 +10,9 @@ using namespace halfstep;
 
 namespace {
 
-bool is_nan_bits(uint16_t bits, uint16_t exponent_mask) { return (bits & exponent_mask) == exponent_mask && (bits & ~exponent_mask & 0x7fff) != 0; }
+bool is_nan_bits(uint16_t bits, uint16_t exponent_mask) {
+  return (bits & exponent_mask) == exponent_mask && (bits & ~exponent_mask & 0x7fff) != 0;
+}
 
 // Every pattern: widening keeps the value, rounding it back gives the pattern; between neighbours the nearer one, ties to even.
 template <class T>

@@ -24,7 +24,7 @@ CheckpointContents contents(int step) {
 }
 
 std::string warnings;
-void collect(log::Level, std::string_view text) { warnings += std::string(text) + '\n'; }
+void collect(logging::Level, std::string_view text) { warnings += std::string(text) + '\n'; }
 
 }  // namespace
 
@@ -79,7 +79,7 @@ TEST_CASE("a damaged latest checkpoint falls back to the newest whole one, with 
 
   warnings.clear();
   {
-    const log::Capture capture(collect);
+    const logging::Capture capture(collect);
     CHECK(latest_checkpoint(dir.path()) == dir / "step-00000002");
   }
   CHECK(contains(warnings, "the latest checkpoint cannot be used ("));
@@ -91,7 +91,7 @@ TEST_CASE("a damaged latest checkpoint falls back to the newest whole one, with 
   fs::remove(dir / "step-00000001/manifest.json");
   warnings.clear();
   {
-    const log::Capture capture(collect);
+    const logging::Capture capture(collect);
     CHECK(!latest_checkpoint(dir.path()));
   }
   CHECK(contains(warnings, "no checkpoint in "));
@@ -107,7 +107,7 @@ TEST_CASE("checkpoints: a lost or foreign pointer") {
   save_checkpoint(dir.path(), 1, contents(1));
   write_bytes(dir / "latest", "../../etc\n");
   CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir / "latest"); }), "must hold the name of a checkpoint"));
-  const log::Capture capture([](log::Level, std::string_view) {});
+  const logging::Capture capture([](logging::Level, std::string_view) {});
   CHECK(latest_checkpoint(dir.path()) == dir / "step-00000001");
 }
 

@@ -75,7 +75,8 @@ TEST_CASE("gradients are mentioned") {
   CHECK(x.str() == "tensor([1., 2.], requires_grad=True)");
   CHECK((x * 2.0).str() == "tensor([2., 4.], grad_fn)");
   CHECK(x.detach().str() == "tensor([1., 2.])");
-  CHECK(tensor({1, 2}, {.dtype = DType::f16, .requires_grad = true}).str() == "tensor([1., 2.], dtype=float16, requires_grad=True)");
+  CHECK(tensor({1, 2}, {.dtype = DType::f16, .requires_grad = true}).str() ==
+        "tensor([1., 2.], dtype=float16, requires_grad=True)");
 }
 
 TEST_CASE("three and four dimensions are set apart by blank lines") {

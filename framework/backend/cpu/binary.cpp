@@ -76,7 +76,8 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
   }
 }
 
-void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b, const TensorView& out) {
+void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
+                     const TensorView& out) {
   const TensorView in[] = {grad, a, b};
   const bool wide = grad.dtype == DType::f64 || a.dtype == DType::f64 || b.dtype == DType::f64 || out.dtype == DType::f64;
   if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));

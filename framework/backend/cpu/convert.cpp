@@ -18,7 +18,8 @@ void convert_strided(const From* in, int64_t in_stride, To* out, int64_t out_str
   for (int64_t i = 0; i < n; ++i) out[i * out_stride] = cast<To>(in[i * in_stride]);
 }
 
-template <class T> constexpr bool is_half_type = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+template <class T>
+constexpr bool is_half_type = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
 }  // namespace
 

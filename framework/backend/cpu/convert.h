@@ -10,9 +10,11 @@
 namespace halfstep::cpu {
 
 // out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one.
-template <class C> void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
+template <class C>
+void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
 // base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.
-template <class C> void store(DType t, const C* in, void* base, int64_t stride, int64_t n);
+template <class C>
+void store(DType t, const C* in, void* base, int64_t stride, int64_t n);
 
 // Whole arrays, with the CPU's conversion instructions where it has them.
 void widen(const f16* in, float* out, int64_t n);
@@ -71,11 +73,15 @@ void with_compute(Compute c, F&& f) {
   f(int64_t{});
 }
 
-template <class C> C load_one(DType t, const void* p) {
+template <class C>
+C load_one(DType t, const void* p) {
   C value;
   load<C>(t, p, 0, &value, 1);
   return value;
 }
-template <class C> void store_one(DType t, C value, void* p) { store<C>(t, &value, p, 1, 1); }
+template <class C>
+void store_one(DType t, C value, void* p) {
+  store<C>(t, &value, p, 1, 1);
+}
 
 }  // namespace halfstep::cpu

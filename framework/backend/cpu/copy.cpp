@@ -34,7 +34,7 @@ Plane find_plane(const Space& s) {
   return {};
 }
 
-// Square tiles keep both sides' cache lines in use until they are done with.
+// By way of square tiles: both sides are read and written in whole cache lines, whatever their strides.
 template <class T>
 void transpose(const Space& s, int column, const T* src, T* dst) {
   constexpr int64_t kTile = 32;
@@ -44,6 +44,7 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
   const int64_t strips = (rows + kTile - 1) / kTile;
   const int64_t planes = s.numel / (rows * columns);
   parallel_for(planes * strips, 1, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+    alignas(64) T tile[kTile][kTile];
     for (int64_t task = begin; task < end; ++task) {
       int64_t rest = task / strips, src_at = 0, dst_at = 0;
       for (int d = last - 1; d >= 0; --d) {
@@ -55,10 +56,10 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
       const int64_t r0 = task % strips * kTile, r1 = std::min(rows, r0 + kTile);
       for (int64_t c0 = 0; c0 < columns; c0 += kTile) {
         const int64_t c1 = std::min(columns, c0 + kTile);
+        for (int64_t c = c0; c < c1; ++c) std::copy_n(src + src_at + c * src_step + r0, r1 - r0, tile[c - c0]);
         for (int64_t r = r0; r < r1; ++r) {
-          const T* from = src + src_at + r;
-          T* to = dst + dst_at + r * dst_step;
-          for (int64_t c = c0; c < c1; ++c) to[c] = from[c * src_step];
+          T* to = dst + dst_at + r * dst_step + c0;
+          for (int64_t c = 0; c < c1 - c0; ++c) to[c] = tile[c][r - r0];
         }
       }
     }

@@ -80,7 +80,8 @@ class CpuBackend final : public Backend {
     cpu::softmax_backward(grad, y, out, dim, log);
   }
 
-  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) override {
+  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
+                     const TensorView& total) override {
     cpu::cross_entropy(args, loss, lse, total);
   }
   void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
@@ -99,7 +100,9 @@ class CpuBackend final : public Backend {
   }
 
   int64_t check_indices(const TensorView& index, int64_t size) override { return cpu::check_indices(index, size); }
-  void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override { cpu::gather(x, dim, index, out); }
+  void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override {
+    cpu::gather(x, dim, index, out);
+  }
   void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
     cpu::scatter_add(out, dim, index, src);
   }
@@ -113,13 +116,16 @@ class CpuBackend final : public Backend {
   void random_integers(const TensorView& dst, Generator::State state, int64_t lo, int64_t hi) override {
     cpu::random_integers(dst, state, lo, hi);
   }
-  void dropout(const TensorView& x, const TensorView& out, double p, Generator::State state) override { cpu::dropout(x, out, p, state); }
+  void dropout(const TensorView& x, const TensorView& out, double p, Generator::State state) override {
+    cpu::dropout(x, out, p, state);
+  }
 
   void check_finite(std::span<const TensorView> grads, float* found_inf) override { cpu::check_finite(grads, found_inf); }
   void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) override {
     cpu::unscale(grads, scale, found_inf);
   }
-  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff, int32_t interval) override {
+  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
+                    int32_t interval) override {
     math::advance_scale(*scale, *tracker, *found_inf != 0, growth, backoff, interval);
   }
   void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
@@ -129,7 +135,9 @@ class CpuBackend final : public Backend {
     cpu::adam(params, args, control);
   }
   void norm(std::span<const TensorView> tensors, double p, float* out) override { cpu::norm(tensors, p, out); }
-  void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) override { cpu::clip(tensors, norm, max_norm); }
+  void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) override {
+    cpu::clip(tensors, norm, max_norm);
+  }
 };
 
 }  // namespace

@@ -69,7 +69,8 @@ void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView
 }
 
 template <class C>
-void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorView& lse, const TensorView& total, const TensorView& out) {
+void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorView& lse, const TensorView& total,
+              const TensorView& out) {
   const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
   if (rows == 0 || classes == 0) return;
   const std::vector<C> weight = class_weights<C>(a, classes);
@@ -103,14 +104,18 @@ void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorVie
 }  // namespace
 
 void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) {
-  if (args.logits.dtype == DType::f64) forward<double>(args, loss, lse, total);
-  else forward<float>(args, loss, lse, total);
+  if (args.logits.dtype == DType::f64)
+    forward<double>(args, loss, lse, total);
+  else
+    forward<float>(args, loss, lse, total);
 }
 
 void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
                             const TensorView& out) {
-  if (args.logits.dtype == DType::f64) backward<double>(args, grad, lse, total, out);
-  else backward<float>(args, grad, lse, total, out);
+  if (args.logits.dtype == DType::f64)
+    backward<double>(args, grad, lse, total, out);
+  else
+    backward<float>(args, grad, lse, total, out);
 }
 
 int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) {

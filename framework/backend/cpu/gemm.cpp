@@ -39,9 +39,7 @@ struct Operand {
       batch_stride = v.strides[0];
     }
     if (columns == 1 && rows > 1) column_stride = row_stride == 1 ? rows : 1;
-    if (rows == 1) {
-      row_stride = column_stride == 1 ? columns : 1;
-    }
+    if (rows == 1) { row_stride = column_stride == 1 ? columns : 1; }
     if (batch == 1) batch_stride = rows * columns;
   }
   bool by_rows() const { return column_stride == 1; }
@@ -95,9 +93,12 @@ void multiply_nothing(const GemmArgs& g) {
   bias.shape = g.c.shape;
   bias.strides = broadcast_strides(g.bias.shape, g.bias.strides, g.c.shape);
   TensorView sum = g.c;
-  if (g.accumulate) binary(Binary::add, g.c, bias, sum);
-  else if (g.relu) unary(Unary::relu, bias, sum);
-  else copy(bias, sum);
+  if (g.accumulate)
+    binary(Binary::add, g.c, bias, sum);
+  else if (g.relu)
+    unary(Unary::relu, bias, sum);
+  else
+    copy(bias, sum);
 }
 
 }  // namespace
@@ -126,7 +127,8 @@ void gemm(const GemmArgs& g) {
   const auto floats = [](const Operand& o) { return size_t((o.batch_stride == 0 ? 1 : o.batch) * o.rows * o.columns); };
   const bool round_after = widened && g.c.dtype != DType::f32;
   const bool bias_copied = g.bias && g.a.dtype != DType::f64 && (g.bias.dtype != DType::f32 || g.bias.strides[0] != 1);
-  const size_t a_floats = widened ? floats(a) : 0, b_floats = widened ? floats(b) : 0, c_floats = round_after ? size_t(g.c.numel()) : 0;
+  const size_t a_floats = widened ? floats(a) : 0, b_floats = widened ? floats(b) : 0,
+               c_floats = round_after ? size_t(g.c.numel()) : 0;
   const Workspace work(sizeof(float) * (a_floats + b_floats + c_floats + (bias_copied ? size_t(p.n) : 0) + 1));
   float* free_floats = work.floats();
   const auto take = [&](size_t n) { return std::exchange(free_floats, free_floats + n); };

@@ -18,8 +18,8 @@ struct Product {
   const float* bias = nullptr;  // [n]
   int64_t a_batch = 0, a_row = 0, a_column = 1;
   int64_t b_batch = 0, b_row = 0, b_column = 1;
-  DType in = DType::f32;        // of a and b: f32, or bf16 where bf16_is_native()
-  DType out = DType::f32;       // f32, or bf16 from bf16
+  DType in = DType::f32;   // of a and b: f32, or bf16 where bf16_is_native()
+  DType out = DType::f32;  // f32, or bf16 from bf16
   bool relu = false;
   bool accumulate = false;
 };

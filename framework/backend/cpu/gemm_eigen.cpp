@@ -9,8 +9,10 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T> using Stridden = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using Stridden = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
 template <class T>
 using Transposed = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>, 0, Eigen::OuterStride<>>;
 
@@ -19,8 +21,10 @@ constexpr int64_t kRowsEach = 64;
 // f(a map of rows x columns at x), row- or column-major by the strides.
 template <class T, class F>
 void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t column, const F& f) {
-  if (column == 1) f(Stridden<T>(x, rows, columns, Eigen::OuterStride<>(row)));
-  else f(Transposed<T>(x, rows, columns, Eigen::OuterStride<>(column)));
+  if (column == 1)
+    f(Stridden<T>(x, rows, columns, Eigen::OuterStride<>(row)));
+  else
+    f(Transposed<T>(x, rows, columns, Eigen::OuterStride<>(column)));
 }
 
 }  // namespace
@@ -36,8 +40,10 @@ void multiply_eigen(const Product& p, const T* bias) {
     Eigen::Map<Matrix<T>> out(c, rows, p.n);
     with_map(a, rows, p.k, p.a_row, p.a_column, [&](const auto& left) {
       with_map(b, p.k, p.n, p.b_row, p.b_column, [&](const auto& right) {
-        if (p.accumulate) out.noalias() += left * right;
-        else out.noalias() = left * right;
+        if (p.accumulate)
+          out.noalias() += left * right;
+        else
+          out.noalias() = left * right;
       });
     });
     for (int64_t i = 0; i < rows * p.n && (bias || p.relu); ++i) {

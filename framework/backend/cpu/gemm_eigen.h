@@ -6,6 +6,7 @@
 namespace halfstep::cpu {
 
 // As multiply(), for T = float or double; `bias` and relu included. Row blocks are fixed: any number of threads gives the same.
-template <class T> void multiply_eigen(const Product& p, const T* bias);
+template <class T>
+void multiply_eigen(const Product& p, const T* bias);
 
 }  // namespace halfstep::cpu

@@ -1,10 +1,10 @@
 // oneDNN's matmul behind a cache of primitives. All of oneDNN's API is in this file (2.6's descriptors are gone in 3.x).
 #ifdef HALFSTEP_WITH_DNNL
-#include <dnnl.hpp>
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
+#include <dnnl.hpp>
 #include <list>
 #include <unordered_map>
 #include <vector>
@@ -20,8 +20,8 @@ namespace {
 
 using Memory = dnnl::memory;
 
-constexpr size_t kCached = 1024;    // primitives a thread keeps
-constexpr int64_t kFewRows = 8;     // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
+constexpr size_t kCached = 1024;  // primitives a thread keeps
+constexpr int64_t kFewRows = 8;   // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 
 dnnl::engine& engine() {
   static dnnl::engine e(dnnl::engine::kind::cpu, 0);
@@ -29,15 +29,15 @@ dnnl::engine& engine() {
 }
 
 struct Key {
-  int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column, c_row;
+  int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
   int64_t in, out, flags, threads;
   bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof(Key)) == 0; }
 };
-static_assert(sizeof(Key) == 15 * sizeof(int64_t), "compared as bytes: no padding");
+static_assert(sizeof(Key) == 14 * sizeof(int64_t), "compared as bytes: no padding");
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    int64_t words[15];
+    int64_t words[14];
     std::memcpy(words, &key, sizeof(Key));
     uint64_t h = 0;
     for (int64_t w : words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
@@ -65,7 +65,7 @@ void build(Entry& e) {
   };
   const Memory::desc a = describe(k.m, k.k, k.in, k.a_batch, k.a_row, k.a_column);
   const Memory::desc b = describe(k.k, k.n, k.in, k.b_batch, k.b_row, k.b_column);
-  const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.c_row, k.c_row, 1);
+  const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.n, k.n, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
   if (k.flags & 4) after.append_sum(1.0f);
@@ -117,14 +117,13 @@ class Cache {
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
 };
 
-// c's rows lie c_row elements apart.
-void execute(const Product& p, int64_t c_row) {
+void execute(const Product& p) {
   thread_local Cache cache;
   thread_local dnnl::stream stream(engine());
   const int64_t flags = (p.bias ? 1 : 0) | (p.relu ? 2 : 0) | (p.accumulate ? 4 : 0);
   // A primitive's schedule is made for a number of threads.
-  const Key key{p.batch, p.m, p.n, p.k, p.a_batch, p.a_row, p.a_column, p.b_batch, p.b_row, p.b_column,
-                c_row, int64_t(p.in), int64_t(p.out), flags, omp_get_max_threads()};
+  const Key key{p.batch, p.m,        p.n,   p.k,           p.a_batch,      p.a_row, p.a_column,           p.b_batch,
+                p.b_row, p.b_column, int64_t(p.in), int64_t(p.out), flags,   omp_get_max_threads()};
   Entry& e = cache.find(key);
   dnnl_memory_set_data_handle(e.a.get(), const_cast<void*>(p.a));
   dnnl_memory_set_data_handle(e.b.get(), const_cast<void*>(p.b));
@@ -141,76 +140,24 @@ void execute(const Product& p, int64_t c_row) {
 }
 
 // One row or a few: no packing pays. Bias and relu follow in a loop over so few elements.
-void execute_few_rows(const Product& p, int64_t c_row) {
+void execute_few_rows(const Product& p) {
   const bool ta = p.a_column != 1, tb = p.b_column != 1;
   const int64_t lda = std::max<int64_t>(ta ? p.a_column : p.a_row, ta ? p.m : p.k);
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
-  const dnnl_status_t status =
-      dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
-                 static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, c_row);
+  const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
+                                          static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.n);
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
-      const float v = c[i * c_row + j] + (p.bias ? p.bias[j] : 0.0f);
-      c[i * c_row + j] = p.relu && v <= 0 ? 0.0f : v;
+      const float v = c[i * p.n + j] + (p.bias ? p.bias[j] : 0.0f);
+      c[i * p.n + j] = p.relu && v <= 0 ? 0.0f : v;
     }
   }
 }
 
-bool few_rows(const Product& p) {
-  return p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32;
-}
-void execute_any(const Product& p, int64_t c_row) {
-  if (few_rows(p)) execute_few_rows(p, c_row);
-  else execute(p, c_row);
-}
-
-// oneDNN on this thread alone while it lives.
-class OneThread {
- public:
-  OneThread() { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(saved_); }
-  OneThread(const OneThread&) = delete;
-
- private:
-  const int saved_ = omp_get_max_threads();
-};
-
-const void* shifted(const void* base, int64_t elements, DType t) { return static_cast<const char*>(base) + elements * int64_t(size_of(t)); }
-void* shifted(void* base, int64_t elements, DType t) { return static_cast<char*>(base) + elements * int64_t(size_of(t)); }
-
-// Whether oneDNN may give one sum to several threads, which changes its rounding: outputs too small to feed them all, with long
-// sums. Bounds measured on every transpose with 2 to 8 threads (largest found: 2^17 elements at k = 1024), with a margin.
-bool sums_may_split(const Product& p) {
-  if (few_rows(p)) return true;
-  const int64_t size = p.batch * p.m * p.n;
-  const bool transposed = p.a_column != 1;
-  if (p.in == DType::bf16 && transposed) return p.k >= 768 && size < (int64_t(1) << 19);
-  return (p.in == DType::bf16 || transposed) && p.k >= 1536 && size <= (int64_t(1) << 17);
-}
-
-// The longer side of c in strips of fixed size, each computed by one thread: no sum depends on the number of threads.
-void multiply_in_strips(const Product& p) {
-  const bool by_row = p.m > p.n;
-  const int64_t length = by_row ? p.m : p.n;
-  const bool tiny = p.batch * p.m * p.n * p.k < 64 * kParallel;
-  const int64_t quarter = (length / 4 + 63) / 64 * 64;
-  const int64_t strip = tiny ? length : std::clamp<int64_t>(quarter, 64, 256), strips = (length + strip - 1) / strip;
-  parallel_tasks(p.batch * strips, tiny, [&](int64_t task) {
-    const OneThread alone;
-    const int64_t batch = task / strips, first = task % strips * strip, size = std::min(strip, length - first);
-    Product part = p;
-    part.batch = 1;
-    (by_row ? part.m : part.n) = size;
-    part.a = shifted(p.a, batch * p.a_batch + (by_row ? first * p.a_row : 0), p.in);
-    part.b = shifted(p.b, batch * p.b_batch + (by_row ? 0 : first * p.b_column), p.in);
-    part.c = shifted(p.c, batch * p.m * p.n + (by_row ? first * p.n : first), p.out);
-    if (p.bias && !by_row) part.bias = p.bias + first;
-    execute_any(part, p.n);
-  });
-}
+bool few_rows(const Product& p) { return p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
 
 std::string chosen_bf16_code() {
   try {
@@ -242,11 +189,11 @@ void multiply(const Product& p) {
   const int threads = num_threads();
   if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
   try {
-    if (deterministic() && sums_may_split(p)) multiply_in_strips(p);
-    else execute_any(p, p.n);
-  } catch (const dnnl::error& e) {
-    fail<Error>("matmul", "oneDNN: ", e.what());
-  }
+    if (few_rows(p))
+      execute_few_rows(p);
+    else
+      execute(p);
+  } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
 }  // namespace halfstep::cpu

@@ -35,8 +35,10 @@ HS_CLONES bool scale_and_check(const C* in, C* out, C factor, int64_t n) {
 
 template <class F>
 void with_float_or_double(DType t, F&& f) {
-  if (t == DType::f64) f(double{});
-  else f(float{});
+  if (t == DType::f64)
+    f(double{});
+  else
+    f(float{});
 }
 
 // Multiplies by `factor` (leaving the bits alone where it is 1) and tells whether a value was inf or NaN before.

@@ -118,9 +118,9 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C> chunk, 
   });
 }
 
-#define HS_INSTANTIATE(C)                                                                                        \
-  template const C* fetch<C>(const Space&, int, const TensorView&, int64_t, int64_t, C*);                        \
-  template void put<C>(const Space&, int, const TensorView&, int64_t, int64_t, const C*);                        \
+#define HS_INSTANTIATE(C)                                                                 \
+  template const C* fetch<C>(const Space&, int, const TensorView&, int64_t, int64_t, C*); \
+  template void put<C>(const Space&, int, const TensorView&, int64_t, int64_t, const C*); \
   template void map<C>(const TensorView&, std::span<const TensorView>, Chunk<C>, const void*, bool);
 HS_INSTANTIATE(float)
 HS_INSTANTIATE(double)

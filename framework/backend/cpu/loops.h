@@ -30,10 +30,10 @@ struct Space {
 class Cursor {
  public:
   Cursor(const Space& space, int operand, int64_t linear);
-  int64_t offset() const { return offset_; }                               // in elements from the first
+  int64_t offset() const { return offset_; }  // in elements from the first
   int64_t row_left() const { return space_.shape[space_.rank - 1] - at_[space_.rank - 1]; }
-  int64_t stride() const { return strides_[space_.rank - 1]; }             // along the row
-  void advance(int64_t n);                                                 // n <= row_left()
+  int64_t stride() const { return strides_[space_.rank - 1]; }  // along the row
+  void advance(int64_t n);                                      // n <= row_left()
 
  private:
   const Space& space_;
@@ -50,7 +50,8 @@ template <class C>
 void put(const Space& space, int operand, const TensorView& view, int64_t start, int64_t n, const C* buffer);
 
 // A kernel: out[i] from in[k][i], i < n, with a context of its own.
-template <class C> using Chunk = void (*)(const C* const* in, C* out, int64_t n, const void* context);
+template <class C>
+using Chunk = void (*)(const C* const* in, C* out, int64_t n, const void* context);
 
 // out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it.
 template <class C>

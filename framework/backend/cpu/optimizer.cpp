@@ -36,7 +36,8 @@ HS_CLONES void adam_plain(T* p, const T* g, T* m, T* v, int64_t n, const math::A
   }
 }
 template <class T>
-HS_CLONES void adam_amsgrad(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const math::AdamStep step, const math::AdamArgs args) {
+HS_CLONES void adam_amsgrad(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const math::AdamStep step,
+                            const math::AdamArgs args) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     T first = m[i], second = v[i], top = vmax[i];
@@ -84,8 +85,10 @@ void step_all(std::span<const ParamUpdate> params, const StepControl& control, c
   const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
     const Part& part = parts[index];
-    if (params[part.tensor].param.dtype == DType::f64) update(double{}, part.tensor, part, factor);
-    else update(float{}, part.tensor, part, factor);
+    if (params[part.tensor].param.dtype == DType::f64)
+      update(double{}, part.tensor, part, factor);
+    else
+      update(float{}, part.tensor, part, factor);
   });
   for (const ParamUpdate& u : params) *u.step += 1;
 }
@@ -98,8 +101,10 @@ void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const S
     const ParamUpdate& u = params[k];
     const bool first = *u.step == 0;
     walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
-      if (args.momentum == 0) sgd_plain(p, g, n, args);
-      else sgd_momentum(p, g, u.m.as<T>() + i, n, first, args);
+      if (args.momentum == 0)
+        sgd_plain(p, g, n, args);
+      else
+        sgd_momentum(p, g, u.m.as<T>() + i, n, first, args);
     });
   });
 }
@@ -112,8 +117,10 @@ void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const
     const ParamUpdate& u = params[k];
     walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
       T *m = u.m.as<T>() + i, *v = u.v.as<T>() + i;
-      if (args.amsgrad) adam_amsgrad(p, g, m, v, u.vmax.as<T>() + i, n, steps[k], args);
-      else adam_plain(p, g, m, v, n, steps[k], args);
+      if (args.amsgrad)
+        adam_amsgrad(p, g, m, v, u.vmax.as<T>() + i, n, steps[k], args);
+      else
+        adam_plain(p, g, m, v, n, steps[k], args);
     });
   });
 }

@@ -11,10 +11,10 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kSegment = 32 * kBlock;     // elements of a row a thread reduces at once
-constexpr int64_t kColumns = 512;             // columns kept side by side
-constexpr int64_t kRows = 64;                 // rows added in float before they go to double
-constexpr int64_t kSegmentRows = 8 * kRows;   // rows of a column block a thread reduces at once
+constexpr int64_t kSegment = 32 * kBlock;    // elements of a row a thread reduces at once
+constexpr int64_t kColumns = 512;            // columns kept side by side
+constexpr int64_t kRows = 64;                // rows added in float before they go to double
+constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread reduces at once
 
 // The dimensions of x apart: those that stay (strides of out and of x) and those that go (strides of x), largest stride first.
 struct Split {
@@ -50,7 +50,8 @@ struct Split {
 template <class W>
 void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t offset) {
   if (op == Reduce::mean) {
-    store_one<double>(out.dtype, count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count), at(out, offset));
+    store_one<double>(out.dtype, count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count),
+                      at(out, offset));
   } else {
     store_one<W>(out.dtype, value, at(out, offset));
   }
@@ -77,8 +78,10 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
         const W block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
         value = i == first ? block : reduce_join(op, value, block);
       }
-      if (segments > 1) partial[size_t(task)] = value;
-      else write(op, value, reduced.numel, out, Cursor(kept, 0, o).offset());
+      if (segments > 1)
+        partial[size_t(task)] = value;
+      else
+        write(op, value, reduced.numel, out, Cursor(kept, 0, o).offset());
     }
   });
   if (segments == 1) return;
@@ -116,16 +119,31 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
         if (k > 0) reduce_columns<C>(op, sums, direct ? reinterpret_cast<const C*>(at_row) : buffer, n);
         cursor.advance(1);
       }
-      for (int64_t c = 0; c < n; ++c) total[c] = r == r0 ? W(sums[c]) : reduce_join(op, total[c], W(sums[c]));
+      if (r == r0)
+        std::copy_n(sums, n, total);
+      else
+        for (int64_t c = 0; c < n; ++c) total[c] = reduce_join(op, total[c], W(sums[c]));
     }
   });
-  for (int64_t o = 0; o < kept.numel; ++o) {
-    W value = partial[size_t(o)];
-    for (int64_t s = 1; s < segments; ++s) value = reduce_join(op, value, partial[size_t(s * kept.numel + o)]);
-    // One element alone was never compared with anything.
-    if (op == Reduce::any || op == Reduce::all) value = W(value != W(0));
-    write(op, value, reduced.numel, out, Cursor(kept, 0, o).offset());
-  }
+  // One element alone was never compared with anything.
+  const bool truth = op == Reduce::any || op == Reduce::all;
+  parallel_for(outer, 1, kept.numel < kParallel, [&](int64_t begin, int64_t end) {
+    std::vector<double> means(op == Reduce::mean ? size_t(width) : 0);
+    for (int64_t o = begin; o < end; ++o) {
+      W* total = partial.data() + o * width;
+      for (int64_t s = 1; s < segments; ++s) {
+        for (int64_t c = 0; c < width; ++c) total[c] = reduce_join(op, total[c], total[s * kept.numel + c]);
+      }
+      for (int64_t c = 0; c < width && truth; ++c) total[c] = W(total[c] != W(0));
+      char* to = at(out, Cursor(kept, 0, o * width).offset());
+      if (op == Reduce::mean) {
+        for (int64_t c = 0; c < width; ++c) means[size_t(c)] = double(total[c]) / double(reduced.numel);
+        store<double>(out.dtype, means.data(), to, kept.strides[0][kept.rank - 1], width);
+      } else {
+        store<W>(out.dtype, total, to, kept.strides[0][kept.rank - 1], width);
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -138,8 +156,10 @@ void reduce(Reduce op, const TensorView& x, const TensorView& out) {
   if (op == Reduce::prod && c == Compute::single) c = Compute::wide;
   with_compute(c, [&](auto tag) {
     using C = decltype(tag);
-    if (split.by_columns()) by_columns<C>(op, x, out, split);
-    else by_rows<C>(op, x, out, split);
+    if (split.by_columns())
+      by_columns<C>(op, x, out, split);
+    else
+      by_rows<C>(op, x, out, split);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "framework/backend/cpu/reduce_kernels.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -10,16 +12,28 @@ namespace {
 
 // NaN wins over everything, and the first one stays.
 struct Max {
-  template <class T> HS_HD static T join(T a, T b) { return b > a || b != b ? b : a; }
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return b > a || b != b ? b : a;
+  }
 };
 struct Min {
-  template <class T> HS_HD static T join(T a, T b) { return b < a || b != b ? b : a; }
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return b < a || b != b ? b : a;
+  }
 };
 struct Sum {
-  template <class T> HS_HD static T join(T a, T b) { return a + b; }
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return a + b;
+  }
 };
 struct Product {
-  template <class T> HS_HD static T join(T a, T b) { return a * b; }
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return a * b;
+  }
 };
 
 constexpr int kLanes = 64;
@@ -43,23 +57,29 @@ HS_CLONES float sum_floats(const float* x, int64_t n) {
   return a[0];
 }
 
-template <class Fn>
-HS_CLONES float extreme_floats(const float* x, int64_t n) {
-  float lane[kWidth];
-  if (n < kWidth) {
-    float r = x[0];
-    for (int64_t i = 1; i < n; ++i) r = Fn::join(r, x[i]);
-    return r;
+// Floats as integers of the same order, which the compiler reduces in lanes; NaN is noted on the side.
+HS_HD int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }  // its own inverse
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+HS_CLONES float max_floats(const float* x, int64_t n) {
+  int32_t top = INT32_MIN;
+  uint32_t nan = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t bits = std::bit_cast<int32_t>(x[i]);
+    nan |= uint32_t((bits & 0x7fffffff) > 0x7f800000);
+    top = std::max(top, ordered(bits));
   }
-  std::memcpy(lane, x, kLanes);
-  int64_t i = kWidth;
-  for (; i + kWidth <= n; i += kWidth) {
-    for (int k = 0; k < kWidth; ++k) lane[k] = Fn::join(lane[k], x[i + k]);
+  return nan ? kNan : std::bit_cast<float>(ordered(top));
+}
+HS_CLONES float min_floats(const float* x, int64_t n) {
+  int32_t low = INT32_MAX;
+  uint32_t nan = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t bits = std::bit_cast<int32_t>(x[i]);
+    nan |= uint32_t((bits & 0x7fffffff) > 0x7f800000);
+    low = std::min(low, ordered(bits));
   }
-  for (; i < n; ++i) lane[i % kWidth] = Fn::join(lane[i % kWidth], x[i]);
-  float r = lane[0];
-  for (int k = 1; k < kWidth; ++k) r = Fn::join(r, lane[k]);
-  return r;
+  return nan ? kNan : std::bit_cast<float>(ordered(low));
 }
 
 template <class Fn, class C>
@@ -74,13 +94,19 @@ Wide<C> join_row(const C* x, int64_t n, Wide<C> start) {
   return start;
 }
 
-template <class W> W lowest() {
-  if constexpr (std::is_floating_point_v<W>) return -std::numeric_limits<W>::infinity();
-  else return std::numeric_limits<W>::min();
+template <class W>
+W lowest() {
+  if constexpr (std::is_floating_point_v<W>)
+    return -std::numeric_limits<W>::infinity();
+  else
+    return std::numeric_limits<W>::min();
 }
-template <class W> W highest() {
-  if constexpr (std::is_floating_point_v<W>) return std::numeric_limits<W>::infinity();
-  else return std::numeric_limits<W>::max();
+template <class W>
+W highest() {
+  if constexpr (std::is_floating_point_v<W>)
+    return std::numeric_limits<W>::infinity();
+  else
+    return std::numeric_limits<W>::max();
 }
 
 }  // namespace
@@ -88,7 +114,8 @@ template <class W> W highest() {
 template <class W>
 W reduce_identity(Reduce op) {
   switch (op) {
-    case Reduce::prod: case Reduce::all: return W(1);
+    case Reduce::prod:
+    case Reduce::all: return W(1);
     case Reduce::max: return lowest<W>();
     case Reduce::min: return highest<W>();
     default: return W(0);
@@ -114,11 +141,15 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
   switch (op) {
     case Reduce::prod: return join_row<Product>(x, n, W(1));
     case Reduce::max:
-      if constexpr (std::is_same_v<C, float>) return extreme_floats<Max>(x, n);
-      else return join_row<Max>(x, n, lowest<W>());
+      if constexpr (std::is_same_v<C, float>)
+        return max_floats(x, n);
+      else
+        return join_row<Max>(x, n, lowest<W>());
     case Reduce::min:
-      if constexpr (std::is_same_v<C, float>) return extreme_floats<Min>(x, n);
-      else return join_row<Min>(x, n, highest<W>());
+      if constexpr (std::is_same_v<C, float>)
+        return min_floats(x, n);
+      else
+        return join_row<Min>(x, n, highest<W>());
     case Reduce::any:
       for (int64_t i = 0; i < n; ++i) {
         if (x[i] != C(0)) return W(1);
@@ -130,8 +161,10 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
       }
       return W(1);
     default:
-      if constexpr (std::is_same_v<C, float>) return sum_floats(x, n);
-      else return join_row<Sum>(x, n, W(0));
+      if constexpr (std::is_same_v<C, float>)
+        return sum_floats(x, n);
+      else
+        return join_row<Sum>(x, n, W(0));
   }
 }
 

@@ -9,14 +9,19 @@
 namespace halfstep::cpu {
 
 // Between blocks: a block of floats is reduced in float, blocks are joined in double.
-template <class C> using Wide = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
+template <class C>
+using Wide = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
 
-template <class W> W reduce_identity(Reduce op);
-template <class W> W reduce_join(Reduce op, W a, W b);
+template <class W>
+W reduce_identity(Reduce op);
+template <class W>
+W reduce_join(Reduce op, W a, W b);
 
 // x[0] op x[1] op ...; mean is sum; any and all give 0 or 1.
-template <class C> Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
+template <class C>
+Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
 // into[i] = into[i] op x[i]
-template <class C> void reduce_columns(Reduce op, C* into, const C* x, int64_t n);
+template <class C>
+void reduce_columns(Reduce op, C* into, const C* x, int64_t n);
 
 }  // namespace halfstep::cpu

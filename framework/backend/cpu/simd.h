@@ -18,8 +18,8 @@
 
 namespace halfstep::cpu {
 
-inline constexpr int64_t kBlock = 1024;           // elements a kernel sees at once: its buffers stay in the first-level cache
-inline constexpr int64_t kParallel = 32 * 1024;   // cheap elements below which a second thread does not pay
+inline constexpr int64_t kBlock = 1024;          // elements a kernel sees at once: its buffers stay in the first-level cache
+inline constexpr int64_t kParallel = 32 * 1024;  // cheap elements below which a second thread does not pay
 
 // Brings the first exception of a team of threads out of the parallel region, where it may not leave by itself.
 class Escape {

@@ -39,8 +39,10 @@ void forward_row(const C* x, C* out, C* work, int64_t n, bool log) {
   C* e = log ? work : out;
   exp_row(x, top, e, n);
   const double total = reduce_row<C>(Reduce::sum, e, n);
-  if (log) minus(x, top, C(std::log(total)), out, n);
-  else times(out, C(1 / total), n);
+  if (log)
+    minus(x, top, C(std::log(total)), out, n);
+  else
+    times(out, C(1 / total), n);
 }
 
 template <class C>

@@ -1,0 +1,187 @@
+// Functions with a backward of the user's own.
+#include "framework/autograd/function.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/gradcheck.h"
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+using V = std::vector<double>;
+V values(const Tensor& t) { return t.to_vector<double>(); }
+Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
+
+struct Cube : Function<Cube> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    CHECK(!grad_enabled());
+    ctx.save({in[0]});
+    return {in[0] * in[0] * in[0]};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * square(ctx.saved()[0]) * 3.0}; }
+};
+
+// Saves its output.
+struct Exp : Function<Exp> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    const Tensor y = exp(in[0]);
+    ctx.save({y});
+    return {y};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * ctx.saved()[0]}; }
+};
+
+// a b and a + b; counts what it was asked for.
+struct Both : Function<Both> {
+  static inline std::vector<bool> asked;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    ctx.save(in);
+    ctx.state = std::string("kept");
+    return {in[0] * in[1], in[0] + in[1]};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+    CHECK(std::any_cast<std::string>(ctx.state) == "kept");
+    CHECK(g[0].defined());
+    CHECK(g[1].defined());
+    asked = {ctx.needs(0), ctx.needs(1)};
+    const Tensors in = ctx.saved();
+    return {g[0] * in[1] + g[1], ctx.needs(1) ? g[0] * in[0] + g[1] : Tensor()};
+  }
+};
+
+struct TooMany : Function<TooMany> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0] * 1.0}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0], g[0]}; }
+};
+
+struct NoGradient : Function<NoGradient> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0] * 1.0}; }
+  static Tensors backward(FunctionContext&, const Tensors&) { return {Tensor()}; }
+};
+
+struct Identity : Function<Identity> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0]}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0] * -1.0}; }
+};
+
+struct HalfGradient : Function<HalfGradient> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0] * 1.0}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0].to(DType::f16)}; }
+};
+
+struct FailsOnce : Function<FailsOnce> {
+  static inline bool fail = true;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    ctx.save(in);
+    return {in[0] * in[1]};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+    if (std::exchange(fail, false)) throw std::runtime_error("no");
+    const Tensors in = ctx.saved();
+    return {ctx.needs(0) ? g[0] * in[1] : Tensor(), ctx.needs(1) ? g[0] * in[0] : Tensor()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a function's own backward is used, and differentiated again") {
+  const Tensor x = leaf({2, -1});
+  const Tensor y = Cube::apply({x})[0];
+  CHECK(values(y) == V{8, -1});
+  CHECK(y.node()->name() == "custom function");
+  CHECK(values(grad({sum(y)}, {x}, {}, {.retain_graph = true})[0]) == V{12, 3});
+  auto cube = [](const Tensors& in) { return Cube::apply(in); };
+  gradcheck(cube, {x});
+  gradgradcheck(cube, {x});
+}
+
+TEST_CASE("a saved output keeps its history for a recorded backward, without a cycle") {
+  const Tensor x = leaf({0.5, -1});
+  auto f = [](const Tensors& in) { return Exp::apply(in); };
+  gradcheck(f, {x});
+  gradgradcheck(f, {x});
+  std::weak_ptr<Node> node;
+  {
+    const Tensor y = Exp::apply({x})[0];
+    node = y.node();
+  }
+  CHECK(node.expired());
+}
+
+TEST_CASE("outputs that nothing flows into get zeros, and unwanted inputs may be left out") {
+  const Tensor a = leaf({2, 3}), b = leaf({5, 7});
+  Tensors out = Both::apply({a, b});
+  sum(out[0]).backward();
+  CHECK(values(a.grad()) == V{5, 7});
+  CHECK(values(b.grad()) == V{2, 3});
+  CHECK(Both::asked == std::vector<bool>{true, true});
+  out = Both::apply({a, b.detach()});
+  a.zero_grad();
+  sum(out[1] * 2.0).backward();
+  CHECK(values(a.grad()) == V{2, 2});
+  CHECK(Both::asked == std::vector<bool>{true, false});
+  out = Both::apply({a, b});
+  CHECK(values(grad({sum(out[0])}, {b})[0]) == V{2, 3});
+  CHECK(Both::asked == std::vector<bool>{false, true});
+}
+
+TEST_CASE("an undefined gradient is none") {
+  const Tensor x = leaf({1, 2});
+  sum(NoGradient::apply({x})[0]).backward();
+  CHECK(!x.grad().defined());
+  sum(NoGradient::apply({x})[0] + x).backward();
+  CHECK(values(x.grad()) == V{1, 1});
+}
+
+TEST_CASE("the number of gradients must be the number of inputs") {
+  const Tensor x = leaf({1});
+  CHECK_THROWS_WITH_AS(TooMany::apply({x})[0].backward(),
+                       "[custom function] backward must return 1 gradients, one per input, got 2", AutogradError);
+}
+
+TEST_CASE("an input handed through becomes a tensor of its own") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = Identity::apply({x})[0];
+  CHECK(x.is_leaf());
+  CHECK(!y.same(x));
+  sum(y).backward();
+  CHECK(values(x.grad()) == V{-1, -1});
+}
+
+TEST_CASE("gradients are converted to the dtypes of the inputs") {
+  const Tensor x = leaf({1, 2});
+  sum(HalfGradient::apply({x})[0]).backward();
+  CHECK(x.grad().dtype() == DType::f64);
+}
+
+TEST_CASE("without grad mode or inputs that require grad nothing is recorded") {
+  const Tensor x = leaf({1});
+  CHECK(!Cube::apply({x.detach()})[0].requires_grad());
+  const NoGrad off;
+  CHECK(!Cube::apply({x})[0].requires_grad());
+}
+
+TEST_CASE("saved tensors of functions are checked and freed like those of ops") {
+  const Tensor x = leaf({1, 2});
+  const Tensor h = x * 1.0;
+  const Tensor y = sum(Cube::apply({h})[0]);
+  h.add_(1.0);
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("was modified in place after custom function saved it"), AutogradError);
+  const Tensor z = Cube::apply({leaf({1})})[0];
+  z.backward();
+  CHECK_THROWS_WITH_AS(z.backward(), doctest::Contains("[custom function] the graph was freed by an earlier backward"),
+                       AutogradError);
+}
+
+TEST_CASE("a backward that failed can be run again whole") {
+  const Tensor a = leaf({2}), b = leaf({3});
+  const Tensor y = FailsOnce::apply({a, b})[0];
+  CHECK_THROWS_WITH(grad({y}, {a}), "no");
+  CHECK(grad_enabled());
+  y.backward();
+  CHECK(values(a.grad()) == V{3});
+  CHECK(values(b.grad()) == V{2});
+}

@@ -1,0 +1,221 @@
+// What may be changed in place, and what the graph makes of it.
+#include <doctest/doctest.h>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+using V = std::vector<double>;
+V values(const Tensor& t) { return t.to_vector<double>(); }
+Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
+
+// d sum(f(x)) / dx with the in-place form and with the out-of-place form of the same computation.
+template <class InPlace, class OutOfPlace>
+void check_same(InPlace in_place, OutOfPlace out_of_place) {
+  const Tensor x = leaf({0.5, 1.25, 2});
+  const Tensor a = x * 1.5, b = x * 1.5;
+  const Tensor before = a;
+  in_place(a);
+  const Tensor c = out_of_place(b);
+  CHECK(before.same(a));
+  CHECK(!a.is_leaf());
+  CHECK(values(a) == values(c));
+  CHECK(values(grad({sum(a * a)}, {x})[0]) == values(grad({sum(c * c)}, {x})[0]));
+}
+
+}  // namespace
+
+TEST_CASE("in place gives the handle back and changes every view") {
+  const Tensor t = tensor({1, 2, 3, 4}).reshape({2, 2});
+  const Tensor column = t.select(1, 0);
+  CHECK(t.mul_(2.0).same(t));
+  t += ones({2});
+  t -= scalar(1);
+  t *= 2.0;
+  CHECK(values(t) == V{4, 8, 12, 16});
+  CHECK(values(column) == V{4, 12});
+  column.fill_(0);
+  CHECK(values(t) == V{0, 8, 0, 16});
+  t.t().add_(tensor({1, 2}));
+  CHECK(values(t) == V{1, 9, 2, 18});
+}
+
+TEST_CASE("operands that overlap the target are read first") {
+  const Tensor t = tensor({1, 2, 3, 4});
+  t.narrow(0, 1, 3).copy_(t.narrow(0, 0, 3).clone());
+  CHECK(values(t) == V{1, 1, 2, 3});
+  const Tensor m = tensor({1, 2, 3, 4}, {2, 2});
+  m.add_(m.t());
+  CHECK(values(m) == V{2, 5, 5, 8});
+  const Tensor s = tensor({1, 2, 3, 4});
+  s.narrow(0, 1, 3).add_(s.narrow(0, 0, 3));
+  CHECK(values(s) == V{1, 3, 5, 7});
+  const Tensor u = tensor({2, 3});
+  u.mul_(u[0]);
+  CHECK(values(u) == V{4, 6});
+  u.mul_(u);
+  CHECK(values(u) == V{16, 36});
+}
+
+TEST_CASE("copy_ broadcasts and converts") {
+  const Tensor t = zeros({2, 3}, {.dtype = DType::i64});
+  t.copy_(tensor({1.9, -1.9, 3}));
+  CHECK(values(t) == V{1, -1, 3, 1, -1, 3});
+  t.t().copy_(arange(2));
+  CHECK(values(t) == V{0, 0, 0, 1, 1, 1});
+  CHECK_THROWS_AS(t.copy_(zeros({2, 2})), ShapeError);
+}
+
+TEST_CASE("shape and category must fit") {
+  CHECK_THROWS_WITH_AS(tensor({1, 2}).add_(zeros({3, 2})),
+                       "[add] in place, the result must have the shape of the tensor, [2], got [3, 2]", ShapeError);
+  CHECK_THROWS_WITH_AS(arange(3).add_(0.5), "[add] in place, a result of float32 cannot be stored in int64", DTypeError);
+  CHECK_THROWS_WITH_AS(arange(3).div_(2.0), "[div] in place, a result of float32 cannot be stored in int64", DTypeError);
+  CHECK_THROWS_WITH_AS(arange(3).exp_(), "[exp] in place, a result of float32 cannot be stored in int64", DTypeError);
+  CHECK_THROWS_AS(zeros({2}, {.dtype = DType::boolean}).add_(arange(2)), DTypeError);
+  CHECK_THROWS_WITH_AS(tensor({1}).expand({3}).add_(1.0),
+                       doctest::Contains("[add] in place, the elements of an expanded tensor share memory"), ValueError);
+  const Tensor h = tensor({1, 2}, {.dtype = DType::f16});
+  h.add_(tensor({0.5, 0.25}));  // wider within the category is rounded
+  CHECK(h.dtype() == DType::f16);
+  CHECK(values(h) == V{1.5, 2.25});
+  h.add_(tensor({1, 1}, {.dtype = DType::i64}));
+  CHECK(values(h) == V{2.5, 3.25});
+}
+
+TEST_CASE("a leaf that requires grad is not changed while recording") {
+  const Tensor w = leaf({1, 2});
+  const char* text = "[mul] a leaf that requires grad cannot be changed in place\nhelp: update parameters inside NoGrad";
+  CHECK_THROWS_WITH_AS(w.mul_(2.0), text, AutogradError);
+  CHECK_THROWS_AS(w.fill_(0), AutogradError);
+  CHECK_THROWS_AS(w.copy_(zeros({2})), AutogradError);
+  CHECK_THROWS_AS(w.exp_(), AutogradError);
+  CHECK(values(w) == V{1, 2});
+  {
+    const NoGrad off;
+    w.mul_(2.0);
+  }
+  w.detach().add_(1.0);
+  CHECK(values(w) == V{3, 5});
+  CHECK(w.requires_grad());
+  CHECK(w.is_leaf());
+}
+
+TEST_CASE("a view is not changed while recording") {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = x * 2.0;
+  CHECK_THROWS_WITH_AS(y[0].add_(1.0),
+                       "[add] changing a view in place while recording is not supported\n"
+                       "help: change the tensor it views, or use the out-of-place form",
+                       AutogradError);
+  const Tensor buffer = zeros({3});
+  CHECK_THROWS_AS(buffer.narrow(0, 0, 1).copy_(leaf({1})), AutogradError);
+  buffer.narrow(0, 0, 1).fill_(4);  // nothing to record
+  CHECK(values(buffer) == V{4, 0, 0});
+}
+
+TEST_CASE("in place on a tensor inside the graph gives the gradients of the out-of-place form") {
+  check_same([](const Tensor& t) { t.add_(3.0); }, [](const Tensor& t) { return t + 3.0; });
+  check_same([](const Tensor& t) { t.mul_(3.0); }, [](const Tensor& t) { return t * 3.0; });
+  check_same([](const Tensor& t) { t.exp_(); }, [](const Tensor& t) { return exp(t); });        // saves its output
+  check_same([](const Tensor& t) { t.square_(); }, [](const Tensor& t) { return square(t); });  // saves its input
+  check_same([](const Tensor& t) { t.sin_().log_(); }, [](const Tensor& t) { return log(sin(t)); });
+  check_same([](const Tensor& t) { t.pow_(3.0); }, [](const Tensor& t) { return pow(t, 3.0); });
+  check_same([](const Tensor& t) { t.div_(t + 1.0); }, [](const Tensor& t) { return t / (t + 1.0); });
+  check_same([](const Tensor& t) { t.mul_(t); }, [](const Tensor& t) { return t * t; });
+  check_same([](const Tensor& t) { t.sub_(t[0]); }, [](const Tensor& t) { return t - t[0]; });
+}
+
+TEST_CASE("in place with an operand that requires grad") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  const Tensor y = x * 1.0;
+  y.mul_(w);
+  sum(y).backward();
+  CHECK(values(x.grad()) == V{3, 4});
+  CHECK(values(w.grad()) == V{1, 2});
+
+  // Into a plain tensor: it becomes part of the graph.
+  const Tensor buffer = ones({2}, {.dtype = DType::f64});
+  buffer.mul_(w).add_(x);
+  CHECK(buffer.requires_grad());
+  CHECK(!buffer.is_leaf());
+  CHECK(values(grad({sum(buffer)}, {w, x})[0]) == V{1, 1});
+}
+
+TEST_CASE("copy_ carries the gradient to its source, leaf or not, cast or broadcast") {
+  const Tensor x = leaf({1, 2}), s = tensor({5}, {.requires_grad = true});
+  const Tensor a = zeros({2}, {.dtype = DType::f64}), b = zeros({3});
+  a.copy_(x);
+  CHECK(a.requires_grad());
+  CHECK(values(grad({sum(a * 3.0)}, {x})[0]) == V{3, 3});
+  a.copy_(x * 2.0);
+  CHECK(values(grad({sum(a)}, {x})[0]) == V{2, 2});
+  b.copy_(s);
+  CHECK(values(grad({sum(b)}, {s})[0]) == V{3});
+  b.copy_(s.detach());  // forgets
+  CHECK(!b.requires_grad());
+}
+
+TEST_CASE("fill_ and zero_ on a tensor inside the graph cut it") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2.0;
+  y.zero_();
+  const Tensor z = sum(y + x);
+  CHECK(values(grad({z}, {x})[0]) == V{1, 1});
+}
+
+TEST_CASE("a saved tensor that was changed is found in backward") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  const Tensor h = x * 1.0;
+  const Tensor y = h * w;
+  h.add_(1.0);
+  CHECK_THROWS_WITH_AS(sum(y).backward(),
+                       "[mul] a tensor of shape [2] was modified in place after mul saved it: version 1, saved at 0\n"
+                       "help: use the out-of-place form, or clone() before the in-place change",
+                       AutogradError);
+  // Through a view or a detached handle too; and what was not saved may change.
+  const Tensor k = x * 1.0, z = exp(k), q = k + 1.0;
+  k.detach().zero_();
+  sum(q).backward();
+  z.detach()[0].fill_(0);
+  CHECK_THROWS_AS(sum(z).backward(), AutogradError);
+}
+
+TEST_CASE("a view from before a recorded write is refused, one from after is not") {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor y = x * 2.0;
+  const Tensor old = y.narrow(0, 0, 2);
+  y.mul_(3.0);
+  CHECK_THROWS_WITH_AS(
+      sum(old),
+      "[autograd] this view (shape [2]) was made before its memory was changed in place, so its gradient would be wrong\n"
+      "help: make the view again after the in-place operation",
+      AutogradError);
+  CHECK(values(grad({sum(y.narrow(0, 0, 2))}, {x})[0]) == V{6, 6, 0});
+  // The base had no history when the view was made: using the view would silently lose the gradient.
+  const Tensor buffer = zeros({3}, {.dtype = DType::f64});
+  const Tensor early = buffer.narrow(0, 0, 2);
+  buffer.copy_(x);
+  CHECK_THROWS_AS(early * 2.0, AutogradError);
+  const NoGrad off;
+  CHECK(values(early * 2.0) == V{2, 4});
+}
+
+TEST_CASE("hooks and retained gradients follow the value they were asked for") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2.0;
+  int early = 0, late = 0;
+  y.register_hook([&](const Tensor&) { return ++early, Tensor(); });
+  y.retain_grad();
+  y.mul_(5.0);
+  y.register_hook([&](const Tensor&) { return ++late, Tensor(); });
+  sum(y * 3.0).backward();
+  CHECK(early == 1);
+  CHECK(late == 1);
+  CHECK(values(y.grad()) == V{3, 3});  // of the value y has now, as in PyTorch
+  CHECK(values(x.grad()) == V{30, 30});
+}
