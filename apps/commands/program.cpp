@@ -15,11 +15,12 @@ constexpr const char* kExitCodes =
     "            75 stopped by SIGTERM or SIGUSR1 after saving; 130 interrupted after saving";
 
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
-  std::cerr << "[usage] " << e.what() << '\n';
   std::vector<std::string> commands;
   for (const CLI::App* c : program.get_subcommands({})) commands.push_back(c->get_name());
   const bool known = argc > 1 && std::find(commands.begin(), commands.end(), argv[1]) != commands.end();
-  if (argc > 1 && !known && argv[1][0] != '-') {
+  const bool unknown = argc > 1 && !known && argv[1][0] != '-';
+  std::cerr << "[usage] " << (unknown ? "unknown command \"" + std::string(argv[1]) + '"' : e.what()) << '\n';
+  if (unknown) {
     const std::string near = suggest(argv[1], commands);
     std::cerr << "help: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?")
               << '\n';
