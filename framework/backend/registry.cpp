@@ -35,8 +35,8 @@ int core_count() {
 Backend& backend_for(Device device) {
   if (device.is_cpu()) return cpu_backend();
   Backend* b = slot(device.type).get();
-  check<DeviceError>(b != nullptr, "device", device, " is not available in this build or on this machine",
-                     Help{"configure with -DHALFSTEP_CUDA=ON on a machine with an NVIDIA GPU; `halfstep devices` says more"});
+  check<DeviceError>(b != nullptr, "device", device, " is not built in",
+                     Help{"this version computes on the CPU only"});
   return *b;
 }
 

@@ -15,8 +15,8 @@ void register_allocator(Device::Type type, Allocator* a) { registered[size_t(typ
 Allocator& allocator(Device device) {
   if (device.is_cpu()) return *host_allocator();
   Allocator* a = registered[size_t(device.type)];
-  check<DeviceError>(a != nullptr, "device", device, " is not available in this build or on this machine",
-                     Help{"configure with -DHALFSTEP_CUDA=ON on a machine with an NVIDIA GPU; `halfstep devices` says more"});
+  check<DeviceError>(a != nullptr, "device", device, " is not built in",
+                     Help{"this version computes on the CPU only"});
   return *a;
 }
 

@@ -33,9 +33,16 @@ function(halfstep_library)
   target_link_libraries(halfstep PRIVATE ${HALFSTEP_LINK} Threads::Threads PUBLIC nlohmann_json::nlohmann_json)  # in checkpoint.h
 endfunction()
 
+# How tests run. Threads that wait sleep: spinning, on cores that other tests want, makes a test forty times slower.
+set(HALFSTEP_TEST_ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
+if(HALFSTEP_SANITIZE MATCHES "address")
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)  # one test asks for too much on purpose
+elseif(HALFSTEP_SANITIZE MATCHES "thread")
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT OMP_NUM_THREADS=1)  # libgomp's barriers are invisible to the sanitizer
+endif()
+
 # halfstep_test(DIR [LIBS target...]): all .cpp of the current folder as one doctest program, run as
 # DIR (label cpu), and as DIR.data / DIR.slow for TEST_SUITE("data") / TEST_SUITE("slow") where the folder has them.
-# Threads that wait sleep (OMP_WAIT_POLICY): spinning, on cores that other tests want, makes a test forty times slower.
 function(halfstep_test dir)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
@@ -45,7 +52,7 @@ function(halfstep_test dir)
   target_compile_options(${target} PRIVATE -O1)
   target_compile_definitions(${target} PRIVATE HALFSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${dir} COMMAND ${target} --test-suite-exclude=data,slow,cuda)
-  set_tests_properties(${dir} PROPERTIES LABELS cpu ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
+  set_tests_properties(${dir} PROPERTIES LABELS cpu ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
   foreach(suite data slow cuda)
     set(has FALSE)
     foreach(source IN LISTS sources)
@@ -57,7 +64,7 @@ function(halfstep_test dir)
     if(has)
       add_test(NAME ${dir}.${suite} COMMAND ${target} --test-suite=${suite})
       set_tests_properties(${dir}.${suite} PROPERTIES LABELS ${suite} SKIP_REGULAR_EXPRESSION "SKIPPED: "
-                           ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
+                           ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
     endif()
   endforeach()
 endfunction()
