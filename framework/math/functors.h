@@ -33,24 +33,24 @@ namespace functor {
 #define HS_SAVED_none(T)
 #define HS_SAVED_x(T) const T& x = saved;
 #define HS_SAVED_y(T) const T& y = saved;
-#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc)                                   \
-  struct name {                                                                                                 \
-    template <class T> HS_HD T operator()(T x) const { return T(forward); }                                     \
-  };                                                                                                            \
-  struct name##_backward {                                                                                      \
-    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T saved) const {               \
-      HS_SAVED_##saves(T) return g * (derivative);                                                              \
-    }                                                                                                           \
+#define HS_UNARY(name, policy, kind, saves, forward, dx, lo, hi, doc)                             \
+  struct name {                                                                                   \
+    template <class T> HS_HD T operator()(T x) const { return T(forward); }                       \
+  };                                                                                              \
+  struct name##_backward {                                                                        \
+    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T saved) const { \
+      HS_SAVED_##saves(T) return T(dx);                                                           \
+    }                                                                                             \
   };
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
-  struct name {                                                                                                 \
-    template <class T> HS_HD T operator()(T a, T b) const { return T(forward); }                                \
-  };                                                                                                            \
-  struct name##_backward_a {                                                                                    \
-    template <class T> HS_HD T operator()(T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return g * (da); } \
-  };                                                                                                            \
-  struct name##_backward_b {                                                                                    \
-    template <class T> HS_HD T operator()(T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return g * (db); } \
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                             \
+  struct name {                                                                                                                 \
+    template <class T> HS_HD T operator()(T a, T b) const { return T(forward); }                                                \
+  };                                                                                                                            \
+  struct name##_backward_a {                                                                                                    \
+    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return T(da); } \
+  };                                                                                                                            \
+  struct name##_backward_b {                                                                                                    \
+    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return T(db); } \
   };
 #define HS_TEST(name, forward, doc)                                                  \
   struct name {                                                                      \
@@ -102,7 +102,7 @@ struct ElementwiseRow {
 };
 
 inline constexpr ElementwiseRow kUnaryRows[] = {
-#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc) \
+#define HS_UNARY(name, policy, kind, saves, forward, dx, lo, hi, doc) \
   {#name, CastPolicy::policy, OpKind::kind, OpSaves::saves, lo, hi, doc},
 #define HS_BINARY(...)
 #define HS_TEST(...)

@@ -22,6 +22,14 @@ HS_HD int64_t floor(int64_t x) { return x; }
 HS_HD int64_t ceil(int64_t x) { return x; }
 HS_HD int64_t round(int64_t x) { return x; }
 HS_HD int64_t trunc(int64_t x) { return x; }
+HS_HD int64_t log(int64_t) { return 0; }  // named only by gradients, which integers have none of
+HS_HD int64_t pow(int64_t a, int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, base = uint64_t(a);  // wraps as multiplication does
+  for (; b > 0; b >>= 1, base *= base)
+    if (b & 1) result *= base;
+  return int64_t(result);
+}
 
 HS_HD float abs(float x) { return ::fabsf(x); }
 HS_HD double abs(double x) { return ::fabs(x); }

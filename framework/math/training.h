@@ -31,7 +31,7 @@ struct SgdArgs {
 // g: the unscaled gradient. `buffer` is the momentum (unused when momentum is 0); `first` on a parameter's first applied step.
 template <class T> HS_HD T sgd_update(T p, T g, T& buffer, bool first, const SgdArgs& a) {
   if (a.maximize) g = -g;
-  g += T(a.weight_decay) * p;
+  if (a.weight_decay != 0) g += T(a.weight_decay) * p;  // 0 times an infinite parameter would be NaN
   if (a.momentum != 0) {
     buffer = first ? g : T(a.momentum) * buffer + T(1 - a.dampening) * g;
     g = a.nesterov ? g + T(a.momentum) * buffer : buffer;
@@ -57,8 +57,10 @@ HS_HD AdamStep adam_step(double t, const AdamArgs& a) {
 // m, v: first and second moment; vmax: running maximum of v (amsgrad only).
 template <class T> HS_HD T adam_update(T p, T g, T& m, T& v, T* vmax, const AdamStep& s, const AdamArgs& a) {
   if (a.maximize) g = -g;
-  if (a.decoupled) p -= T(a.lr * a.weight_decay) * p;
-  else g += T(a.weight_decay) * p;
+  if (a.weight_decay != 0) {
+    if (a.decoupled) p -= T(a.lr * a.weight_decay) * p;
+    else g += T(a.weight_decay) * p;
+  }
   m = T(a.beta1) * m + T(1 - a.beta1) * g;
   v = T(a.beta2) * v + T(1 - a.beta2) * g * g;
   T second = v;

@@ -26,9 +26,14 @@ DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind
 
 // ---- unary
 
+// A gradient that came out as a plain number is that number everywhere.
+Tensor as_gradient(const Expr& e, const Tensor& g) {
+  return e.is_number() ? full(g.shape(), e.number(), {.dtype = g.dtype(), .device = g.device()}) : e.tensor();
+}
+
 Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
   switch (op) {
-#define HS_UNARY(name, ...) case Unary::name: return functor::name##_backward{}(Expr(g), Expr(saved)).tensor();
+#define HS_UNARY(name, ...) case Unary::name: return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
 #define HS_BINARY(...)
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
@@ -68,10 +73,10 @@ struct UnaryOp {
 Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
   switch (op) {
 #define HS_UNARY(...)
-#define HS_BINARY(name, ...)                                                                           \
-  case Binary::name:                                                                                   \
-    return (input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))                       \
-                       : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b))).tensor();
+#define HS_BINARY(name, ...)                                                                       \
+  case Binary::name:                                                                               \
+    return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))        \
+                                  : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), g);
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
 #undef HS_UNARY

@@ -55,11 +55,6 @@ HS_EXPR(==, eq)
 
 Expr select(const Expr& cond, const Expr& a, const Expr& b) {
   const Tensor& c = cond.tensor();
-  if (a.is_number() && b.is_number()) {
-    const bool exact = double(float(a.number())) == a.number() && double(float(b.number())) == b.number();
-    const TensorOptions options{.dtype = exact ? DType::f32 : DType::f64, .device = c.device()};
-    return Expr(where(c, scalar(a.number(), options), scalar(b.number(), options)));
-  }
   if (a.is_number()) return Expr(where(c, a.number(), b.tensor()));
   if (b.is_number()) return Expr(where(c, a.tensor(), b.number()));
   return Expr(where(c, a.tensor(), b.tensor()));

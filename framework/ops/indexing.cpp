@@ -119,7 +119,7 @@ Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return halfstep:
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
   const int d = wrap_dim(dim, x.dim(), "scatter_add");
-  check<ShapeError>(x.dim() > 0, "scatter_add", "needs at least 1 dimension");
+  if (x.dim() == 0) return scatter_add(x.reshape({1}), 0, index.reshape({-1}), src.reshape({-1})).reshape({});
   check_shapes("scatter_add", x.shape(), index.shape(), d);
   check<ShapeError>(src.dim() == index.dim(), "scatter_add", "src must have the rank of index ", index.shape(), ", got ", src.shape());
   for (int i = 0; i < src.dim(); ++i)

@@ -8,12 +8,13 @@
 namespace halfstep {
 namespace {
 
-// Unit stride in one of the last two dimensions, as GEMM kernels need.
+// Unit stride in one of the last two dimensions, and no overlap in the other, as GEMM kernels need.
 Tensor gemm_ready(const Tensor& x) {
+  const auto dense = [&](int inner, int outer) {
+    return (x.strides()[inner] == 1 || x.shape()[inner] == 1) && (x.shape()[outer] <= 1 || x.strides()[outer] >= x.shape()[inner]);
+  };
   const int n = x.dim();
-  const bool row = x.strides()[n - 1] == 1 || x.shape()[n - 1] == 1;
-  const bool column = x.strides()[n - 2] == 1 || x.shape()[n - 2] == 1;
-  return row || column ? x : x.contiguous();
+  return dense(n - 1, n - 2) || dense(n - 2, n - 1) ? x : x.contiguous();
 }
 
 // a [B?, M, K] b [B?, K, N] without recording.

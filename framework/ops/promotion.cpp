@@ -50,8 +50,9 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
   check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
   check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ", x.dtype());
   for (int d = 0; d < shape.size(); ++d)
-    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0, op, "in place, the elements of an expanded tensor share memory, got shape ", shape,
-                      " with strides ", x.strides(), Help{"clone() it first"});
+    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
+                      "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
+                      Help{"clone() it first"});
   const bool recorded = grad_enabled() && (records || x.requires_grad());
   if (!recorded) return false;
   check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",

@@ -38,6 +38,9 @@ Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool 
   return keepdim ? out : out.alias(shapes.dropped, contiguous_strides(shapes.dropped));
 }
 
+// Kernels accumulate in the precision of their input: a caller who asks for float64 wants the sum in it, too.
+Tensor before_sum(const Tensor& x, std::optional<DType> dtype) { return dtype == DType::f64 ? x.to(DType::f64) : x; }
+
 struct SumAttr {
   Dims dims;
   bool keepdim = false;
@@ -69,7 +72,7 @@ struct Mean {
     return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
   }
   static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
-    const double n = double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel()));
+    const double n = std::max(1.0, double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel())));
     return {spread(grads[0] / n, a)};
   }
 };
@@ -97,7 +100,9 @@ struct Extreme {
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0);
     const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    const Tensor hit = eq(x.detach(), ctx.saved(1).detach().reshape(kept)).to(grads[0].dtype());
+    const Tensor at = x.detach(), top = ctx.saved(1).detach().reshape(kept);
+    // Where the extreme is NaN, the NaNs are its places.
+    const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grads[0].dtype());
     return {hit * (grads[0].reshape(kept) / hit.sum(a.dims, true))};
   }
 };
@@ -145,7 +150,8 @@ Tensor arg_extreme(bool largest, const Tensor& x, std::optional<int64_t> dim, bo
 }
 
 std::pair<Tensor, Tensor> extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
-  if (x.dim() == 0) return {x, zeros({}, {.dtype = DType::i64, .device = x.device()})};
+  wrap_dim(dim, x.dim(), largest ? "max" : "min");
+  if (x.dim() == 0) return {x.clone(), zeros({}, {.dtype = DType::i64, .device = x.device()})};
   const Tensor index = arg_extreme(largest, x, dim, true);
   const Tensor value = gather(x, dim, index);
   return keepdim ? std::pair{value, index} : std::pair{value.squeeze(dim), index.squeeze(dim)};
@@ -154,10 +160,10 @@ std::pair<Tensor, Tensor> extreme_along(bool largest, const Tensor& x, int64_t d
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
-  return call<Sum>({x}, {dims, keepdim, dtype, x.shape()});
+  return call<Sum>({before_sum(x, dtype)}, {dims, keepdim, dtype, x.shape()});
 }
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
-  return call<Mean>({x}, {{dims, keepdim, dtype, x.shape()}});
+  return call<Mean>({before_sum(x, dtype)}, {{dims, keepdim, dtype, x.shape()}});
 }
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extreme>({x}, {true, dims, keepdim}); }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extreme>({x}, {false, dims, keepdim}); }

@@ -39,10 +39,10 @@ Tensor where(const Tensor& cond, double a, const Tensor& b) { return where(cond,
 
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi) {
   check<ValueError>(lo || hi, "clamp", "needs a lower or an upper bound");
-  // Values at a bound pass no gradient, as in PyTorch; NaN passes.
+  // Values at a bound pass no gradient, as in PyTorch; NaN stays NaN. An upper bound below the lower one wins everywhere.
   Tensor y = x;
   if (lo) y = where(le(x, *lo), *lo, y);
-  if (hi) y = where(ge(x, *hi), *hi, y);
+  if (hi) y = where(ge(y, *hi), *hi, y);
   return y;
 }
 Tensor Tensor::clamp(std::optional<double> lo, std::optional<double> hi) const { return halfstep::clamp(*this, lo, hi); }

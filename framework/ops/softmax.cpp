@@ -18,8 +18,8 @@ struct Softmax {
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
-    if (x.dim() == 0) y.fill_(a.log ? 0 : 1);
-    else backend_for(x.device()).softmax(x.view(), y.view(), a.dim, a.log);
+    const auto rows = [](const Tensor& t) { return t.dim() == 0 ? t.alias({1}, {1}).view() : t.view(); };
+    backend_for(x.device()).softmax(rows(x), rows(y), a.dim, a.log);
     ctx.save_output(y);
     return y;
   }

@@ -1,6 +1,8 @@
 // From tensors to products: which code takes a dtype, and what is widened to get there.
 #include "framework/backend/cpu/gemm.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,18 @@ struct Operand {
     if (batch == 1) batch_stride = rows * columns;
   }
   bool by_rows() const { return column_stride == 1; }
+  // Does each stride step over all that lies within it? A slice with a step may end short of its last step.
+  bool nested() const {
+    std::array<std::pair<int64_t, int64_t>, 3> dims{{{batch_stride, batch}, {row_stride, rows}, {column_stride, columns}}};
+    std::sort(dims.begin(), dims.end());
+    int64_t within = 1;
+    for (const auto& [stride, size] : dims) {
+      if (size == 1) continue;
+      if (stride < within) return false;
+      within = stride * size;
+    }
+    return true;
+  }
 };
 
 // The operand as packed floats in `to`, keeping which way it is dense.
@@ -160,8 +174,8 @@ void gemm(const GemmArgs& g) {
       p.bias = bias;
     }
   }
-  if (p.batch > 1 && (p.a_batch == 0 || p.b_batch == 0)) {
-    // oneDNN has no fast code for a shared operand that is not folded above.
+  if (p.batch > 1 && !(a.nested() && b.nested())) {
+    // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
     Product one = p;
     one.batch = 1;
     for (int64_t i = 0; i < p.batch; ++i) {

@@ -1,0 +1,151 @@
+// Values and gradients where geometry or numbers are out of the ordinary; expected values are PyTorch's.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "framework/autograd/autograd.h"
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// The same values without any geometry of note.
+Tensor plain(const Tensor& t) { return t.detach().clone(); }
+
+void check_same(const Tensor& got, const Tensor& expected) {
+  CHECK(got.shape() == expected.shape());
+  CHECK(got.dtype() == expected.dtype());
+  const auto a = got.to_vector<double>(), b = expected.to_vector<double>();
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(is_half(got.dtype()) ? 1e-2 : 1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("products of expanded operands") {
+  for (DType t : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64}) {
+    CAPTURE(name(t));
+    const Tensor one = tensor({2}, {.dtype = t}), v = tensor({1, 2, 3, 4, 5}, {.dtype = t});
+    const Tensor row = tensor({1, 2, 3}, {.dtype = t}).unsqueeze(0).expand({5, 3});
+    const Tensor column = tensor({1, 2, 3}, {.dtype = t}).unsqueeze(1).expand({3, 4});
+    check_same(matmul(one.expand({5}), v), scalar(30, {.dtype = t}));
+    check_same(matmul(v, one.expand({5})), scalar(30, {.dtype = t}));
+    check_same(mm(row, column), full({5, 4}, 14, {.dtype = t}));
+    check_same(mm(row.t(), plain(row)), mm(plain(row).t(), plain(row)));
+    check_same(linear(plain(row), row), full({5, 5}, 14, {.dtype = t}));
+    check_same(matmul(one.expand({2, 3, 5}), one.expand({2, 5, 4})), full({2, 3, 4}, 20, {.dtype = t}));
+  }
+}
+
+TEST_CASE("batches whose strides do not nest") {
+  for (DType t : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    CAPTURE(name(t));
+    Generator generator(3);
+    const Tensor wide = randn({3, 14, 5}, {}, &generator).to(t), b = randn({3, 5, 2}, {}, &generator).to(t);
+    const Tensor a = wide.slice(1, 1, 14, 3);  // 5 rows, 15 apart, in batches of 70: the last step would leave the batch
+    const Tensor a2 = randn({5, 7, 5}, {}, &generator).to(t).slice(0, 0, 5, 2).transpose(0, 1);
+    check_same(bmm(a, b), bmm(plain(a), b));
+    check_same(bmm(b.transpose(1, 2), a.transpose(1, 2)), bmm(plain(b.transpose(1, 2)), plain(a.transpose(1, 2))));
+    check_same(bmm(a2, b.slice(0, 0, 1).expand({7, 5, 2})), bmm(plain(a2), plain(b.slice(0, 0, 1).expand({7, 5, 2}))));
+  }
+}
+
+TEST_CASE("maximum and minimum pass their gradient on through NaN") {
+  for (bool larger : {true, false}) {
+    const Tensor a = tensor({1, kNaN, 2, kNaN}, {.requires_grad = true}), b = tensor({kNaN, 1, 2, kNaN}, {.requires_grad = true});
+    const Tensor y = larger ? maximum(a, b) : minimum(a, b);
+    y.backward(ones({4}), /*retain_graph=*/true);
+    CHECK(a.grad().to_vector<double>() == std::vector<double>{1, 1, 0.5, 1});
+    CHECK(b.grad().to_vector<double>() == std::vector<double>{1, 1, 0.5, 1});
+    CHECK(grad({y}, {a}, {ones({4})}, {.create_graph = true})[0].to_vector<double>() == std::vector<double>{1, 1, 0.5, 1});
+  }
+}
+
+TEST_CASE("clamp with bounds in the wrong order gives the upper bound") {
+  const Tensor x = tensor({-1, 0, 0.25, 0.5, 1, 2}, {.requires_grad = true});
+  const Tensor y = clamp(x, 1, 0.25);
+  CHECK(y.to_vector<double>() == std::vector<double>(6, 0.25));
+  y.backward(ones({6}));
+  CHECK(x.grad().to_vector<double>() == std::vector<double>(6, 0));
+}
+
+TEST_CASE("0-dim tensors along a dimension") {
+  const Tensor x = scalar(3);
+  CHECK_THROWS_AS(max(x, 1), IndexError);
+  CHECK_THROWS_AS(min(x, -2), IndexError);
+  CHECK_FALSE(max(x, 0).first.shares_memory_with(x));
+
+  const Tensor to = scalar(1, {.requires_grad = true}), from = scalar(2, {.requires_grad = true});
+  const Tensor sum = scatter_add(to, 0, scalar(0, {.dtype = DType::i64}), from);
+  CHECK(sum.shape() == Shape{});
+  CHECK(sum.item<double>() == 3);
+  sum.backward();
+  CHECK(to.grad().item<double>() == 1);
+  CHECK(from.grad().item<double>() == 1);
+}
+
+TEST_CASE("a recorded backward through the mean of nothing is finite") {
+  const Tensor x = zeros({2, 0}, {.requires_grad = true}), g = scalar(1, {.requires_grad = true});
+  const Tensor dx = grad({mean(x)}, {x}, {g}, {.create_graph = true})[0];
+  CHECK(dx.shape() == Shape{2, 0});
+  CHECK(grad({sum(dx)}, {g})[0].item<double>() == 0);
+}
+
+TEST_CASE("sum and mean in float64 accumulate in it") {
+  const Tensor x = tensor({1, 1e-12, 1e-12, 1e-12});
+  const double tiny = tensor({1e-12}).item<double>();
+  CHECK(sum(x, {}, false, DType::f64).item<double>() == 1 + tiny + tiny + tiny);
+  CHECK(mean(x, {0}, true, DType::f64).item<double>() == (1 + tiny + tiny + tiny) / 4);
+  x.set_requires_grad();
+  sum(x, {}, false, DType::f64).backward();
+  CHECK(x.grad().dtype() == DType::f32);
+}
+
+TEST_CASE("softmax of a 0-dim tensor that is not finite is NaN") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (double v : {kNaN, inf, -inf}) CHECK(std::isnan(softmax(scalar(v), 0).item<double>()));
+  CHECK(softmax(scalar(-3), 0).item<double>() == 1);
+  CHECK(log_softmax(scalar(-3), -1).item<double>() == 0);
+}
+
+TEST_CASE("gradients of nothing add up, also when they are expanded") {
+  const Tensor x = zeros({5, 0}, {.requires_grad = true});
+  const Tensor y = x * 1.0;
+  (sum(y) + sum(y)).backward();
+  CHECK(x.grad().shape() == Shape{5, 0});
+  const Tensor twice = zeros({5, 0}, {.requires_grad = true});
+  for (int i = 0; i < 2; ++i) sum(twice).backward();
+  CHECK(twice.grad().shape() == Shape{5, 0});
+}
+
+TEST_CASE("a gradient that is cut off is zero even where an infinite one arrives") {
+  // d sqrt(0) is infinite; relu and its kin pass nothing of it below their kink.
+  const auto slope = [](const std::function<Tensor(const Tensor&)>& f) {
+    const Tensor x = tensor({-1}, {.dtype = DType::f64, .requires_grad = true});
+    const double plain = grad({sqrt(f(x))}, {x})[0].item<double>();
+    const double recorded = grad({sqrt(f(x))}, {x}, {}, {.create_graph = true})[0].item<double>();
+    CHECK(plain == recorded);
+    return plain;
+  };
+  CHECK(slope([](const Tensor& x) { return relu(x); }) == 0);
+  CHECK(slope([](const Tensor& x) { return relu6(x); }) == 0);
+  CHECK(slope([](const Tensor& x) { return maximum(x, 0.0); }) == 0);
+  CHECK(slope([](const Tensor& x) { return floor(x + 1.0); }) == 0);
+  CHECK(slope([](const Tensor& x) { return sign(x + 1.0); }) == 0);
+}
+
+TEST_CASE("integer powers stay integers") {
+  const Tensor a = from_vector<int64_t>({2, -1, 3, -1}, {4}), b = from_vector<int64_t>({10, 3, 0, -2}, {4});
+  const Tensor p = pow(a, b);
+  CHECK(p.dtype() == DType::i64);
+  CHECK(p.to_vector<int64_t>() == std::vector<int64_t>{1024, -1, 1, 1});
+}
+
+TEST_CASE("the largest of a tensor with NaN sends its gradient to the NaNs") {
+  const Tensor x = tensor({1, NAN, 3, NAN}, {.dtype = DType::f64, .requires_grad = true});
+  CHECK(grad({max(x)}, {x})[0].to_vector<double>() == std::vector<double>{0, 0.5, 0, 0.5});
+}
