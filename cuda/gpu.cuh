@@ -1,0 +1,109 @@
+// The one portability header of device code: the same kernels compile with nvcc and, with HALFSTEP_CUDA_EMU defined, as plain
+// C++ on the CPU emulator of tests/cuda_emu. Kernel files include this and never a CUDA header of their own.
+//   SHARED(float, tile, [32][33]);   a shared array           DYN_SHARED(float, s);   the launch's dynamic shared memory
+//   launch(kernel, grid, block, shared bytes, stream, arguments...)   instead of <<<>>>; throws DeviceError
+// Rules: blocks are multiples of 32 threads; full-mask warp operations that every lane reaches; no return before a barrier;
+// grid-stride loops; no inline PTX.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "framework/base/dtype.h"
+
+#ifdef HALFSTEP_CUDA_EMU
+#include <emulator.h>
+#else
+#define SHARED(T, name, dims) __shared__ T name dims
+#define DYN_SHARED(T, name)                                       \
+  extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
+  T* name = reinterpret_cast<T*>(dynamic_shared)
+#endif
+
+namespace halfstep::cuda {
+
+void check_launch(cudaError_t error);  // throws DeviceError when a launch was refused
+int sm_count();                        // multiprocessors of the current device; 4 on the emulator
+
+#ifndef HALFSTEP_CUDA_EMU
+template <class... P, class... A>
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {
+  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<P>(arguments)...);
+  check_launch(cudaGetLastError());
+}
+#else
+using emu::launch;
+#endif
+
+inline constexpr unsigned kFullMask = 0xffffffffu;
+
+// ---- stored types and the types to compute in: float for the 16-bit floats
+__host__ __device__ inline float to_f(float x) { return x; }
+__host__ __device__ inline double to_f(double x) { return x; }
+__host__ __device__ inline float to_f(__half x) { return __half2float(x); }
+__host__ __device__ inline float to_f(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+// The float next to d towards zero, its last bit set when d is not a float: rounding it to 16 bits is then as rounding d.
+__host__ __device__ inline float round_to_odd(double d) {
+  const float f = float(d);
+  if (double(f) == d || d != d) return f;
+  uint32_t bits;
+  memcpy(&bits, &f, 4);
+  if (fabs(double(f)) > fabs(d)) --bits;
+  bits |= 1u;
+  float odd;
+  memcpy(&odd, &bits, 4);
+  return odd;
+}
+
+template <class T>
+struct Stored {
+  template <class C>
+  __host__ __device__ static T from(C x) {
+    return T(x);
+  }
+};
+template <>
+struct Stored<__half> {
+  __host__ __device__ static __half from(float x) { return __float2half_rn(x); }
+  __host__ __device__ static __half from(double x) { return __float2half_rn(round_to_odd(x)); }
+};
+template <>
+struct Stored<__nv_bfloat16> {
+  __host__ __device__ static __nv_bfloat16 from(float x) { return __float2bfloat16_rn(x); }
+  __host__ __device__ static __nv_bfloat16 from(double x) { return __float2bfloat16_rn(round_to_odd(x)); }
+};
+// x rounded once to T: from_f<__half>(1.5f).
+template <class T, class C>
+__host__ __device__ inline T from_f(C x) {
+  return Stored<T>::from(x);
+}
+
+template <class T>
+struct ComputeOf {
+  using type = float;
+};
+template <>
+struct ComputeOf<double> {
+  using type = double;
+};
+
+// ---- 16 bytes at a time
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / sizeof(T);
+  T v[kSize];
+};
+inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+// Blocks of `threads` for `items` independent items, each thread looping over the rest: never more than fill the device.
+inline unsigned blocks_for(int64_t items, int threads) {
+  const int64_t wanted = (items + threads - 1) / threads, most = int64_t(sm_count()) * (2048 / threads) * 4;
+  return unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most);
+}
+
+}  // namespace halfstep::cuda

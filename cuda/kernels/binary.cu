@@ -1,0 +1,26 @@
+// The binary rows of elementwise.def, forward.
+#include "cuda/kernels/elementwise.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+#define HS_UNARY(...)
+#define HS_TEST(...)
+#define HS_BINARY(name, policy, kind, ...) AnyKernels<2>::kind<functor::name>(),
+constexpr AnyKernels<2> kAny[] = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_BINARY
+#undef HS_UNARY
+#undef HS_TEST
+
+}  // namespace
+
+void binary(const Queue& q, Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
+  Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
+  if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;
+  if (out.dtype == DType::f64 && c == Compute::single) c = Compute::wide;
+  run_elementwise<2>(q, dense_binary(op), kAny[int(op)], c, out, {&a, &b});
+}
+
+}  // namespace halfstep::cuda

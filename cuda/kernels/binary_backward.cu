@@ -1,0 +1,26 @@
+// The binary rows of elementwise.def, backward.
+#include "cuda/kernels/elementwise.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+#define HS_UNARY(...)
+#define HS_TEST(...)
+#define HS_BINARY(name, ...) {AnyKernels<3>::real<functor::name##_backward_a>(), AnyKernels<3>::real<functor::name##_backward_b>()},
+constexpr AnyKernels<3> kAnyBackward[][2] = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_BINARY
+#undef HS_UNARY
+#undef HS_TEST
+
+}  // namespace
+
+void binary_backward(const Queue& q, Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
+                     const TensorView& out) {
+  const bool wide = grad.dtype == DType::f64 || a.dtype == DType::f64 || b.dtype == DType::f64 || out.dtype == DType::f64;
+  run_elementwise<3>(q, dense_binary_backward(op, input), kAnyBackward[int(op)][input], wide ? Compute::wide : Compute::single, out,
+                     {&grad, &a, &b});
+}
+
+}  // namespace halfstep::cuda

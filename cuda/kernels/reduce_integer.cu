@@ -1,0 +1,8 @@
+// Reductions in int64.
+#include "cuda/kernels/reduce.cuh"
+
+namespace halfstep::cuda {
+
+template void reduce_as<int64_t>(const Queue&, Reduce, const TensorView&, const TensorView&);
+
+}  // namespace halfstep::cuda

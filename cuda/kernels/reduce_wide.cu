@@ -1,0 +1,8 @@
+// Reductions in double.
+#include "cuda/kernels/reduce.cuh"
+
+namespace halfstep::cuda {
+
+template void reduce_as<double>(const Queue&, Reduce, const TensorView&, const TensorView&);
+
+}  // namespace halfstep::cuda

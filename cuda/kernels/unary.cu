@@ -1,0 +1,26 @@
+// The unary rows of elementwise.def, forward.
+#include "cuda/kernels/elementwise.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#define HS_UNARY(name, policy, kind, ...) AnyKernels<1>::kind<functor::name>(),
+constexpr AnyKernels<1> kAny[] = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+
+}  // namespace
+
+void unary(const Queue& q, Unary op, const TensorView& x, const TensorView& out) {
+  Compute c = compute_of(x.dtype);
+  if (c == Compute::integer && kUnaryRows[int(op)].kind == OpKind::real) c = Compute::single;
+  if (out.dtype == DType::f64 && c == Compute::single) c = Compute::wide;
+  run_elementwise<1>(q, dense_unary(op), kAny[int(op)], c, out, {&x});
+}
+
+}  // namespace halfstep::cuda

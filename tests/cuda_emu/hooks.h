@@ -1,0 +1,40 @@
+// Between the parts of the emulator: where the running kernel is, and who is told of what happens.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emu {
+
+// The running thread's place, as far as it orders memory accesses. Counts start anew where noted.
+struct Where {
+  uint32_t launch = 0;
+  uint32_t block = 0;       // within the launch
+  uint32_t epoch = 0;       // block barriers passed in the block
+  uint32_t warp_epoch = 0;  // warp barriers passed by the warp in the block
+  int32_t thread = -1;      // within the block
+  bool in_kernel = false;   // kernel code runs now, not the emulator and not the host
+};
+extern Where where;
+extern const char *stacks_begin, *stacks_end;  // the fibers' stacks: private to their threads
+
+// Standard templates may be linked from instrumented files: inside the emulator nothing is checked.
+struct InsideEmulator {
+  InsideEmulator() { where.in_kernel = false; }
+  ~InsideEmulator() { where.in_kernel = true; }
+};
+
+// Around every block (shared_memory.cpp).
+void begin_shared_memory(size_t dynamic_bytes);
+void end_shared_memory();
+
+// Device memory is open to the host between these only (cudart_emu.cpp).
+void open_device_memory();
+void close_device_memory();
+
+// racecheck.cpp in race mode, else nothing.
+void race_forget(const void* p, size_t bytes);  // new memory: earlier accesses do not count
+void race_release(const void* atomic);
+void race_acquire(const void* atomic);
+
+}  // namespace emu

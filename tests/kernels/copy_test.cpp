@@ -1,0 +1,89 @@
+// Copies, casts, fills and random numbers against the CPU backend, bit for bit.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("copies between all dtypes and layouts") {
+  for (DType from : kAll) {
+    for (DType to : kAll) {
+      for (Layout layout : kLayouts) {
+        const Buffer x = uniform(from, {3, 4, 11}, 1, from == DType::u8 ? 0 : -9, 9, layout);
+        const Buffer y = poisoned(to, {3, 4, 11}), want = make(to, {3, 4, 11});
+        cpu().copy(x, want);
+        const OnDevice dev_x(x), dev_y(y);
+        cuda::copy(queue(), dev_x, dev_y);
+        dev_y.fetch();
+        CHECK_MESSAGE(y.values() == want.values(), name(from), " to ", name(to));
+      }
+    }
+  }
+}
+
+TEST_CASE("dense casts at the sizes where loops end, aligned and not") {
+  for (DType half : {DType::f16, DType::bf16}) {
+    for (int64_t n : kSizes) {
+      for (int64_t shift : {0, 1}) {
+        for (bool narrow : {false, true}) {
+          const DType from = narrow ? DType::f32 : half, to = narrow ? half : DType::f32;
+          const Buffer x = uniform(from, {n}, unsigned(n), -70000, 70000), y = poisoned(to, {n}), want = make(to, {n});
+          cpu().copy(x, want);
+          const OnDevice dev_x(x, shift), dev_y(y, shift);
+          cuda::copy(queue(), dev_x, dev_y);
+          dev_y.fetch();
+          CHECK(y.values() == want.values());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("casts round once") {
+  for (DType half : {DType::f16, DType::bf16}) {
+    // Halfway cases that a detour over float would round twice, overflow, subnormals, integers past 2^53.
+    const Buffer x = make(DType::f64, {6}, {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 - 0x1p-45, 65519.999, 65520, 3e-8, -1e300});
+    const Buffer y = poisoned(half, {6}), want = make(half, {6});
+    cpu().copy(x, want);
+    const OnDevice dev_x(x), dev_y(y);
+    cuda::copy(queue(), dev_x, dev_y);
+    dev_y.fetch();
+    CHECK(y.values() == want.values());
+  }
+}
+
+TEST_CASE("fill and arange") {
+  for (DType t : kAll) {
+    const Buffer y = poisoned(t, {3, 70}), z = poisoned(t, {100}), want = make(t, {100});
+    const OnDevice dev_y(y), dev_z(z);
+    cuda::fill(queue(), dev_y, 1);
+    cuda::arange(queue(), dev_z, 3, 0.5);
+    cpu().arange(want, 3, 0.5);
+    dev_y.fetch();
+    dev_z.fetch();
+    CHECK(y.values() == std::vector<double>(210, 1.0));
+    CHECK(z.values() == want.values());
+  }
+}
+
+TEST_CASE("random numbers are the CPU's") {
+  const Generator::State state{12345678901234u, 7};
+  for (DType t : kFloating) {
+    for (int64_t n : kSizes) {
+      const Buffer u = poisoned(t, {n}), z = poisoned(t, {n}), d = poisoned(t, {n}), x = uniform(t, {n}, 3);
+      const Buffer want_u = make(t, {n}), want_z = make(t, {n}), want_d = make(t, {n});
+      cpu().random_uniform(want_u, state, -1, 3);
+      cpu().random_normal(want_z, state, 1, 2);
+      cpu().dropout(x, want_d, 0.3, state);
+      const OnDevice dev_u(u, 1), dev_z(z), dev_d(d), dev_x(x);
+      cuda::random_uniform(queue(), dev_u, state, -1, 3);
+      cuda::random_normal(queue(), dev_z, state, 1, 2);
+      cuda::dropout(queue(), dev_x, dev_d, 0.3, state);
+      dev_u.fetch();
+      dev_z.fetch();
+      dev_d.fetch();
+      CHECK(u.values() == want_u.values());
+      CHECK(d.values() == want_d.values());
+      check_close(z, want_z, 4, 4e-6, "normal");
+    }
+  }
+}

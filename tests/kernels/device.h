@@ -1,0 +1,79 @@
+// Host buffers (tests/backend/buffers.h) and their copies in device memory.
+#pragma once
+
+#include "cuda/gpu.cuh"
+#include "cuda/kernels/kernels.h"
+#include "tests/backend/buffers.h"
+
+namespace halfstep::testing {
+
+// Sizes at which loops over warps, packs and blocks go wrong, if they do.
+inline constexpr int64_t kSizes[] = {1, 7, 8, 31, 32, 33, 255, 256, 257, 1023, 2049, 5000};
+inline constexpr DType kStored[] = {DType::f32, DType::f16, DType::bf16};
+
+// Device memory with a host buffer's bytes and geometry, `shift` elements off an aligned address; freed with the object.
+class OnDevice {
+ public:
+  explicit OnDevice(const TensorView& host, int64_t shift = 0) : host_(host) {
+    int64_t last = host.numel() > 0 ? 1 : 0;
+    for (int d = 0; d < host.shape.size() && last; ++d) last += (host.shape[d] - 1) * host.strides[d];
+    bytes_ = size_t(last) * size_of(host.dtype);
+    const size_t skip = size_t(shift) * size_of(host.dtype);
+    REQUIRE(cudaMalloc(&memory_, bytes_ + skip) == cudaSuccess);
+    view = host;
+    view.data = static_cast<char*>(memory_) + skip;
+    if (bytes_) REQUIRE(cudaMemcpy(view.data, host.data, bytes_, cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  ~OnDevice() { cudaFree(memory_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+  operator const TensorView&() const { return view; }
+  template <class T>
+  T* as() const {
+    return view.as<T>();
+  }
+  // The device's bytes over the host buffer's.
+  void fetch() const {
+    if (bytes_) REQUIRE(cudaMemcpy(host_.data, view.data, bytes_, cudaMemcpyDeviceToHost) == cudaSuccess);
+  }
+
+  TensorView view;
+
+ private:
+  TensorView host_;
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// An output that starts as NaN (all bytes 0xFF; true for bool).
+inline Buffer poisoned(DType t, const Shape& shape) {
+  Buffer b = make(t, shape);
+  std::memset(b.view.data, t == DType::boolean ? 1 : 0xFF, size_t(b.numel()) * size_of(t));
+  return b;
+}
+
+// The default stream. The scratch lives as long as the program and is poisoned by cudaMalloc.
+inline const cuda::Queue& queue() {
+  static const cuda::Queue q = [] {
+    void* scratch = nullptr;
+    REQUIRE(cudaMalloc(&scratch, cuda::kScratchBytes) == cudaSuccess);
+    return cuda::Queue{nullptr, static_cast<double*>(scratch)};
+  }();
+  return q;
+}
+
+// All elements close, with the first that is not in the message.
+inline void check_close(const Buffer& got, const Buffer& want, double ulps, double absolute, const std::string& what) {
+  int64_t bad = -1;
+  for (int64_t i = 0; i < want.numel() && bad < 0; ++i) {
+    if (!close(want.view.dtype, got[i], want[i], ulps, absolute)) bad = i;
+  }
+  CHECK_MESSAGE(bad < 0, what, " ", name(want.view.dtype), "[", want.numel(), "] at ", bad, ": ", bad < 0 ? 0.0 : got[bad],
+                ", not ", bad < 0 ? 0.0 : want[bad]);
+}
+inline void check_close(const Buffer& got, const TensorView& want, double ulps, double absolute, const std::string& what) {
+  check_close(got, Buffer{nullptr, want}, ulps, absolute, what);
+}
+
+}  // namespace halfstep::testing

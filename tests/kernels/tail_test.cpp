@@ -1,0 +1,146 @@
+// Finite check, unscaling, optimizers and the scale's update against the CPU backend, bit for bit.
+#include <deque>
+
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const int64_t kTensors[] = {1, 31, 33, 257, 0, 1025, 5000};
+
+Buffer scalar(double value) { return make(DType::f32, {}, {value}); }
+
+// One optimizer problem: host buffers twice (for the CPU and as the device's source and result).
+struct Problem {
+  std::deque<Buffer> cpu_buffers, device_buffers;
+  std::deque<OnDevice> on_device;
+  std::vector<ParamUpdate> cpu_params, device_params;
+
+  TensorView add(TensorView& cpu_view, DType t, int64_t n, unsigned seed, double lo, double hi) {
+    for (auto* to : {&cpu_buffers, &device_buffers}) to->push_back(uniform(t, {n}, seed, lo, hi));
+    cpu_view = cpu_buffers.back().view;
+    return on_device.emplace_back(device_buffers.back().view).view;
+  }
+
+  Problem(DType param, DType grad, DType shadow, bool amsgrad, double steps) {
+    const DType moments = param == DType::f64 ? DType::f64 : DType::f32;
+    unsigned seed = 1;
+    for (int repeat = 0; repeat < 4; ++repeat) {  // more tensors than one launch takes
+      for (int64_t n : kTensors) {
+        ParamUpdate c{}, d{};
+        d.param = add(c.param, param, n, ++seed, -1, 1);
+        d.grad = add(c.grad, grad, n, ++seed, -64, 64);
+        d.m = add(c.m, moments, n, ++seed, -1, 1);
+        d.v = add(c.v, moments, n, ++seed, 0, 1);
+        if (amsgrad) d.vmax = add(c.vmax, moments, n, ++seed, 0, 1);
+        if (is_half(shadow)) d.shadow = add(c.shadow, shadow, n, ++seed, -1, 1);
+        TensorView cpu_step;
+        d.step = add(cpu_step, DType::f32, 1, 0, steps, steps).as<float>();
+        c.step = cpu_step.as<float>();
+        cpu_params.push_back(c);
+        device_params.push_back(d);
+      }
+    }
+  }
+  void compare(const char* what) {
+    for (size_t i = 0; i < on_device.size(); ++i) {
+      on_device[i].fetch();
+      check_close(device_buffers[i], cpu_buffers[i], 2, 2e-7, what);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("check_finite sets the flag for inf and NaN anywhere, and never clears it") {
+  for (DType t : kFloating) {
+    for (int64_t n : kTensors) {
+      for (int64_t shift : {0, 1}) {
+        for (double bad : {0.0, kInf, -kInf, std::nan("")}) {
+          const Buffer x = uniform(t, {n}, 1), other = uniform(DType::f16, {40}, 2), flag = scalar(0);
+          if (n == 0) continue;
+          if (bad != 0) set(x.view, n - 1, bad);
+          const OnDevice dev_x(x, shift), dev_other(other), dev_flag(flag);
+          const TensorView list[] = {dev_other, dev_x};
+          cuda::check_finite(queue(), list, dev_flag.as<float>());
+          dev_flag.fetch();
+          CHECK(flag[0] == (bad != 0 ? 1 : 0));
+        }
+      }
+    }
+  }
+  const Buffer x = uniform(DType::f32, {40}, 1), flag = scalar(1);
+  const OnDevice dev_x(x), dev_flag(flag);
+  cuda::check_finite(queue(), std::span(&dev_x.view, 1), dev_flag.as<float>());
+  dev_flag.fetch();
+  CHECK(flag[0] == 1);
+}
+
+TEST_CASE("unscale multiplies by the inverse scale, dense and strided") {
+  for (DType t : kFloating) {
+    for (Layout layout : {Layout::dense, Layout::transposed, Layout::sliced}) {
+      for (bool bad : {false, true}) {
+        const Buffer x = uniform(t, {9, 33}, 1, -4, 4, layout), y = uniform(t, {9, 33}, 1, -4, 4, layout);
+        const Buffer flag = scalar(0), want_flag = scalar(0), scale = scalar(1024);
+        if (bad) set(x.view, 5, kInf), set(y.view, 5, kInf);
+        cpu().unscale(std::span(&x.view, 1), scale.view.as<float>(), want_flag.view.as<float>());
+        const OnDevice dev_y(y), dev_flag(flag), dev_scale(scale);
+        cuda::unscale(queue(), std::span(&dev_y.view, 1), dev_scale.as<float>(), dev_flag.as<float>());
+        dev_y.fetch();
+        dev_flag.fetch();
+        CHECK(y.values() == x.values());
+        CHECK(flag[0] == want_flag[0]);
+      }
+    }
+  }
+}
+
+TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped steps") {
+  struct Types {
+    DType param, grad, shadow;
+  };
+  for (const Types& t : {Types{DType::f32, DType::f32, DType::f32}, Types{DType::f32, DType::f16, DType::f16},
+                         Types{DType::f32, DType::bf16, DType::bf16}, Types{DType::f16, DType::f16, DType::f32},
+                         Types{DType::f64, DType::f64, DType::f32}}) {
+    for (double found : {0.0, 1.0}) {
+      for (bool write_back : {false, true}) {
+        const Buffer flag = scalar(found), scale = scalar(64);
+        const OnDevice dev_flag(flag), dev_scale(scale);
+        const StepControl on_cpu{flag.view.as<float>(), scale.view.as<float>(), write_back};
+        const StepControl on_device{dev_flag.as<float>(), dev_scale.as<float>(), write_back};
+        Problem s(t.param, t.grad, t.shadow, false, write_back ? 0 : 3);
+        const math::SgdArgs sgd{0.1, 0.9, 0.1, 0.01, write_back, false};
+        cpu().sgd(s.cpu_params, sgd, on_cpu);
+        cuda::sgd(queue(), s.device_params, sgd, on_device);
+        s.compare("sgd");
+        Problem a(t.param, t.grad, t.shadow, write_back, 3);
+        math::AdamArgs adam;
+        adam.weight_decay = 0.01;
+        adam.decoupled = write_back;
+        adam.amsgrad = write_back;
+        cpu().adam(a.cpu_params, adam, on_cpu);
+        cuda::adam(queue(), a.device_params, adam, on_device);
+        a.compare("adam");
+      }
+    }
+  }
+}
+
+TEST_CASE("the scale walks as on the CPU") {
+  const Buffer scale = scalar(65536), tracker = make(DType::i32, {}, {0}), want = scalar(65536),
+               want_tracker = make(DType::i32, {}, {0});
+  const OnDevice dev_scale(scale), dev_tracker(tracker);
+  for (int step = 0; step < 50; ++step) {
+    const Buffer flag = scalar(step % 7 == 3 ? 1 : 0);
+    const OnDevice dev_flag(flag);
+    cpu().update_scale(want.view.as<float>(), want_tracker.view.as<int32_t>(), flag.view.as<float>(), 2, 0.5, 3);
+    cuda::update_scale(queue(), dev_scale.as<float>(), dev_tracker.as<int32_t>(), dev_flag.as<float>(), 2, 0.5, 3);
+    dev_scale.fetch();
+    dev_tracker.fetch();
+    CHECK(scale[0] == want[0]);
+    CHECK(tracker[0] == want_tracker[0]);
+  }
+}
