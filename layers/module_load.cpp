@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/near_name.h"
 #include "layers/module.h"
-#include "layers/near_name.h"
 
 namespace halfstep {
 namespace {

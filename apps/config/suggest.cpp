@@ -4,6 +4,8 @@
 #include <cctype>
 #include <utility>
 
+#include "framework/base/near_name.h"
+
 namespace halfstep::app {
 namespace {
 
@@ -65,23 +67,6 @@ bool same_word(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = int(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = int(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool equal = lower(a[i - 1]) == lower(b[j - 1]);
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (equal ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
-      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, row);
-  }
-  return last[b.size()];
-}
-
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
   const auto legal = [&](std::string_view w) { return std::find(candidates.begin(), candidates.end(), w) != candidates.end(); };
   for (const std::string& c : candidates) {
@@ -90,13 +75,7 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
   for (const auto& [other, ours] : kSynonyms) {
     if (same_word(other, word) && legal(ours)) return std::string(ours);
   }
-  std::string best;
-  int best_distance = std::max(1, int(word.size()) / 3) + 1;
-  for (const std::string& c : candidates) {
-    const int d = edit_distance(word, c);
-    if (d < best_distance && d < int(c.size())) best = c, best_distance = d;
-  }
-  return best;
+  return nearest_name(word, candidates);
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

@@ -7,9 +7,6 @@
 
 namespace halfstep::app {
 
-// Edits (insert, delete, replace, swap neighbours) from a to b; upper and lower case count as equal.
-int edit_distance(std::string_view a, std::string_view b);
-
 // The candidate that `word` most probably stands for: another program's spelling of it, or a near one; "" when there is none.
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -5,6 +5,7 @@
 #include "apps/config/interval.h"
 #include "apps/config/schema.h"
 #include "apps/config/suggest.h"
+#include "framework/base/near_name.h"
 
 namespace halfstep::app {
 namespace {

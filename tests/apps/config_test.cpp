@@ -5,6 +5,7 @@
 #include "apps/config/interval.h"
 #include "apps/config/suggest.h"
 #include "framework/base/check.h"
+#include "framework/base/near_name.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;

@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "amp/autocast.h"
+#include "framework/base/near_name.h"
 #include "layers/layers.h"
-#include "layers/near_name.h"
 
 using namespace halfstep;
 
