@@ -34,12 +34,23 @@ def parse_args():
     return p.parse_args()
 
 
+def bench_mlp(binary, *arguments, timeout=None):
+    """The JSON object that `halfstep bench mlp --json` prints."""
+    out = subprocess.run([binary, "bench", "mlp", "--json", *map(str, arguments)], check=True, capture_output=True, text=True,
+                         timeout=timeout).stdout
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def make_mlp(torch, width, layers):
+    stages = []
+    for i in range(layers):
+        stages += [torch.nn.Linear(width, width)] + ([torch.nn.ReLU()] if i + 1 < layers else [])
+    return torch.nn.Sequential(*stages)
+
+
 def run_halfstep(a, arm):
-    out = subprocess.run(
-        [a.binary, "bench", "mlp", "--json", "--arms", arm, "--device", "cpu", "--batch", str(a.batch), "--width", str(a.width),
-         "--layers", str(a.layers), "--batches", "5", "--epochs", str((a.steps + 9) // 5), "--warmup", "5", "--repeats", "1",
-         "--threads", str(a.threads)], check=True, capture_output=True, text=True).stdout
-    result = json.loads(out.strip().splitlines()[-1])
+    result = bench_mlp(a.binary, "--arms", arm, "--device", "cpu", "--batch", a.batch, "--width", a.width, "--layers", a.layers,
+                       "--batches", 5, "--epochs", (a.steps + 9) // 5, "--warmup", 5, "--repeats", 1, "--threads", a.threads)
     return result["arms"][0]["median_ms"], result["description"]
 
 
@@ -48,10 +59,7 @@ class TorchStep:
         import torch
         self.torch, self.arm = torch, arm
         torch.manual_seed(0)
-        layers = []
-        for i in range(a.layers):
-            layers += [torch.nn.Linear(a.width, a.width)] + ([torch.nn.ReLU()] if i + 1 < a.layers else [])
-        self.net = torch.nn.Sequential(*layers)
+        self.net = make_mlp(torch, a.width, a.layers)
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3, **({"fused": True} if a.fused else {}))
         self.data = [torch.randn(a.batch, a.width) for _ in range(5)]
         self.target = [torch.randn(a.batch, a.width) for _ in range(5)]
