@@ -3,6 +3,7 @@
 
 #include "amp/autocast.h"
 #include "amp/grad_scaler.h"
+#include "amp/train_step.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/function.h"
 #include "framework/autograd/gradcheck.h"

@@ -32,7 +32,7 @@ constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "gr
 
 std::string of_parameter(const std::vector<Tensor>& params, const Tensor& grad) {
   for (size_t i = 0; i < params.size(); ++i) {
-    if (params[i].grad().defined() && params[i].grad().same(grad)) {
+    if (params[i].raw_grad().defined() && params[i].raw_grad().same(grad)) {
       return params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
     }
   }
@@ -69,7 +69,7 @@ struct GradScaler::Impl {
   // Checks all gradients and, where `unscale`, divides them by the scale. Undefined when there is no gradient. No host read.
   Tensor inspect(Optimizer& optimizer, bool unscale, const char* where) {
     const std::vector<Tensor> params = optimizer.parameters();
-    const Tensors grads = gradients_of(params);
+    const Tensors grads = gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
     for (const Tensor& g : grads) {
       check<AmpError>(!unscale || g.dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ",
                       of_parameter(params, g), " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
@@ -209,6 +209,8 @@ void GradScaler::update(const Tensor& new_scale) {
   impl_->scale.copy_(new_scale.reshape({}));
   impl_->records.clear();
 }
+
+void GradScaler::abandon() { impl_->records.clear(); }
 
 double GradScaler::get_scale() const {
   if (!is_enabled()) return 1;

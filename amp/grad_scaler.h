@@ -66,6 +66,8 @@ class GradScaler {
   void update(std::optional<double> new_scale = {});
   void update(const Tensor& new_scale);        // one element, no grad; copied
 
+  void abandon();                              // an iteration that failed: forgets unscale_ and step since the last update
+
   double get_scale() const;                    // waits for the device; 1 when disabled
   int64_t get_growth_tracker() const;
   double get_growth_factor() const;

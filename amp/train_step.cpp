@@ -14,12 +14,24 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
+  // An optimizer of the user's that reads found_inf back waits for the device anyway.
+  if (options.device.is_cpu() || !optimizer.handles_amp()) return;
+  rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
+  if (options.graph != GraphMode::off && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
+    recorder_ = std::make_unique<StepRecorder>([this](const Tensor& x, const Tensor& y) { return eager(x, y); }, module, optimizer,
+                                               scaler, *rates_, options.device, options.graph);
+  }
 }
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
+  return recorder_ ? (*recorder_)(input, target) : eager(input, target);
+}
+
+StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
   check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
   if (pending_ == 0) {
+    if (rates_) rates_->prepare();
     optimizer_.zero_grad();
     first_ = samples;
     samples_ = 0;
@@ -37,7 +49,11 @@ StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
   const double weight = double(samples) / double(options_.accumulate_steps * first_);
-  scaler_.scale(weight == 1 ? loss : loss * weight).backward();
+  {
+    // Worth it where memory traffic is what a step costs; and only where nobody computes with the gradients.
+    const LowGradients low(!options_.device.is_cpu() && options_.accumulate_steps == 1 && !clips());
+    scaler_.scale(weight == 1 ? loss : loss * weight).backward();
+  }
   ++pending_;
   samples_ += samples;
   if (pending_ < options_.accumulate_steps) return result;
@@ -48,6 +64,8 @@ StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
   return result;
 }
 
+bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0; }
+
 StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window() {
@@ -57,17 +75,19 @@ StepResult TrainStep::finish_window() {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));
   }
-  if (options_.clip_grad_norm > 0 || options_.clip_grad_value > 0) {
+  if (clips()) {
     scaler_.unscale_(optimizer_);
     if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
     if (options_.clip_grad_norm > 0) clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
   }
   StepResult result;
   result.stepped = true;
+  optimizer_.keep_unscaled_gradients(false);
   result.outcome = scaler_.step(optimizer_);
+  optimizer_.keep_unscaled_gradients(true);
   scaler_.update();
-  // Without a schedule nothing here waits for the device.
-  if (schedule_) schedule_->step(result.outcome.applied());
+  if (rates_) rates_->advance(result.outcome.found_inf());
+  else if (schedule_) schedule_->step(result.outcome.applied());
   return result;
 }
 

@@ -1,4 +1,4 @@
-// One training step, eager: forward and loss under autocast, scaled backward, clipping, update. What the trainer runs per batch.
+// One training step: forward and loss under autocast, scaled backward, clipping, update. What the trainer runs per batch.
 //
 //   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
 //   for (batch : loader) { StepResult r = step(batch.input, batch.target); }
@@ -8,10 +8,19 @@
 // exact also when batches differ in size or flush() ends the window early. Each loss is weighted n_i / (k n_1), with n_1 the
 // window's first batch; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before clipping.
 // This takes a loss that is a mean over samples (dimension 0 of the input).
+//
+// On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
+// steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps.
+// With a scaler, gradients stay multiplied by its scale after a step that did not clip; those of parameters that autocast
+// lowered may be kept in its dtype until grad() asks for them.
 #pragma once
 
+#include <memory>
+
 #include "amp/grad_scaler.h"
+#include "amp/step_recorder.h"
 #include "layers/layers.h"
+#include "optim/device_rates.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -24,13 +33,7 @@ struct TrainStepOptions {
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   int64_t accumulate_steps = 1;  // micro-batches a step
-};
-
-struct StepResult {
-  Tensor loss;           // 0-dim, detached: of this micro-batch, neither scaled nor weighted; undefined from flush()
-  Tensor output;         // of the module, detached; undefined from flush()
-  bool stepped = false;  // this call ended a window: the optimizer was called
-  StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow
+  GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
 };
 
 class TrainStep {
@@ -45,9 +48,13 @@ class TrainStep {
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
   int64_t pending() const { return pending_; }
+  // Are steps being replayed? For reports.
+  bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 
  private:
+  StepResult eager(const Tensor& input, const Tensor& target);
   StepResult finish_window();
+  bool clips() const;
 
   Module& module_;
   const Loss& loss_;
@@ -58,6 +65,8 @@ class TrainStep {
   int64_t pending_ = 0;  // micro-batches in the window
   int64_t first_ = 0;    // samples of its first one
   int64_t samples_ = 0;  // samples in it
+  std::unique_ptr<DeviceRates> rates_;
+  std::unique_ptr<StepRecorder> recorder_;
 };
 
 }  // namespace halfstep

@@ -21,8 +21,8 @@ class Linear : public Module {
   Tensor weight, bias;  // bias undefined without one
 };
 
-// Runs its children in order; a Linear followed by a ReLU runs as one kernel (the same values, one pass less).
-// Children are named "0", "1"... or as given.
+// Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
+// linear() or mlp(): the same values, fewer passes. Children are named "0", "1"... or as given.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -35,8 +35,8 @@ class Sequential : public Module {
 
  private:
   struct Stage {
-    Module* module;
-    Linear* with_relu;  // not null: `module` and the ReLU after it in one call
+    Module* module;                                      // run by itself when there are no
+    std::vector<std::pair<Linear*, Activation>> linears;  // to be run together
   };
   std::vector<Stage> stages_;
 };
@@ -50,6 +50,7 @@ class GELU : public Module {
  public:
   explicit GELU(const std::string& approximate = "none");  // "none" (erf) or "tanh"
   Tensor forward(const Tensor& x) override { return tanh_ ? gelu_tanh(x) : gelu(x); }
+  bool is_tanh() const { return tanh_; }
   std::string describe() const override;
 
  private:

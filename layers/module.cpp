@@ -100,6 +100,15 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& t) {
   return t;
 }
 
+Tensor Module::operator()(const Tensor& x) {
+  try {
+    return forward(x);
+  } catch (Error& e) {
+    if (!name_.empty()) e.leave_layer(name_, describe());
+    throw;
+  }
+}
+
 void Module::register_module(const std::string& name, std::shared_ptr<Module> child) {
   check_name("register_module", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
   check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
@@ -108,6 +117,7 @@ void Module::register_module(const std::string& name, std::shared_ptr<Module> ch
   for (const NamedTensor& p : child->named_parameters(name)) p.tensor.set_label(p.name);
   for (const NamedTensor& b : child->named_buffers(name)) b.tensor.set_label(b.name);
   child->train(training_);
+  child->name_ = name;
   children_.emplace_back(name, std::move(child));
 }
 

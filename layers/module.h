@@ -31,7 +31,7 @@ class Module {
  public:
   virtual ~Module() = default;
   virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x);  // forward; an error on the way says in which layer
   virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
   std::string str() const;                                    // the tree, as PyTorch prints it
 
@@ -69,6 +69,7 @@ class Module {
  private:
   std::vector<NamedTensor> parameters_, buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::string name_;  // in its parent
   bool training_ = true;
 };
 

@@ -24,9 +24,9 @@ std::optional<Tensor> Adam::step(const Closure& closure) {
     const std::vector<ParamUpdate> params = updates(g, moments, keep);
     if (params.empty()) continue;
     const math::AdamArgs args{
-        lr(g),      options_.beta1,   options_.beta2,   options_.eps, groups()[g].weight_decay.value_or(*options_.weight_decay),
+        last_known_lr(g),      options_.beta1,   options_.beta2,   options_.eps, groups()[g].weight_decay.value_or(*options_.weight_decay),
         decoupled_, options_.amsgrad, options_.maximize};
-    backend_for(keep.front().device()).adam(params, args, control());
+    backend_for(keep.front().device()).adam(params, args, control(g));
     finish(g);
   }
   return loss;

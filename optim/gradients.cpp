@@ -14,17 +14,18 @@ bool overlaps(const Tensor& t) {
 
 }  // namespace
 
-Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous) {
+Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool raw) {
   NoGrad off;
   Tensors out;
   out.reserve(params.size());
   for (const Tensor& p : params) {
-    if (!p.grad().defined()) continue;
-    if (contiguous ? !p.grad().is_contiguous() : overlaps(p.grad())) {
+    const Tensor& grad = raw ? p.raw_grad() : p.grad();
+    if (!grad.defined()) continue;
+    if (contiguous ? !grad.is_contiguous() : overlaps(grad)) {
       MemoryScope tag(MemoryTag::gradients);
-      p.set_grad(p.grad().detach().clone());
+      p.set_grad(grad.detach().clone());
     }
-    out.push_back(p.grad());
+    out.push_back(grad);
   }
   return out;
 }

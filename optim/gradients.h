@@ -8,8 +8,9 @@
 namespace halfstep {
 
 // The gradients of those `params` that have one, safe to write element by element: one whose elements overlap (an expanded
-// tensor), or is not contiguous where `contiguous`, is first replaced in its parameter by a contiguous copy.
-Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous = false);
+// tensor), or is not contiguous where `contiguous`, is first replaced in its parameter by a contiguous copy. `raw`: in the
+// dtype that backward left them in.
+Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous = false, bool raw = false);
 
 std::vector<TensorView> views_of(const Tensors& tensors);
 

@@ -64,6 +64,7 @@ void Optimizer::zero_grad() {
 }
 
 double Optimizer::lr(size_t group) const {
+  if (settle_) settle_();
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   return lr_[group];
 }
@@ -71,6 +72,7 @@ double Optimizer::lr(size_t group) const {
 void Optimizer::set_lr(double lr, size_t group) {
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
+  if (settle_) settle_();
   lr_[group] = lr;
 }
 
@@ -105,7 +107,7 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
 
 std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std::string>& moments, Tensors& keep) {
   const std::vector<Tensor>& params = groups_[group].params;
-  gradients_of(params, /*contiguous=*/true);
+  gradients_of(params, /*contiguous=*/true, /*raw=*/true);
   std::vector<ParamUpdate> out;
   out.reserve(params.size());
   const auto hold = [&](const Tensor& t) {
@@ -114,13 +116,14 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
   };
   for (size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
-    if (!p.grad().defined()) continue;
+    const Tensor& grad = p.raw_grad();
+    if (!grad.defined()) continue;
     const size_t index = first_param_[group] + i;
-    check<ShapeError>(p.grad().shape() == p.shape(), "optimizer", "the gradient of ", describe_param(p, index), " must be ",
-                      p.shape(), ", got ", p.grad().shape());
+    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", describe_param(p, index), " must be ", p.shape(),
+                      ", got ", grad.shape());
     ParamUpdate u{};
     u.param = hold(p);
-    u.grad = hold(p.grad());
+    u.grad = hold(grad);
     TensorView* slots[] = {&u.m, &u.v, &u.vmax};
     for (size_t k = 0; k < moments.size(); ++k) {
       if (!moments[k].empty()) *slots[k] = hold(state(index, moments[k], p.shape(), state_dtype(p)));
@@ -133,22 +136,23 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
   return out;
 }
 
-StepControl Optimizer::control() const {
+StepControl Optimizer::control(size_t group) const {
   StepControl c;
   if (amp_.found_inf.defined()) c.found_inf = amp_.found_inf.data<float>();
   if (amp_.grad_scale.defined()) c.grad_scale = amp_.grad_scale.data<float>();
-  c.write_back = amp_.grad_scale.defined();
+  c.write_back = amp_.grad_scale.defined() && keeps_unscaled_;
+  if (rates_.defined()) c.lr = rates_.data<double>() + group;
   return c;
 }
 
 void Optimizer::finish(size_t group) {
   for (const Tensor& p : groups_[group].params) {
-    if (!p.grad().defined()) continue;
+    if (!p.raw_grad().defined()) continue;
     // Asked again before the version grows: the same answer the kernel's pass got.
     const bool shadowed = autocast::shadow_of(p).defined();
     p.bump_version();
     if (shadowed) autocast::shadow_is_current(p);
-    if (amp_.grad_scale.defined()) p.grad().bump_version();
+    if (amp_.grad_scale.defined()) p.raw_grad().bump_version();
   }
 }
 

@@ -51,6 +51,14 @@ class Optimizer {
   void load_state_dict(const std::map<std::string, Tensor>& state);  // throws ValueError listing what does not fit
 
   AmpStep& amp() { return amp_; }  // set by GradScaler around step
+  // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
+  void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
+  // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64); `settle` brings the host's up to date
+  // before they are read or set. Undefined and null end that.
+  void use_device_rates(Tensor rates, std::function<void()> settle) {
+    rates_ = std::move(rates);
+    settle_ = std::move(settle);
+  }
 
  protected:
   Optimizer(std::vector<ParamGroup> groups, double lr);
@@ -60,7 +68,8 @@ class Optimizer {
   // Parameters of `group` that have a gradient, as kernel views. `moments`: state names for m, v, vmax ("" for none).
   // Keeps every tensor it views alive in `keep`.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& moments, Tensors& keep);
-  StepControl control() const;
+  StepControl control(size_t group) const;
+  double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
   // The state every parameter that has been stepped holds; load_state_dict holds a state to it. Empty: anything goes.
@@ -72,6 +81,9 @@ class Optimizer {
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
+  bool keeps_unscaled_ = true;
+  Tensor rates_;
+  std::function<void()> settle_;
 };
 
 struct SGDOptions {

@@ -12,11 +12,17 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {}
 void Schedule::start() { set_count(0); }
 
 void Schedule::step(bool applied) {
-  if (applied) set_count(count_ + 1);
+  if (applied) set_count(count() + 1);
+}
+
+int64_t Schedule::count() const {
+  if (settle_) settle_();
+  return count_;
 }
 
 void Schedule::set_count(int64_t count) {
   check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
+  if (settle_) settle_();
   count_ = count;
   for (size_t g = 0; g < optimizer_.groups().size(); ++g) optimizer_.set_lr(rate(optimizer_.initial_lr(g), count), g);
 }

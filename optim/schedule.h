@@ -13,22 +13,25 @@ class Schedule {
   virtual ~Schedule() = default;
   // After each optimizer step: counts it when it was applied, and sets the learning rate for the next.
   void step(bool applied = true);
-  int64_t count() const { return count_; }     // applied steps
+  int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
   double lr(size_t group = 0) const;           // what the optimizer holds now
   // The factor of the initial learning rate after `count` applied steps.
   virtual double factor(int64_t count) const = 0;
+  // The rate of a group that was built with `initial`, after `count` applied steps.
+  virtual double rate(double initial, int64_t count) const { return initial * factor(count); }
   virtual std::string describe() const = 0;
+  // `settle` brings the count up to date before it is read or set: see optim/device_rates.h. Null ends that.
+  void use_device_count(std::function<void()> settle) { settle_ = std::move(settle); }
 
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
   void start();                                // call at the end of a constructor: sets the first learning rate
-  // The rate of a group that was built with `initial`, after `count` applied steps.
-  virtual double rate(double initial, int64_t count) const { return initial * factor(count); }
 
  private:
   Optimizer& optimizer_;
   int64_t count_ = 0;
+  std::function<void()> settle_;
 };
 
 // lr gamma^(count / step_size)
@@ -51,7 +54,6 @@ class CosineAnnealingLR : public Schedule {
   double factor(int64_t count) const override { return base_lr_ > 0 ? rate(base_lr_, count) / base_lr_ : 1; }
   std::string describe() const override;
 
- protected:
   double rate(double initial, int64_t count) const override;
 
  private:

@@ -21,13 +21,13 @@ std::optional<Tensor> SGD::step(const Closure& closure) {
     if (options_.momentum != 0) moments = {"momentum_buffer"};
     const std::vector<ParamUpdate> params = updates(g, moments, keep);
     if (params.empty()) continue;
-    const math::SgdArgs args{lr(g),
+    const math::SgdArgs args{last_known_lr(g),
                              options_.momentum,
                              options_.dampening,
                              groups()[g].weight_decay.value_or(options_.weight_decay),
                              options_.nesterov,
                              options_.maximize};
-    backend_for(keep.front().device()).sgd(params, args, control());
+    backend_for(keep.front().device()).sgd(params, args, control(g));
     finish(g);
   }
   return loss;

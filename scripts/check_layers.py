@@ -30,7 +30,7 @@ FLOORS = {
     "framework/autograd/": 4, "amp/autocast.": 4,
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/grad_scaler.": 7, "amp/train_step.": 7, "amp/custom.": 7, "halfstep.h": 7,
+    "amp/grad_scaler.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }

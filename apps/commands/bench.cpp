@@ -18,6 +18,8 @@ namespace {
 struct Options {
   BenchOptions bench;
   std::string arms = "float32,bfloat16,float16";
+  std::optional<int64_t> width, batches, epochs, inner;  // unset: by the device
+  std::string graph = "auto";
   std::optional<std::string> device;
   std::optional<int> threads;
   bool json = false;
@@ -43,7 +45,8 @@ void print_recipe(const BenchArm& arm) {
             << (arm.dtype == DType::f32 ? "Default precision:" : "Mixed precision:") << '\n'
             << "Total execution time = " << std::fixed << std::setprecision(3) << arm.seconds << " sec\n"
             << "Max memory used by tensors = " << arm.peak_bytes << " bytes\n"
-            << "(" << arm.dtype << (arm.skipped ? ", " + std::to_string(arm.skipped) + " steps skipped" : "") << ")" << std::endl;
+            << "(" << arm.dtype << (arm.recorded ? ", recorded steps" : "")
+            << (arm.skipped ? ", " + std::to_string(arm.skipped) + " steps skipped" : "") << ")" << std::endl;
 }
 
 void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
@@ -65,7 +68,7 @@ void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
       std::cout << std::setw(13) << a.peak_by_tag[size_t(tag)];
       rest -= std::min(rest, a.peak_by_tag[size_t(tag)]);
     }
-    std::cout << std::setw(13) << rest << std::setw(13) << a.peak_bytes << std::setw(12) << std::setprecision(6) << a.final_loss
+    std::cout << std::setw(13) << rest << std::setw(13) << a.peak_bytes << std::setw(12) << std::setprecision(6) << a.losses.back()
               << '\n';
   }
 }
@@ -77,13 +80,16 @@ Json arm_json(const BenchArm& a, const BenchArm* base) {
           {"seconds", a.seconds},
           {"median_ms", a.median_ms},
           {"fastest_ms", a.fastest_ms},
+          {"p90_ms", a.p90_ms},
           {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()},
           {"peak_bytes", a.peak_bytes},
           {"peak_bytes_by_tag", memory},
-          {"first_loss", a.first_loss},
-          {"final_loss", a.final_loss},
+          {"first_loss", a.losses.front()},
+          {"final_loss", a.losses.back()},
+          {"losses", a.losses},
           {"steps", a.steps},
-          {"skipped", a.skipped}};
+          {"skipped", a.skipped},
+          {"recorded", a.recorded}};
 }
 
 int bench(Options o) {
@@ -91,6 +97,12 @@ int bench(Options o) {
   o.bench.arms = parse_arms(o.arms);
   o.bench.device = config_device(Json{{"device", o.device.value_or("auto")}});
   const std::string where = backend_for(o.bench.device).describe();
+  const bool gpu = o.bench.device.is_cuda();
+  o.bench.width = o.width.value_or(gpu ? 4096 : 1024);
+  o.bench.batches = o.batches.value_or(gpu ? 50 : 10);
+  o.bench.epochs = o.epochs.value_or(gpu ? 3 : 2);
+  o.bench.inner = o.inner.value_or(gpu ? 10 : 1);
+  o.bench.graph = o.graph == "on" ? GraphMode::on : o.graph == "off" ? GraphMode::off : GraphMode::automatic;
   const BenchOptions& b = o.bench;
   if (!o.json) {
     std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches
@@ -110,7 +122,9 @@ int bench(Options o) {
                       {"batch", b.batch},     {"width", b.width},
                       {"layers", b.layers},   {"batches", b.batches},
                       {"epochs", b.epochs},   {"warmup", b.warmup},
-                      {"repeats", b.repeats}, {"arms", list}}
+                      {"repeats", b.repeats}, {"inner", b.inner},
+                      {"tf32", b.tf32},       {"graph", o.graph},
+                      {"arms", list}}
                      .dump()
               << '\n';
     return kDone;
@@ -132,14 +146,23 @@ void add_bench(CLI::App& program, Action& chosen) {
     c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30))->capture_default_str();
   };
   count("--batch", o->bench.batch, "samples a batch");
-  count("--width", o->bench.width, "width of all layers");
+  const auto by_device = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
+    c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
+  };
+  by_device("--width", o->width, "width of all layers [1024, on a GPU 4096]");
   count("--layers", o->bench.layers, "Linear layers");
-  count("--batches", o->bench.batches, "resident batches");
-  count("--epochs", o->bench.epochs, "passes over them");
+  by_device("--batches", o->batches, "resident batches [10, on a GPU 50]");
+  by_device("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
   count("--repeats", o->bench.repeats, "runs an arm");
   c->add_option("--warmup", o->bench.warmup, "first steps that the median leaves out")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
       ->capture_default_str();
+  by_device("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
+  c->add_flag("--tf32", o->bench.tf32, "float32 products of a GPU in TF32");
+  c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  c->add_option("--export", o->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
   c->add_option("--seed", o->bench.seed, "of weights and data")->capture_default_str();
   c->add_option("--arms", o->arms, "precisions to compare")->capture_default_str();
   c->add_flag("--json", o->json, "one JSON object");

@@ -97,8 +97,10 @@ const Section& logging_section() {
 
 const Section& performance_section() {
   static const Section s{"performance",
-                         {not_yet("tf32", false, "tf32"), not_yet("cudnn_benchmark", false, "cudnn_benchmark"),
-                          not_yet("channels_last", false, "channels_last"), not_yet("cuda_graph", false, "cuda_graph"),
+                         {boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"),
+                          boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"),
+                          not_yet("cudnn_benchmark", false, "cudnn_benchmark"),
+                          not_yet("channels_last", false, "channels_last"),
                           not_yet("fused_optimizer", true, "an unfused optimizer"), not_yet("profile", false, "profile")}};
   return s;
 }

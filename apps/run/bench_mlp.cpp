@@ -5,6 +5,7 @@
 
 #include "amp/train_step.h"
 #include "framework/backend/backend.h"
+#include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep::app {
@@ -27,49 +28,70 @@ ResidentData make_data(const BenchOptions& o) {
   return d;
 }
 
+Sequential make_net(const BenchOptions& o) {
+  manual_seed(o.seed);
+  const MemoryScope scope(MemoryTag::parameters);
+  Sequential net;
+  for (int64_t i = 0; i < o.layers; ++i) {
+    net.push_back(std::make_shared<Linear>(o.width, o.width));
+    if (i + 1 < o.layers) net.push_back(std::make_shared<ReLU>());
+  }
+  net.to(o.device);
+  return net;
+}
+
+void export_start(const BenchOptions& o, const ResidentData& data) {
+  TensorMap tensors;
+  for (const NamedTensor& p : make_net(o).state_dict()) tensors[p.name] = p.tensor.to(Device::cpu);
+  for (size_t i = 0; i < data.inputs.size(); ++i) {
+    tensors["input." + std::to_string(i)] = data.inputs[i].to(Device::cpu);
+    tensors["target." + std::to_string(i)] = data.targets[i].to(Device::cpu);
+  }
+  save_safetensors(*o.export_to, tensors);
+}
+
 // One run of an arm. Fills in everything but the median; appends the times of its steps.
 void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm, std::vector<double>& step_ms) {
   Backend& backend = backend_for(o.device);
-  manual_seed(o.seed);
-  Sequential net;
-  {
-    const MemoryScope scope(MemoryTag::parameters);
-    for (int64_t i = 0; i < o.layers; ++i) {
-      net.push_back(std::make_shared<Linear>(o.width, o.width));
-      if (i + 1 < o.layers) net.push_back(std::make_shared<ReLU>());
-    }
-    net.to(o.device);
-  }
+  Sequential net = make_net(o);
   const MSELoss loss;
   SGD optimizer(net.parameters(), {.lr = 1e-3});
   GradScaler scaler({.enabled = arm.dtype == DType::f16});
   TrainStep step(net, loss, optimizer, scaler, nullptr,
-                 {.device = o.device, .amp = arm.dtype != DType::f32, .dtype = arm.dtype == DType::f32 ? DType::bf16 : arm.dtype});
+                 {.device = o.device,
+                  .amp = arm.dtype != DType::f32,
+                  .dtype = arm.dtype == DType::f32 ? DType::bf16 : arm.dtype,
+                  .graph = o.graph});
 
   Allocator& memory = allocator(o.device);
   backend.synchronize();
   memory.reset_peak();
-  Tensor last;
+  std::vector<Tensor> losses;
   std::vector<StepOutcome> outcomes;
+  arm.steps = o.epochs * o.batches;
   const Clock::time_point start = Clock::now();
-  for (int64_t epoch = 0; epoch < o.epochs; ++epoch) {
-    for (int64_t i = 0; i < o.batches; ++i) {
-      const Clock::time_point begin = Clock::now();
-      StepResult r = step(data.inputs[size_t(i)], data.targets[size_t(i)]);
-      backend.synchronize();  // a step's time is its own
-      if (epoch * o.batches + i >= o.warmup) step_ms.push_back(1e3 * seconds_since(begin));
-      if (epoch + i == 0) arm.first_loss = r.loss.item<double>();
-      last = r.loss;
-      outcomes.push_back(r.outcome);
-    }
+  Clock::time_point begin = start;
+  int64_t timed = 0;  // steps since begin
+  for (int64_t i = 0; i < arm.steps; ++i) {
+    const StepResult r = step(data.inputs[size_t(i % o.batches)], data.targets[size_t(i % o.batches)]);
+    losses.push_back(r.loss);
+    outcomes.push_back(r.outcome);
+    ++timed;
+    if (i + 1 < o.warmup || (timed < o.inner && i + 1 != o.warmup)) continue;
+    backend.synchronize();  // these steps' time is their own
+    if (i + 1 > o.warmup || o.warmup == 0) step_ms.push_back(1e3 * seconds_since(begin) / double(timed));
+    begin = Clock::now();
+    timed = 0;
   }
+  backend.synchronize();
   const double seconds = seconds_since(start);
-  arm.seconds = arm.steps == 0 ? seconds : std::min(arm.seconds, seconds);
+  arm.seconds = arm.seconds == 0 ? seconds : std::min(arm.seconds, seconds);
+  arm.recorded = step.is_recorded();
   const MemoryStats stats = memory.stats();
   arm.peak_bytes = stats.peak;
   arm.peak_by_tag = stats.peak_by_tag;
-  arm.final_loss = last.item<double>();
-  arm.steps = o.epochs * o.batches;
+  arm.losses.clear();
+  for (const Tensor& l : losses) arm.losses.push_back(l.item<double>());
   arm.skipped = std::count_if(outcomes.begin(), outcomes.end(), [](const StepOutcome& s) { return !s.applied(); });
 }
 
@@ -78,6 +100,8 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm, std
 std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(const BenchArm&)>& done) {
   backend_for(o.device);
   const ResidentData data = make_data(o);
+  if (o.export_to) export_start(o, data);
+  set_allow_tf32(o.tf32);
   std::vector<BenchArm> arms;
   for (const DType dtype : o.arms) {
     BenchArm arm;
@@ -88,6 +112,7 @@ std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(
       std::sort(step_ms.begin(), step_ms.end());
       arm.fastest_ms = step_ms.front();
       const size_t n = step_ms.size();
+      arm.p90_ms = step_ms[(n - 1) * 9 / 10];
       arm.median_ms = (step_ms[(n - 1) / 2] + step_ms[n / 2]) / 2;
     }
     if (done) done(arm);

@@ -51,6 +51,7 @@ ModelParts make_model(const Config& config) {
   out.device = config_device(c);
   backend_for(out.device);
   set_deterministic(c["train"]["deterministic"]);
+  set_allow_tf32(c["performance"]["tf32"]);
   manual_seed(c["seed"]);
   out.low = amp_dtype(c);
   {

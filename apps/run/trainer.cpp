@@ -19,12 +19,14 @@ constexpr double kScaleFloor = 0x1p-24;
 
 TrainStepOptions step_options(const Config& config, const Session& s) {
   const Json& t = config.json["train"];
+  const Json& graph = config.json["performance"]["cuda_graph"];
   return {.device = s.device,
           .amp = s.low.has_value(),
           .dtype = s.low.value_or(DType::bf16),
           .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
           .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
-          .accumulate_steps = t["accumulate_steps"]};
+          .accumulate_steps = t["accumulate_steps"],
+          .graph = graph == "auto" ? GraphMode::automatic : graph == true ? GraphMode::on : GraphMode::off};
 }
 
 template <class... Parts>

@@ -4,7 +4,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// Same dtype: bits move unchanged, NaN payloads included. T: an unsigned integer of the element's size.
+// Same dtype: bits move unchanged, NaN payloads included. T: of the element's size, or of several neighbours'.
 template <class T>
 __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Space<2> space) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -15,22 +15,43 @@ __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Sp
   }
 }
 
+// to[b][r][c] = from[b][c][r]: rows of both are dense. Through tiles, so that reads and writes run along the rows.
+struct Transpose {
+  int64_t batch, rows, columns;                    // of `to`
+  int64_t from_batch, from_row, to_batch, to_row;  // strides
+};
+template <class T>
+__global__ void __launch_bounds__(kThreads) transpose_kernel(const T* from, T* to, Transpose t) {
+  constexpr int kTile = 32, kStep = kThreads / kTile;
+  SHARED(T, tile, [kTile][kTile + 1]);
+  const int x = int(threadIdx.x) % kTile, y = int(threadIdx.x) / kTile;
+  const int64_t down = (t.rows + kTile - 1) / kTile, across = (t.columns + kTile - 1) / kTile;
+  for (int64_t task = blockIdx.x; task < t.batch * down * across; task += gridDim.x) {
+    const int64_t b = task / (down * across), r0 = task / across % down * kTile, c0 = task % across * kTile;
+    __syncthreads();  // the last tile has been read
+#pragma unroll
+    for (int j = 0; j < kTile / kStep; ++j) {
+      const int k = y + j * kStep;
+      if (r0 + x < t.rows && c0 + k < t.columns) tile[k][x] = from[b * t.from_batch + (c0 + k) * t.from_row + r0 + x];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kTile / kStep; ++j) {
+      const int k = y + j * kStep;
+      if (r0 + k < t.rows && c0 + x < t.columns) to[b * t.to_batch + (r0 + k) * t.to_row + c0 + x] = tile[x][k];
+    }
+  }
+}
+
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) cast_kernel(const From* from, To* to, int64_t n) {
-  constexpr int kSize = 16 / sizeof(From) < 16 / sizeof(To) ? 16 / sizeof(From) : 16 / sizeof(To);
-  struct alignas(sizeof(From) * kSize) In {
-    From v[kSize];
-  };
-  struct alignas(sizeof(To) * kSize) Out {
-    To v[kSize];
-  };
+  constexpr int kSize = kPackOf<From> < kPackOf<To> ? kPackOf<From> : kPackOf<To>;
   const int64_t packs = n / kSize, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
+#pragma unroll 2
   for (int64_t p = first; p < packs; p += step) {
-    const In in = reinterpret_cast<const In*>(from)[p];
-    Out out;
-#pragma unroll
-    for (int j = 0; j < kSize; ++j) out.v[j] = from_f<To>(to_f(in.v[j]));
-    reinterpret_cast<Out*>(to)[p] = out;
+    float x[kSize];
+    load_pack<Cached::no>(from + p * kSize, x);
+    store_pack(to + p * kSize, x);
   }
   for (int64_t i = packs * kSize + first; i < n; i += step) to[i] = from_f<To>(to_f(from[i]));
 }
@@ -57,40 +78,90 @@ void move(const Queue& q, const TensorView& src, const TensorView& dst, const Sp
   launch(move_kernel<T>, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, src.as<const T>(), dst.as<T>(), space);
 }
 
+// The same space in elements of up to 16 bytes, where rows are dense and everything is a multiple of them. Gives their size.
+size_t widen(Space<2>& space, size_t size, const void* from, const void* to) {
+  const int last = space.rank - 1;
+  if (last < 0 || space.strides[0][last] != 1 || space.strides[1][last] != 1) return size;
+  const auto fits = [&](int64_t k) {
+    const uintptr_t bytes = uintptr_t(k) * size;
+    bool fit = space.shape[last] % k == 0 && reinterpret_cast<uintptr_t>(from) % bytes == 0 &&
+               reinterpret_cast<uintptr_t>(to) % bytes == 0;
+    for (int d = 0; d < last; ++d) fit = fit && space.strides[0][d] % k == 0 && space.strides[1][d] % k == 0;
+    return fit;
+  };
+  int64_t k = int64_t(16 / size);
+  while (!fits(k)) k /= 2;
+  space.numel /= k;
+  space.shape[last] /= k;
+  for (int d = 0; d < last; ++d) {
+    space.strides[0][d] /= k;
+    space.strides[1][d] /= k;
+  }
+  return size * size_t(k);
+}
+
+// Whether it was one: dimensions [batch,] rows, columns, the rows dense in src and the columns in dst.
+bool transpose(const Queue& q, const TensorView& src, const TensorView& dst, const Space<2>& space) {
+  const size_t size = size_of(src.dtype);
+  const int r = space.rank - 2, c = space.rank - 1;
+  if (space.rank < 2 || space.rank > 3 || (size != 2 && size != 4) || space.strides[0][r] != 1 || space.strides[1][c] != 1 ||
+      space.shape[r] < 8 || space.shape[c] < 8)
+    return false;
+  const bool batched = r > 0;
+  const Transpose t{
+      batched ? space.shape[0] : 1,      space.shape[r],     space.shape[c], batched ? space.strides[0][0] : 0, space.strides[0][c],
+      batched ? space.strides[1][0] : 0, space.strides[1][r]};
+  const unsigned blocks = blocks_for(t.batch * ((t.rows + 31) / 32) * ((t.columns + 31) / 32), 1);
+  if (size == 2)
+    launch(transpose_kernel<uint16_t>, blocks, kThreads, 0, q.stream, src.as<const uint16_t>(), dst.as<uint16_t>(), t);
+  else
+    launch(transpose_kernel<uint32_t>, blocks, kThreads, 0, q.stream, src.as<const uint32_t>(), dst.as<uint32_t>(), t);
+  return true;
+}
+
 template <class From, class To>
 void cast(const Queue& q, const TensorView& src, const TensorView& dst, int64_t n) {
-  launch(cast_kernel<From, To>, blocks_for(n / 4 + 1, kThreads), kThreads, 0, q.stream, src.as<const From>(), dst.as<To>(), n);
+  const int64_t packs = n / 4 + 1;
+  launch(cast_kernel<From, To>, blocks_for(packs, kThreads), kThreads, 0, q.stream, src.as<const From>(), dst.as<To>(), n);
 }
 
 }  // namespace
 
 void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
-  const Space<2> space(dst.shape, {&src.strides, &dst.strides});
+  Space<2> space(dst.shape, {&src.strides, &dst.strides});
   if (space.numel == 0) return;
   if (src.dtype == dst.dtype) {
     if (space.dense()) {
       return check_launch(
           cudaMemcpyAsync(dst.data, src.data, size_t(space.numel) * size_of(dst.dtype), cudaMemcpyDeviceToDevice, q.stream));
     }
-    switch (size_of(src.dtype)) {
+    if (transpose(q, src, dst, space)) return;
+    switch (widen(space, size_of(src.dtype), src.data, dst.data)) {
       case 1: return move<uint8_t>(q, src, dst, space);
       case 2: return move<uint16_t>(q, src, dst, space);
       case 4: return move<uint32_t>(q, src, dst, space);
-      default: return move<uint64_t>(q, src, dst, space);
+      case 8: return move<uint64_t>(q, src, dst, space);
+      default: return move<uint4>(q, src, dst, space);
     }
   }
+  bool done = false;
   if (space.dense() && aligned16(src.data) && aligned16(dst.data)) {  // between master weights, activations and their 16-bit copies
-    if (src.dtype == DType::f32 && dst.dtype == DType::f16) return cast<float, __half>(q, src, dst, space.numel);
-    if (src.dtype == DType::f32 && dst.dtype == DType::bf16) return cast<float, __nv_bfloat16>(q, src, dst, space.numel);
-    if (src.dtype == DType::f16 && dst.dtype == DType::f32) return cast<__half, float>(q, src, dst, space.numel);
-    if (src.dtype == DType::bf16 && dst.dtype == DType::f32) return cast<__nv_bfloat16, float>(q, src, dst, space.numel);
+    for_packed_type(src.dtype, [&](auto from) {
+      done = for_packed_type(dst.dtype, [&](auto to) {
+        using From = decltype(from);
+        using To = decltype(to);
+        if constexpr (!std::is_same_v<From, To>) cast<From, To>(q, src, dst, space.numel);
+      });
+    });
   }
-  run_elementwise<1>(q, {}, AnyKernels<1>::any<Same>(), compute_of(src.dtype), dst, {&src});
+  if (!done) run_elementwise<1>(q, {}, AnyKernels<1>::any<Same>(), compute_of(src.dtype), dst, {&src});
 }
 
 void fill(const Queue& q, const TensorView& dst, double value) {
   const Space<1> space(dst.shape, {&dst.strides});
   if (space.numel == 0) return;
+  if (space.dense() && value == 0 && !signbit(value))  // all bits 0 in every dtype
+    return check_launch(cudaMemsetAsync(dst.data, 0, size_t(space.numel) * size_of(dst.dtype), q.stream));
   launch(fill_kernel, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, Operand(dst), space, value);
 }
 

@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/operand.cuh"
+#include "cuda/kernels/packs.cuh"
 #include "framework/math/functors.h"
 
 namespace halfstep::cuda {
@@ -26,29 +27,29 @@ __device__ inline C apply(const C* x) {
     return C(Fn{}(x[0], x[1], x[2]));
 }
 
+// Element i, or the pack from there.
+template <class Fn, int Size, class T, int Inputs>
+__device__ inline void apply_dense(const Operands<Inputs + 1>& o, int64_t i) {
+  using C = typename ComputeOf<T>::type;
+  C in[Inputs][Size], out[Size];
+#pragma unroll
+  for (int k = 0; k < Inputs; ++k) load_pack(static_cast<const T*>(o.v[k + 1].data) + i, in[k]);
+#pragma unroll
+  for (int j = 0; j < Size; ++j) {
+    C x[Inputs];
+#pragma unroll
+    for (int k = 0; k < Inputs; ++k) x[k] = in[k][j];
+    out[j] = apply<Fn, Inputs>(x);
+  }
+  store_pack(static_cast<T*>(o.v[0].data) + i, out);
+}
+
 template <class Fn, class T, int Inputs>
 __global__ void __launch_bounds__(kThreads) dense_kernel(Operands<Inputs + 1> o, int64_t n) {
-  using C = typename ComputeOf<T>::type;
-  constexpr int kSize = Pack<T>::kSize;
+  constexpr int kSize = kPackOf<T>;
   const int64_t packs = n / kSize, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t p = first; p < packs; p += step) {
-    Pack<T> in[Inputs], out;
-#pragma unroll
-    for (int k = 0; k < Inputs; ++k) in[k] = static_cast<const Pack<T>*>(o.v[k + 1].data)[p];
-#pragma unroll
-    for (int j = 0; j < kSize; ++j) {
-      C x[Inputs];
-#pragma unroll
-      for (int k = 0; k < Inputs; ++k) x[k] = to_f(in[k].v[j]);
-      out.v[j] = from_f<T>(apply<Fn, Inputs>(x));
-    }
-    static_cast<Pack<T>*>(o.v[0].data)[p] = out;
-  }
-  for (int64_t i = packs * kSize + first; i < n; i += step) {
-    C x[Inputs];
-    for (int k = 0; k < Inputs; ++k) x[k] = to_f(static_cast<const T*>(o.v[k + 1].data)[i]);
-    static_cast<T*>(o.v[0].data)[i] = from_f<T>(apply<Fn, Inputs>(x));
-  }
+  for (int64_t p = first; p < packs; p += step) apply_dense<Fn, kSize, T, Inputs>(o, p * kSize);
+  if (packs * kSize + first < n) apply_dense<Fn, 1, T, Inputs>(o, packs * kSize + first);
 }
 
 template <class Fn, class C, int Inputs>

@@ -43,27 +43,40 @@ struct Operand {
 
   template <class C>
   __device__ C load(int64_t i) const {
+    return floating() ? load_floating<C>(i) : C(load_integer(data, dtype, i));
+  }
+  template <class C>
+  __device__ void store(int64_t i, C x) const {
+    if (floating())
+      store_floating(i, x);
+    else if (dtype == DType::boolean)
+      put<bool>(i, x);
+    else
+      store_integer(data, dtype, i, converted<int64_t>(x));
+  }
+
+  // For operands of floating dtypes only: without the call that the others need.
+  template <class C>
+  __device__ C load_floating(int64_t i) const {
     switch (dtype) {
       case DType::f16: return C(__half2float(at<__half>(i)));
       case DType::bf16: return C(__bfloat162float(at<__nv_bfloat16>(i)));
       case DType::f32: return C(at<float>(i));
-      case DType::f64: return C(at<double>(i));
-      default: return C(load_integer(data, dtype, i));
+      default: return C(at<double>(i));
     }
   }
   template <class C>
-  __device__ void store(int64_t i, C x) const {
+  __device__ void store_floating(int64_t i, C x) const {
     switch (dtype) {
       case DType::f16: return put<__half>(i, x);
       case DType::bf16: return put<__nv_bfloat16>(i, x);
       case DType::f32: return put<float>(i, x);
-      case DType::f64: return put<double>(i, x);
-      case DType::boolean: return put<bool>(i, x);
-      default: return store_integer(data, dtype, i, converted<int64_t>(x));
+      default: return put<double>(i, x);
     }
   }
 
  private:
+  __device__ bool floating() const { return dtype <= DType::f64; }
   // Out of line: their code would otherwise be most of every kernel's. Static, so that no operand needs an address.
   __device__ __noinline__ static int64_t load_integer(const void* data, DType dtype, int64_t i) {
     switch (dtype) {

@@ -5,7 +5,7 @@
 #include "cuda/kernels/rows.cuh"
 
 namespace halfstep::cuda {
-inline constexpr int64_t kSegment = 32 * 256;
+inline constexpr int64_t kSegment = 32 * 256;  // elements of a row for one group
 inline constexpr int64_t kMaxPartials = int64_t(kScratchBytes / sizeof(double));
 
 template <class C>
@@ -34,74 +34,33 @@ __device__ inline int64_t highest<int64_t>() {
   return INT64_MAX;
 }
 
-// `first` maps an element before it is joined.
-struct Sum : SumJoin {
-  template <class W>
-  __device__ static W identity() {
-    return W(0);
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x;
-  }
-};
-struct Product : ProductJoin {
-  template <class W>
-  __device__ static W identity() {
-    return W(1);
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x;
-  }
-};
-struct Max : MaxJoin {
-  template <class W>
-  __device__ static W identity() {
-    return lowest<W>();
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x;
-  }
-};
-struct Min : MinJoin {
-  template <class W>
-  __device__ static W identity() {
-    return highest<W>();
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x;
-  }
-};
-struct Any : MaxJoin {
-  template <class W>
-  __device__ static W identity() {
-    return W(0);
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x != C(0) ? C(1) : C(0);
-  }
-};
-struct All : MinJoin {
-  template <class W>
-  __device__ static W identity() {
-    return W(1);
-  }
-  template <class C>
-  __device__ static C first(C x) {
-    return x != C(0) ? C(1) : C(0);
-  }
-};
+// identity: what an empty reduction gives. first maps an element before it is joined.
+#define HS_REDUCTION(name, Join, start, mapped) \
+  struct name : Join {                          \
+    template <class W>                          \
+    __device__ static W identity() {            \
+      return start;                             \
+    }                                           \
+    template <class C>                          \
+    __device__ static C first(C x) {            \
+      return mapped;                            \
+    }                                           \
+  };
+HS_REDUCTION(Sum, SumJoin, W(0), x)
+HS_REDUCTION(Product, ProductJoin, W(1), x)
+HS_REDUCTION(Max, MaxJoin, lowest<W>(), x)
+HS_REDUCTION(Min, MinJoin, highest<W>(), x)
+HS_REDUCTION(Any, MaxJoin, W(0), C(x != C(0)))
+HS_REDUCTION(All, MinJoin, W(1), C(x != C(0)))
+#undef HS_REDUCTION
 
-// Where results go: `mean` divides by the count; with several segments a row, to partials instead.
+// Where results go: `mean` divides by the count; with several segments, to partials instead, segment by segment.
 template <class W>
 struct Result {
   Operand out;
-  W* partials;    // null: straight to out
-  int64_t count;  // elements a result
+  W* partials;      // null: straight to out
+  int64_t outputs;  // how many
+  int64_t count;    // elements of each
   bool mean;
 
   __device__ void finish(int64_t offset, W value) const {
@@ -110,51 +69,76 @@ struct Result {
     else
       out.store(offset, value);
   }
+  __device__ void put(int64_t output, int64_t segment, int64_t offset, W value) const {
+    if (partials)
+      partials[segment * outputs + output] = value;
+    else
+      finish(offset, value);
+  }
 };
 
-// kept: the outputs (offsets in out and x); reduced: what each runs over (offsets in x). Task = output * segments + segment.
-template <class Op, class C, int Warps>
-__global__ void __launch_bounds__(kThreads) reduce_rows(Operand x, Space<2> kept, Space<1> reduced, int64_t segments,
-                                                        int64_t segment, Result<typename WideOf<C>::type> result) {
+// The elements of one output, of any dtype and wherever they are. Element i of the output whose first is at `first`.
+template <class C>
+struct Scattered {
+  using Compute = C;
+  static constexpr int kPack = 1;
+  Operand data;
+  Space<1> along;
+
+  Scattered(const TensorView& x, const Space<1>& along) : data(x), along(along) {}
+  __device__ void load(int64_t first, int64_t i, C (&x)[1]) const { x[0] = data.load<C>(first + along.offset(i)); }
+};
+
+// kept: the outputs (offsets in out and x). Task = output * segments + segment.
+template <class Op, class Elements, int Warps>
+__global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kept, int64_t segments, int64_t segment,
+                                                        Result<typename WideOf<typename Elements::Compute>::type> result) {
+  using C = typename Elements::Compute;
   using W = typename WideOf<C>::type;
   using Group = RowGroup<Warps>;
+  constexpr int kPack = Elements::kPack;
   SHARED(W, shared, [kBlockWarps]);
   const int64_t tasks = kept.numel * segments;
   for (int64_t task = Group::first_row(); task < tasks; task += Group::row_step()) {
+    const int64_t output = task / segments, s = task % segments, begin = s * segment;
     int64_t at[2];
-    kept.offsets(task / segments, at);
-    const int64_t begin = task % segments * segment;
-    const int64_t end = begin + segment < reduced.numel ? begin + segment : reduced.numel;
-    C mine = Op::template identity<C>();
-    for (int64_t i = begin + Group::rank(); i < end; i += Group::kSize) {
-      mine = Op::join(mine, Op::first(x.load<C>(at[1] + reduced.offset(i))));
-    }
-    const W all = Group::template join<Op>(W(mine), &shared[0]);
-    if (Group::rank() != 0) continue;
-    if (result.partials)
-      result.partials[task] = all;
-    else
-      result.finish(at[0], all);
+    kept.offsets(output, at);
+    C mine[kPack];  // one for each place in a pack: several chains of additions at a time
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<C>();
+    const int64_t end = begin + segment < result.count ? begin + segment : result.count;
+    Group::template each<kPack, kPack == 1 ? 1 : 4>(begin, end, [&](int64_t i, auto size) {
+      C v[size.value];
+      x.load(at[1], i, v);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+    });
+#pragma unroll
+    for (int j = 1; j < kPack; ++j) mine[0] = Op::join(mine[0], mine[j]);
+    const W all = Group::template join<Op>(W(mine[0]), &shared[0]);
+    if (Group::rank() == 0) result.put(output, s, at[0], all);
   }
 }
 
 // Kept elements lie side by side in x: a thread a column, eight threads' rows joined at the end.
 template <class Op, class C>
-__global__ void __launch_bounds__(kThreads) reduce_columns(Operand x, Space<2> kept, Space<1> reduced, int64_t segments,
-                                                           int64_t segment, Result<typename WideOf<C>::type> result) {
+__global__ void __launch_bounds__(kThreads)
+    reduce_columns(Scattered<C> x, Space<2> kept, int64_t segments, int64_t segment, Result<typename WideOf<C>::type> result) {
   using W = typename WideOf<C>::type;
   SHARED(W, shared, [kBlockWarps][33]);
   const int column = int(threadIdx.x) % 32, lane_row = int(threadIdx.x) / 32;
   const int64_t column_blocks = (kept.numel + 31) / 32;
   for (int64_t task = blockIdx.x; task < column_blocks * segments; task += gridDim.x) {
     const int64_t s = task % segments, o = task / segments * 32 + column;
-    const int64_t begin = s * segment, end = begin + segment < reduced.numel ? begin + segment : reduced.numel;
+    const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
     int64_t at[2] = {0, 0};
     C mine = Op::template identity<C>();
     if (o < kept.numel) {
       kept.offsets(o, at);
       for (int64_t i = begin + lane_row; i < end; i += kBlockWarps) {
-        mine = Op::join(mine, Op::first(x.load<C>(at[1] + reduced.offset(i))));
+        C v[1];
+        x.load(at[1], i, v);
+        mine = Op::join(mine, Op::first(v[0]));
       }
     }
     __syncthreads();  // the last task's values have been read
@@ -163,24 +147,103 @@ __global__ void __launch_bounds__(kThreads) reduce_columns(Operand x, Space<2> k
     if (lane_row != 0 || o >= kept.numel) continue;
     W all = shared[0][column];
     for (int r = 1; r < kBlockWarps; ++r) all = Op::join(all, shared[r][column]);
-    if (result.partials)
-      result.partials[o * segments + s] = all;
-    else
-      result.finish(at[0], all);
+    result.put(o, s, at[0], all);
   }
 }
 
-template <class Op, class W>
+// The same for a dense matrix of T, [count, outputs] with rows `pitch` apart that begin on 16 bytes: bias gradients. Eight lanes
+// take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
+inline constexpr int kOctet = 8;
+template <class Op, class T>
+__global__ void __launch_bounds__(kThreads)
+    reduce_packed_columns(const T* x, int64_t pitch, Space<2> kept, int64_t segments, int64_t segment, Result<double> result) {
+  constexpr int kPack = kPackOf<T>, kWidth = kOctet * kPack, kRows = kThreads / kOctet;
+  SHARED(double, shared, [kBlockWarps][kWidth]);
+  const int lane = int(threadIdx.x) % 32, octet = int(threadIdx.x) / kOctet, first = lane % kOctet * kPack;
+  const int64_t column_blocks = (result.outputs + kWidth - 1) / kWidth;
+  for (int64_t task = blockIdx.x; task < column_blocks * segments; task += gridDim.x) {
+    const int64_t s = task % segments, from = task / segments * kWidth, o = from + first;
+    const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
+    float mine[kPack];
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<float>();
+    if (o < result.outputs) {  // the outputs are a whole number of packs
+#pragma unroll 4
+      for (int64_t i = begin + octet; i < end; i += kRows) {
+        float v[kPack];
+        load_pack(x + i * pitch + o, v);
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+      }
+    }
+    __syncthreads();  // the last task's values have been read
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      double all = double(mine[j]);
+      for (int bits = kOctet; bits < 32; bits *= 2) all = Op::join(all, __shfl_xor_sync(kFullMask, all, bits));
+      if (lane < kOctet) shared[threadIdx.x / 32][first + j] = all;
+    }
+    __syncthreads();
+    const int64_t mine_at = from + int64_t(threadIdx.x);
+    if (int(threadIdx.x) >= kWidth || mine_at >= result.outputs) continue;
+    double all = shared[0][threadIdx.x];
+    for (int w = 1; w < kBlockWarps; ++w) all = Op::join(all, shared[w][threadIdx.x]);
+    int64_t at[2];
+    kept.offsets(mine_at, at);
+    result.put(mine_at, s, at[0], all);
+  }
+}
+
+// The second stage: a thread an output, or a block where the segments are many.
+inline constexpr int64_t kFewSegments = 64;
+template <class Op, class W, bool Blocks>
 __global__ void __launch_bounds__(kThreads) join_segments(Space<2> kept, int64_t segments, Result<W> result) {
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t o = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; o < kept.numel; o += step) {
-    W value = result.partials[o * segments];
-    for (int64_t s = 1; s < segments; ++s) value = Op::join(value, result.partials[o * segments + s]);
+  SHARED(W, shared, [kBlockWarps]);
+  const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x, threads = int64_t(gridDim.x) * kThreads;
+  for (int64_t o = Blocks ? blockIdx.x : thread; o < kept.numel; o += Blocks ? gridDim.x : threads) {
+    W value = Op::template identity<W>();
+#pragma unroll 8
+    for (int64_t s = Blocks ? threadIdx.x : 0; s < segments; s += Blocks ? kThreads : 1)
+      value = Op::join(value, result.partials[s * result.outputs + o]);
+    if constexpr (Blocks) {
+      value = block_join<Op>(value, &shared[0]);
+      if (threadIdx.x != 0) continue;
+    }
     int64_t at[2];
     kept.offsets(o, at);
     result.finish(at[0], value);
   }
 }
+
+// How a reduction is cut: the shape alone decides.
+struct Cut {
+  int64_t segments, segment;  // the last may be shorter
+
+  Cut(int64_t length, int64_t outputs, int64_t wanted) {
+    // Longer where their results would not fit in the scratch memory; whole packs.
+    const int64_t fit = kMaxPartials / (outputs > 0 ? outputs : 1), most = (length + wanted - 1) / wanted;
+    const int64_t parts = most < 1 || fit < 1 ? 1 : most < fit ? most : fit;
+    segment = (((length + parts - 1) / parts) + 7) / 8 * 8;
+    segments = length > 0 ? (length + segment - 1) / segment : 1;
+  }
+};
+
+template <class Op, class W, class Launch>
+void in_segments(const Queue& q, const Space<2>& kept, const Cut& cut, Result<W> result, const Launch& first_stage) {
+  if (cut.segments > 1) result.partials = reinterpret_cast<W*>(q.scratch);
+  first_stage(result);
+  if (cut.segments > kFewSegments)
+    launch(join_segments<Op, W, true>, blocks_for(kept.numel, 1), kThreads, 0, q.stream, kept, cut.segments, result);
+  else if (cut.segments > 1)
+    launch(join_segments<Op, W, false>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, kept, cut.segments, result);
+}
+
+// Ops with kernels for dense rows, and for dense columns, of floats.
+template <class Op, class C>
+inline constexpr bool kPackedColumns = std::is_same_v<C, float>&& std::is_same_v<Op, Sum>;
+template <class Op, class C>
+inline constexpr bool kPackedRows = std::is_same_v<C, float> &&
+                                    (std::is_same_v<Op, Sum> || std::is_same_v<Op, Max> || std::is_same_v<Op, Min>);
 
 template <class Op, class C>
 void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorView& out) {
@@ -195,25 +258,47 @@ void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorVie
   }
   const Space<2> kept(kept_shape, {&kept_out, &kept_in});
   const Space<1> reduced(reduced_shape, {&reduced_in});
+  const Result<W> result{Operand(out), nullptr, kept.numel, reduced.numel, mean};
+  const int64_t kept_step = kept.rank > 0 ? kept.strides[1][kept.rank - 1] : 0;
+  const int64_t reduced_step = reduced.rank > 0 ? reduced.strides[0][reduced.rank - 1] : 0;
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const bool columns = kept.rank > 0 && reduced.rank > 0 && kept.shape[kept.rank - 1] >= 8 && reduced.numel > 1 &&
-                       magnitude(kept.strides[1][kept.rank - 1]) < magnitude(reduced.strides[0][reduced.rank - 1]);
-  // Segments as long as kSegment, or longer where their results would not fit in the scratch memory.
-  const int64_t wanted = columns ? (reduced.numel + 511) / 512 : (reduced.numel + kSegment - 1) / kSegment;
-  const int64_t fit = kMaxPartials / (kept.numel > 0 ? kept.numel : 1);
-  int64_t segments = wanted < fit ? wanted : fit;
-  if (segments < 1) segments = 1;
-  const int64_t segment = (reduced.numel + segments - 1) / segments;
-  Result<W> result{Operand(out), segments > 1 ? reinterpret_cast<W*>(q.scratch) : nullptr, reduced.numel, mean};
+                       magnitude(kept_step) < magnitude(reduced_step);
+  const int64_t pack = 16 / int64_t(size_of(x.dtype));
   if (columns) {
-    const unsigned blocks = blocks_for((kept.numel + 31) / 32 * segments, 1);
-    launch(reduce_columns<Op, C>, blocks, kThreads, 0, q.stream, Operand(x), kept, reduced, segments, segment, result);
+    const bool packed = kPackedColumns<Op, C> && aligned16(x.data) && kept.rank == 1 && kept_step == 1 && reduced.rank == 1 &&
+                        kept.numel % pack == 0 && reduced_step % pack == 0;
+    const Cut cut(reduced.numel, kept.numel, packed ? 128 : 512);
+    in_segments<Op>(q, kept, cut, result, [&](const Result<W>& to) {
+      if constexpr (kPackedColumns<Op, C>) {
+        if (packed && for_packed_type(x.dtype, [&](auto type) {
+              using T = decltype(type);
+              const int64_t blocks = (kept.numel + kOctet * pack - 1) / (kOctet * pack) * cut.segments;
+              launch(reduce_packed_columns<Op, T>, blocks_for(blocks, 1), kThreads, 0, q.stream, x.as<const T>(), reduced_step,
+                     kept, cut.segments, cut.segment, to);
+            }))
+          return;
+      }
+      const unsigned blocks = blocks_for((kept.numel + 31) / 32 * cut.segments, 1);
+      launch(reduce_columns<Op, C>, blocks, kThreads, 0, q.stream, Scattered<C>(x, reduced), kept, cut.segments, cut.segment, to);
+    });
   } else {
-    const unsigned blocks = row_blocks(kept.numel * segments, segment);
-    const auto kernel = segment <= kWarpRow ? reduce_rows<Op, C, 1> : reduce_rows<Op, C, kBlockWarps>;
-    launch(kernel, blocks, kThreads, 0, q.stream, Operand(x), kept, reduced, segments, segment, result);
+    bool packed = kPackedRows<Op, C> && aligned16(x.data) && reduced.rank == 1 && reduced_step == 1;
+    for (int d = 0; d < kept.rank; ++d) packed = packed && kept.strides[1][d] % pack == 0;
+    const Cut cut(reduced.numel, kept.numel, kSegment);
+    const unsigned blocks = row_blocks(kept.numel * cut.segments, cut.segment);
+    in_segments<Op>(q, kept, cut, result, [&](const Result<W>& to) {
+      const auto run = [&](auto elements) {
+        using Elements = decltype(elements);
+        const auto kernel = cut.segment <= kWarpRow ? reduce_rows<Op, Elements, 1> : reduce_rows<Op, Elements, kBlockWarps>;
+        launch(kernel, blocks, kThreads, 0, q.stream, elements, kept, cut.segments, cut.segment, to);
+      };
+      if constexpr (kPackedRows<Op, C>) {
+        if (packed && for_packed_type(x.dtype, [&](auto type) { run(PackedRows<decltype(type)>(x, 1)); })) return;
+      }
+      run(Scattered<C>(x, reduced));
+    });
   }
-  if (segments > 1) launch(join_segments<Op, W>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, kept, segments, result);
 }
 
 template <class C>

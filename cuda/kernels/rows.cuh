@@ -71,11 +71,55 @@ struct RowGroup {
     else
       return block_join<Join>(v, shared);
   }
+
+  // f(i, size) for the parts of [begin, end) that are this thread's: `Pack` elements from i, and the last end % Pack one by one.
+  // begin is a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write.
+  template <int Pack, int Unroll = 1, class F>
+  __device__ static void each(int64_t begin, int64_t end, const F& f) {
+    int64_t i = begin + int64_t(rank()) * Pack;
+#pragma unroll Unroll
+    for (; i + Pack <= end; i += kSize * Pack) f(i, std::integral_constant<int, Pack>());
+    if constexpr (Pack > 1) {
+      i = end / Pack * Pack + rank();
+      if (i < end) f(i, std::integral_constant<int, 1>());
+    }
+  }
 };
 
 inline unsigned row_blocks(int64_t rows, int64_t length) {
   return length <= kWarpRow ? blocks_for(rows, kBlockWarps) : blocks_for(rows, 1);
 }
+
+// Rows of T, dense and beginning on 16 bytes. Element i of the row at offset `row`.
+template <class T>
+struct PackedRows {
+  using Compute = float;
+  static constexpr int kPack = kPackOf<T>;
+  T* data;
+
+  PackedRows(const TensorView& v, int64_t) : data(v.as<T>()) {}
+  template <int N>
+  __device__ void load(int64_t row, int64_t i, float (&x)[N]) const {
+    load_pack(data + row + i, x);
+  }
+  template <int N>
+  __device__ void store(int64_t row, int64_t i, const float (&x)[N]) const {
+    store_pack(data + row + i, x);
+  }
+};
+
+// Rows of any floating dtype and stride, computed in C.
+template <class C>
+struct AnyRows {
+  using Compute = C;
+  static constexpr int kPack = 1;
+  Operand data;
+  int64_t step;
+
+  AnyRows(const TensorView& v, int64_t step) : data(v), step(step) {}
+  __device__ void load(int64_t row, int64_t i, C (&x)[1]) const { x[0] = data.load_floating<C>(row + i * step); }
+  __device__ void store(int64_t row, int64_t i, const C (&x)[1]) const { data.store_floating(row + i * step, x[0]); }
+};
 
 // Index of the rows of a tensor along `dim`: its shape with that dimension 1. Rank 0 counts as one row of one element.
 inline Shape without(Shape shape, int dim) {
@@ -84,5 +128,55 @@ inline Shape without(Shape shape, int dim) {
 }
 inline int64_t row_length(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.shape[dim]; }
 inline int64_t row_stride(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.strides[dim]; }
+
+// Whether PackedRows can walk the rows along `dim`.
+inline bool packs(const TensorView& v, int dim) {
+  const int64_t pack = 16 / int64_t(size_of(v.dtype));
+  if (!is_floating(v.dtype) || v.dtype == DType::f64 || v.shape.empty() || v.strides[dim] != 1 || !aligned16(v.data)) return false;
+  for (int d = 0; d < v.shape.size(); ++d) {
+    if (d != dim && v.shape[d] > 1 && v.strides[d] % pack != 0) return false;
+  }
+  return true;
+}
+
+// f(Rows*) with the kind of rows that fits all of the operands, as a null pointer; f's kernels take rows made of each.
+template <class F>
+void for_rows(std::initializer_list<const TensorView*> operands, int dim, const F& f) {
+  const DType t = (*operands.begin())->dtype;
+  bool packed = true, wide = false;
+  for (const TensorView* v : operands) {
+    packed = packed && v->dtype == t && packs(*v, dim);
+    wide = wide || v->dtype == DType::f64;
+  }
+  if (packed && for_packed_type(t, [&](auto type) { f(static_cast<PackedRows<decltype(type)>*>(nullptr)); })) return;
+  wide ? f(static_cast<AnyRows<double>*>(nullptr)) : f(static_cast<AnyRows<float>*>(nullptr));
+}
+
+// The largest value so far, and the sum of e^(x - top): one pass over a row.
+template <class C>
+struct Exponentials {
+  C top = C(-INFINITY), sum = 0;
+
+  template <int N>
+  __device__ void add(const C (&x)[N]) {
+    C most = x[0];
+#pragma unroll
+    for (int j = 1; j < N; ++j) most = MaxJoin::join(most, x[j]);
+    most = MaxJoin::join(top, most);
+    if (most == C(-INFINITY)) return;  // nothing but -inf yet: e^(-inf - -inf) is no number
+    if (most != top) sum *= m::exp(C(top - most));
+    top = most;
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum += m::exp(C(x[j] - most));
+  }
+  // Joined over the group; every thread gets the result.
+  template <class Group>
+  __device__ double join(C* tops, double* sums) {
+    const C all = Group::template join<MaxJoin>(top, tops);
+    const C mine = top == all ? sum : C(sum * m::exp(C(top - all)));
+    top = all;
+    return Group::template join<SumJoin>(double(mine), sums);
+  }
+};
 
 }  // namespace halfstep::cuda

@@ -23,7 +23,8 @@ struct Inbox {
   Tensors grads;
   std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
 
-  void add(uint32_t index, Tensor g) {
+  // dtype: of the sum.
+  void add(uint32_t index, Tensor g, DType dtype) {
     if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
     Tensor& slot = grads[index];
     if (!slot.defined()) {
@@ -31,7 +32,7 @@ struct Inbox {
     } else if (own[index] && !grad_enabled()) {
       slot.add_(g);
     } else {
-      slot = slot.add(g);
+      slot = slot.to(dtype).add(g);
       own[index] = 1;
     }
   }
@@ -130,7 +131,7 @@ class Engine {
 
   void deliver(const Edge& edge, Tensor g) {
     const auto [it, fresh] = inboxes_.try_emplace(edge.node.get());
-    it->second.add(edge.index, std::move(g));
+    it->second.add(edge.index, std::move(g), edge.dtype);
     if (fresh) ready_.push({edge.node});
   }
 
@@ -159,6 +160,7 @@ class Engine {
       node.wanted.assign(node.edges.size(), 0);
       for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());
     }
+    node.is_last_run = !retain_;
     Tensors results = node.backward(grads);
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !node.needs(i)) continue;
@@ -167,7 +169,7 @@ class Engine {
       const OutputMeta& want = edge.node->outputs[edge.index];
       check<AutogradError>(g.shape() == want.shape, node.name(), "its backward gave input ", i, " a gradient of shape ", g.shape(),
                            ", but the input has ", want.shape);
-      if (g.dtype() != edge.dtype) g = g.to(edge.dtype);
+      if (g.dtype() != edge.dtype && !(is_half(g.dtype()) && may_stay_low(edge))) g = g.to(edge.dtype);
       deliver(edge, std::move(g));
     }
     node.wanted.clear();

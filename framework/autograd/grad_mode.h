@@ -31,4 +31,17 @@ class InferenceMode {
   bool saved_;
 };
 
+// While it lives, backward leaves the gradient of a float32 leaf that autocast lowered in the 16-bit dtype its op computed in,
+// when it is the leaf's only one: half the memory and traffic. Tensor::grad() converts it to the leaf's dtype when asked.
+class LowGradients {
+ public:
+  explicit LowGradients(bool enabled);
+  ~LowGradients();
+  LowGradients(const LowGradients&) = delete;
+
+ private:
+  bool saved_;
+};
+bool low_gradients();  // default false
+
 }  // namespace halfstep

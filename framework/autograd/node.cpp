@@ -23,6 +23,7 @@ class AccumulateGrad final : public Node {
   Tensors backward(const Tensors& grads) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
+    leaf_.grad();  // one in a 16-bit dtype is converted before more is added
     Tensor& slot = leaf_.impl()->meta().grad;
     if (grad_enabled()) {
       slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
@@ -47,6 +48,15 @@ class AutocastCast final : public Node {
   // Reached only when the low-precision tensor itself is differentiated: ops step over this node.
   Tensors backward(const Tensors& grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
 };
+
+}  // namespace
+
+bool may_stay_low(const Edge& edge) {
+  if (!low_gradients() || !edge || edge.node->sequence != 0 || edge.dtype != DType::f32) return false;
+  return edge.node->hooks.empty() || !edge.node->hooks[0] || edge.node->hooks[0]->empty();
+}
+
+namespace {
 
 // A view from before a recorded write to its memory lacks the history that the write gave to its base.
 void check_view(const TensorImpl& impl) {

@@ -62,10 +62,14 @@ class Node : public std::enable_shared_from_this<Node> {
   std::vector<Edge> edges;              // one per tensor input
   std::vector<OutputMeta> outputs;      // one per output
   std::vector<uint8_t> wanted;          // set by the engine for grad(): edges on a path to an input
+  bool is_last_run = false;             // set by the engine: what was saved is freed after this backward
   std::vector<std::shared_ptr<HookList>> hooks;      // per output; may be short
   std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short
   Node* next_to_destroy = nullptr;
 };
+
+// May the gradient that follows `edge` stay in a 16-bit dtype? See LowGradients.
+bool may_stay_low(const Edge& edge);
 
 // Makes a node that is destroyed without recursion, however deep the graph below it.
 void destroy_node(Node* node);

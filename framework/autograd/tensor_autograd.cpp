@@ -28,6 +28,16 @@ const std::shared_ptr<Node>& Tensor::node() const {
 }
 
 const Tensor& Tensor::grad() const {
+  const Tensor& g = raw_grad();
+  if (g.defined() && is_half(g.dtype()) && dtype() == DType::f32) {
+    const NoGrad off;
+    const MemoryScope memory(MemoryTag::gradients);
+    get().autograd->grad = g.to(DType::f32);
+  }
+  return g;
+}
+
+const Tensor& Tensor::raw_grad() const {
   static const Tensor none;
   const auto& meta = get().autograd;
   return meta ? meta->grad : none;

@@ -27,20 +27,35 @@ namespace halfstep {
 enum class Reduce : uint8_t { sum, mean, prod, max, min, any, all };
 enum class Reduction : uint8_t { none, mean, sum };  // of a loss
 
-// c = relu?( op(a) op(b) + bias ) (+ c when accumulate). a: [B?, M, K], b: [B?, K, N], c: [B?, M, N].
+enum class Activation : uint8_t { none, relu, gelu };  // gelu: the tanh form
+
+// c = act( op(a) op(b) + bias ) (+ c when accumulate). a: [B?, M, K], b: [B?, K, N], c: [B?, M, N].
 // a and b each have unit stride in one of their last two dimensions (a transposed matrix is a stride, not a copy);
 // c is contiguous. A batch stride may be 0. Accumulation in f32 (f64 for f64, int64 for integers).
 struct GemmArgs {
   TensorView a, b, c;         // a and b of one dtype; c of the same, or f32
   TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
-  bool relu = false;
-  bool accumulate = false;    // needs c f32 or f64, no relu
+  Activation activation = Activation::none;
+  bool accumulate = false;    // needs c f32 or f64, no activation
+  // For matrices (no batch) of floating dtype. `aux` is what the derivative of `activation` needs, laid out as
+  // Backend::activation_aux says. Forward: written beside c where given. With `derivative`: read, there is no bias, and
+  // c = act'(aux) * (op(a) op(b)), what a layer hands down to the one whose activation it was.
+  TensorView aux{};
+  bool derivative = false;
+  TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
+  TensorView a_row_sum{};     // [M] or empty; written: the sums of op(a)'s rows (of this bias's gradient). c's dtype or f32
+};
+
+// How `aux` looks. An empty shape: the forward needs none, and the backward takes the output c in its place.
+struct AuxLayout {
+  Shape shape;
+  DType dtype = DType::u8;
 };
 
 struct CrossEntropyArgs {
   TensorView logits;          // [N, C], any floating dtype, any strides
   TensorView target{};        // [N] i64
-  TensorView weight{};        // [C] f32 or empty
+  TensorView weight{};        // [C] or empty; f32 (f64 for f64 logits)
   int64_t ignore_index = -100;
   double label_smoothing = 0;
   Reduction reduction = Reduction::mean;
@@ -51,6 +66,7 @@ struct StepControl {
   const float* found_inf = nullptr;   // nonzero: leave every byte of parameters and state as it is
   const float* grad_scale = nullptr;  // gradients are multiplied by float(1 / double(*grad_scale))
   bool write_back = true;             // store the unscaled gradients
+  const double* lr = nullptr;         // device memory; replaces the arguments' learning rate
 };
 
 // One parameter in a fused optimizer pass. Contiguous, same shape; `m`, `v`, `vmax`, `shadow` may be empty.
@@ -60,6 +76,13 @@ struct ParamUpdate {
   TensorView m, v, vmax;  // moments, f32 (f64 for f64 parameters)
   TensorView shadow;   // f16 or bf16 copy, written with the parameter
   float* step;         // applied steps so far; the kernel adds 1 when it applies the step
+};
+
+// Work that was recorded once and can be done again, with the values its memory then has.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
 };
 
 class Backend {
@@ -87,6 +110,8 @@ class Backend {
 
   // ---- matrix products
   virtual void gemm(const GemmArgs& args) = 0;
+  // The aux of a product of `rows` x `columns` in `dtype`, for activations other than none.
+  virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const = 0;
 
   // ---- reductions
   // out has x's rank; dimensions of size 1 in out are reduced. Empty reductions: sum 0, prod 1, any false, all true, mean NaN.
@@ -106,7 +131,8 @@ class Backend {
   // grad: like loss. out: [N, C] contiguous, any floating dtype.
   virtual void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse,
                                       const TensorView& total, const TensorView& out) = 0;
-  // Index of the first target outside [0, classes) that is not ignore_index, or -1. (CUDA: checked on the device, reported later.)
+  // Index of the first target outside [0, classes) that is not ignore_index, or -1. CUDA: checked on the device without a wait,
+  // so -1; the IndexError comes with the next value read by the host.
   virtual int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) = 0;
   // loss: [], mean or sum of (a - b)^2, f32 or f64; a and b of one shape, any floating dtypes.
   virtual void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) = 0;
@@ -114,7 +140,8 @@ class Backend {
   virtual void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
                             const TensorView& out) = 0;
 
-  // ---- indexing. Indices are i64, in range (negative ones already wrapped): first bad position from check_indices, or -1.
+  // ---- indexing. Indices are i64, in range (negative ones already wrapped): first bad position from check_indices, or -1
+  // (CUDA: as check_targets; elements at bad indices are then not touched).
   virtual int64_t check_indices(const TensorView& index, int64_t size) = 0;
   virtual void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) = 0;
   virtual void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) = 0;  // out += ; out contiguous
@@ -131,12 +158,26 @@ class Backend {
   // g *= float(1 / double(*scale)) after the check of the scaled value; a factor of 1 leaves the bits alone. Any strides.
   virtual void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) = 0;
   virtual void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff, int32_t interval) = 0;
+  // A schedule on the device: counts a step that was applied (found_inf null or 0), then rates[g] = table[g][*count % W].
+  // table: [groups, W], rates: [groups], both f64 and contiguous.
+  virtual void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) = 0;
   virtual void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) = 0;
   virtual void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) = 0;
   // *out = (sum |g|^p)^(1/p) over all; p = inf: max. Accumulated in double per tensor, fixed order.
   virtual void norm(std::span<const TensorView> tensors, double p, float* out) = 0;
   // g *= min(1, max_norm / (*norm + 1e-6))
   virtual void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) = 0;
+
+  // ---- recording: between begin and end, calls of this thread are kept instead of done. Reading values to the host, copying
+  // from it and drawing from another generator than `generator` throw RecordingError; memory is taken from a pool that the
+  // recording owns. A replay draws the numbers that the generator would give now, and moves it on.
+  virtual bool can_record() const { return false; }
+  virtual void begin_recording(Generator& generator);
+  virtual std::unique_ptr<Recording> end_recording();
+  virtual void abandon_recording() noexcept {}  // after an exception between begin and end
+
+  // How often the host has waited for values of the device, ever: copies to the host and calls of synchronize.
+  virtual uint64_t host_reads() const = 0;
 };
 
 // Throws DeviceError with the reason when the device is not built in or not present.
@@ -150,5 +191,9 @@ int num_threads();
 // The same bits in every run (default). false allows a backend faster code without that promise; the CPU has none.
 void set_deterministic(bool on);
 bool deterministic();
+// f32 products on CUDA through TF32: inputs rounded to 10 fraction bits, several times the speed. Off by default, as
+// torch.backends.cuda.matmul.allow_tf32.
+void set_allow_tf32(bool on);
+bool allow_tf32();
 
 }  // namespace halfstep

@@ -3,16 +3,23 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/cpu_backend.h"
 #include "framework/base/check.h"
+#include "framework/tensor/memory.h"
+
+#ifdef HALFSTEP_WITH_CUDA
+#include "cuda/backend.h"
+#endif
 
 namespace halfstep {
 namespace {
 
-std::unique_ptr<Backend>& slot(Device::Type type) {
-  static std::unique_ptr<Backend> backends[kDeviceTypeCount];
+// Never destroyed: tensors in static variables may outlive it.
+std::atomic<Backend*>& slot(Device::Type type) {
+  static std::atomic<Backend*> backends[kDeviceTypeCount];
   return backends[size_t(type)];
 }
 
@@ -22,8 +29,23 @@ Backend& cpu_backend() {
   return *instance;
 }
 
+// Registers what a device computes with, on first use: a program that stays on the CPU pays nothing for the GPU it may have.
+void start_device(Device device) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (slot(device.type)) return;
+#ifdef HALFSTEP_WITH_CUDA
+  cuda::register_backend();
+#else
+  fail<DeviceError>("device", device, " is not built in",
+                    Help{"configure with -DHALFSTEP_CUDA=ON, which needs the CUDA toolkit's nvcc"});
+#endif
+}
+[[maybe_unused]] const bool start_registered = (register_device_start(&start_device), true);
+
 std::atomic<int> thread_count{0};  // 0: all cores
 std::atomic<bool> fixed_order{true};
+std::atomic<bool> tf32{false};
 
 int core_count() {
   static const int count = std::max(1, omp_get_max_threads());  // honours OMP_NUM_THREADS
@@ -34,19 +56,30 @@ int core_count() {
 
 Backend& backend_for(Device device) {
   if (device.is_cpu()) return cpu_backend();
-  Backend* b = slot(device.type).get();
-  check<DeviceError>(b != nullptr, "device", device, " is not built in",
-                     Help{"this version computes on the CPU only"});
-  return *b;
+  check<DeviceError>(device.index == 0, "device", device, " cannot be used: halfstep computes on the first GPU",
+                     Help{"CUDA_VISIBLE_DEVICES chooses which GPU is the first"});
+  Backend* backend = slot(device.type).load(std::memory_order_acquire);
+  if (!backend) [[unlikely]] {
+    start_device(device);
+    backend = slot(device.type);
+  }
+  return *backend;
 }
 
 void register_backend(std::unique_ptr<Backend> backend) {
   const Device::Type type = backend->device_type();
   check<ValueError>(type != Device::Type::cpu, "device", "the cpu backend is built in");
-  slot(type) = std::move(backend);
+  delete slot(type).exchange(backend.release());
 }
 
-bool has_backend(Device::Type type) { return type == Device::Type::cpu || slot(type) != nullptr; }
+bool has_backend(Device::Type type) {
+  try {
+    backend_for({type, 0});
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
 
 void set_num_threads(int n) {
   check<ValueError>(n >= 0, "threads", "the number of threads must be positive, or 0 for all cores, got ", n);
@@ -60,7 +93,13 @@ int num_threads() {
   return n > 0 ? n : core_count();
 }
 
+void Backend::begin_recording(Generator&) { fail<RecordingError>("record", describe(), " cannot record work for replay"); }
+std::unique_ptr<Recording> Backend::end_recording() { return nullptr; }
+
 void set_deterministic(bool on) { fixed_order = on; }
 bool deterministic() { return fixed_order.load(std::memory_order_relaxed); }
+
+void set_allow_tf32(bool on) { tf32 = on; }
+bool allow_tf32() { return tf32.load(std::memory_order_relaxed); }
 
 }  // namespace halfstep

@@ -2,6 +2,7 @@
 //
 // Every message reads "[where] rule, then what came"; a second line "help: ..." when the cure is known:
 //   check<ShapeError>(w.size(1) == k, "linear", "weight must be [out, ", k, "], got ", w.shape());
+// An error that leaves the forward of a layer says which: "layer: encoder.0, Linear(in_features=784, ...)".
 // The parts are streamed only when the check fails. The library never aborts or exits.
 #pragma once
 
@@ -13,7 +14,20 @@
 namespace halfstep {
 
 // Root of everything halfstep throws.
-struct Error : std::runtime_error { using std::runtime_error::runtime_error; };
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  const char* what() const noexcept override { return text_.empty() ? std::runtime_error::what() : text_.c_str(); }
+  // Called by each layer that the error leaves, innermost first.
+  void leave_layer(const std::string& name, const std::string& description) {
+    if (layer_.empty()) description_ = description;
+    layer_ = layer_.empty() ? name : name + "." + layer_;
+    text_ = std::runtime_error::what() + ("\nlayer: " + layer_ + ", " + description_);
+  }
+
+ private:
+  std::string layer_, description_, text_;
+};
 
 struct ShapeError : Error { using Error::Error; };     // sizes or ranks that do not fit
 struct DTypeError : Error { using Error::Error; };     // dtypes that do not fit
@@ -22,6 +36,7 @@ struct ValueError : Error { using Error::Error; };     // an argument outside it
 struct IndexError : Error { using Error::Error; };     // an index outside its dimension
 struct AutogradError : Error { using Error::Error; };  // misuse of the graph
 struct AmpError : Error { using Error::Error; };       // misuse of autocast or the scaler
+struct RecordingError : DeviceError { using DeviceError::DeviceError; };  // work that cannot be recorded for replay
 struct MemoryError : Error { using Error::Error; };    // an allocation failed
 struct ConfigError : Error { using Error::Error; };    // a JSON config or command line that does not hold
 struct DataError : Error { using Error::Error; };      // a data file missing or malformed

@@ -51,16 +51,23 @@ class OpContext {
   // In backward:
   Tensor saved(size_t i) const { return saved_[i].unpack(*node_); }
   size_t saved_count() const { return saved_.size(); }
+  // Frees what is not needed any more before the backward ends, unless the graph is kept.
+  void release(size_t i) const {
+    if (node_->is_last_run) saved_[i].release();
+  }
   bool needs(size_t input) const { return node_->needs(input); }
   // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
-  DType grad_dtype(size_t input) const { return node_->edges[input].dtype; }
+  DType grad_dtype(size_t input) const {
+    const DType own = node_->outputs[0].dtype;
+    return is_half(own) && may_stay_low(node_->edges[input]) ? own : node_->edges[input].dtype;
+  }
 
  private:
   template <class Op> friend class OpNode;
   template <class Op> friend auto call(Tensors in, typename Op::Attr attr);
   bool recording_ = false;
   std::vector<std::pair<Tensor, int>> pending_;
-  std::vector<SavedTensor> saved_;
+  mutable std::vector<SavedTensor> saved_;
   Node* node_ = nullptr;
 };
 

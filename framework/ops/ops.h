@@ -106,6 +106,14 @@ Tensor matmul(const Tensor& a, const Tensor& b);    // vectors, matrices and bro
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);  // beta input + alpha a b
 // x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
+struct MlpLayer {
+  Tensor weight;     // [out, in]
+  Tensor bias = {};  // [out] or undefined
+  Activation activation = Activation::none;
+};
+// linear() and the activation, layer after layer, as one op: x [..., in of the first] -> [..., out of the last]. The same values
+// as the chain of ops; fewer passes over memory, the backward included.
+Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers);
 
 // ---- reductions. dims {}: all.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});   // autocast: f32 out

@@ -1,14 +1,15 @@
 // Matrix products. Accumulated in float32 (float64 for f64), rounded once. A backward GEMM writes its result in the dtype the
 // gradient is delivered in: for a float32 parameter that autocast lowered, float32 straight away.
+#include "framework/ops/products.h"
+
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/promotion.h"
 #include "framework/ops/registry.h"
 
 namespace halfstep {
-namespace {
 
-// Unit stride in one of the last two dimensions, and no overlap in the other, as GEMM kernels need.
+// Unit stride in one of the last two dimensions, and no overlap in the other.
 Tensor gemm_ready(const Tensor& x) {
   const auto dense = [&](int inner, int outer) {
     return (x.strides()[inner] == 1 || x.shape()[inner] == 1) && (x.shape()[outer] <= 1 || x.strides()[outer] >= x.shape()[inner]);
@@ -17,17 +18,38 @@ Tensor gemm_ready(const Tensor& x) {
   return dense(n - 1, n - 2) || dense(n - 2, n - 1) ? x : x.contiguous();
 }
 
-// a [B?, M, K] b [B?, K, N] without recording.
-Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Tensor& bias = Tensor(), bool relu = false) {
+Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const ProductExtras& extras) {
   const Tensor a = gemm_ready(a0), b = gemm_ready(b0);
   Shape shape = a.shape();
   shape[a.dim() - 1] = b.shape()[b.dim() - 1];
   // Kernels write the operands' dtype or f32; anything else is one more conversion.
   const DType direct = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
   const Tensor c = Tensor::empty(shape, {.dtype = direct, .device = a.device()});
-  backend_for(a.device()).gemm({.a = a.view(), .b = b.view(), .c = c.view(), .bias = bias.defined() ? bias.view() : TensorView{}, .relu = relu});
+  const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
+  const auto make = [&](const ProductSum& sum, int64_t n) {
+    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : direct, .device = a.device()});
+    return sum.out ? sum.out->view() : TensorView{};
+  };
+  backend_for(a.device())
+      .gemm({.a = a.view(),
+             .b = b.view(),
+             .c = c.view(),
+             .bias = view(extras.bias),
+             .activation = extras.activation,
+             .aux = view(extras.aux),
+             .derivative = extras.derivative,
+             .column_sum = make(extras.column_sum, shape.back()),
+             .a_row_sum = make(extras.a_row_sum, shape[0])});
   return direct == out_dtype ? c : c.to(out_dtype);
 }
+
+Tensor column_sums(const Tensor& x, DType dtype) {
+  const Tensor sums = Tensor::empty({1, x.size(1)}, {.dtype = dtype, .device = x.device()});
+  backend_for(x.device()).reduce(Reduce::sum, x.view(), sums.view());
+  return sums.alias({x.size(1)}, {1});
+}
+
+namespace {
 
 Tensor swap_last(const Tensor& x) { return x.transpose(-2, -1); }
 
@@ -89,7 +111,9 @@ struct Linear {
     check_same_dtype("linear", in);
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = product(in[0], in[1].t(), in[0].dtype(), in[2].defined() ? in[2].contiguous() : Tensor(), a.relu);
+    const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
+                             {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
+                              .activation = a.relu ? Activation::relu : Activation::none});
     ctx.save(in[0]);
     ctx.save(in[1]);
     if (a.relu) ctx.save_output(y);
@@ -110,12 +134,13 @@ struct Linear {
       backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(2).view(), masked.view());
       g = masked;
     }
+    g = gemm_ready(g);
     if (ctx.needs(0)) result[0] = product(g, ctx.saved(1), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = product(g.t(), ctx.saved(0), ctx.grad_dtype(1));
-    if (ctx.needs(2)) {
-      const Tensor db = Tensor::empty({1, g.size(1)}, {.dtype = ctx.grad_dtype(2), .device = g.device()});
-      backend_for(g.device()).reduce(Reduce::sum, g.view(), db.view());
-      result[2] = db.alias({g.size(1)}, {1});
+    if (ctx.needs(1)) {
+      const ProductSum bias_sum{ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2)};
+      result[1] = product(g.t(), ctx.saved(0), ctx.grad_dtype(1), {.a_row_sum = bias_sum});
+    } else if (ctx.needs(2)) {
+      result[2] = column_sums(g, ctx.grad_dtype(2));
     }
     return result;
   }
@@ -138,7 +163,7 @@ struct Addmm {
     ctx.save(in[1]);
     ctx.save(in[2]);
     const DType dtype = in[1].dtype();
-    if (a.beta == 1 && a.alpha == 1 && in[0].dim() == 1 && is_floating(dtype)) return product(in[1], in[2], dtype, in[0].contiguous());
+    if (a.beta == 1 && a.alpha == 1 && in[0].dim() == 1 && is_floating(dtype)) return product(in[1], in[2], dtype, {.bias = in[0].contiguous()});
     Tensor y = product(in[1], in[2], is_half(dtype) ? DType::f32 : dtype);
     if (a.alpha != 1) y.mul_(a.alpha);
     if (a.beta == 0) return y.to(dtype);

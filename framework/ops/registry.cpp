@@ -7,8 +7,8 @@ namespace halfstep {
 const OpList& all_ops() {
   static const OpList list = [] {
     OpList l;
-    for (auto add : {add_elementwise, add_select, add_copies, add_views, add_products, add_reductions, add_softmax, add_losses, add_indexing,
-                     add_random})
+    for (auto add : {add_elementwise, add_select, add_copies, add_views, add_products, add_mlp, add_reductions, add_softmax, add_losses,
+                     add_indexing, add_random})
       add(l);
     std::sort(l.begin(), l.end(), [](const OpInfo& a, const OpInfo& b) { return a.name < b.name; });
     return l;

@@ -17,6 +17,7 @@ void add_select(OpList& list);
 void add_copies(OpList& list);
 void add_views(OpList& list);
 void add_products(OpList& list);
+void add_mlp(OpList& list);
 void add_reductions(OpList& list);
 void add_softmax(OpList& list);
 void add_losses(OpList& list);

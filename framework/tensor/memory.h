@@ -32,5 +32,7 @@ class Allocator {
 // The caching allocator of a device. Throws DeviceError when the device is not built in or not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
+// `start` is called for a device without an allocator, and either registers one or throws DeviceError.
+void register_device_start(void (*start)(Device device));
 
 }  // namespace halfstep

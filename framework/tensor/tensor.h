@@ -84,6 +84,7 @@ class Tensor {
   const Tensor& set_requires_grad(bool value = true) const;  // leaves only
   bool is_leaf() const;
   const Tensor& grad() const;              // undefined until backward
+  const Tensor& raw_grad() const;          // as backward left it: in a 16-bit dtype when made under LowGradients
   void set_grad(const Tensor& g) const;    // undefined clears it
   void zero_grad() const { set_grad(Tensor()); }
   void backward(const Tensor& gradient = Tensor(), bool retain_graph = false, bool create_graph = false) const;

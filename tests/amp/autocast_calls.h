@@ -41,6 +41,8 @@ inline const std::vector<OpCall>& all() {
       {"matmul", {{{2, 4, 8}}, {{8, 3}}}, [](const Tensors& in) { return matmul(in[0], in[1]); }},
       {"addmm", {{{8}}, {{8, 8}}, {{8, 8}}}, [](const Tensors& in) { return addmm(in[0], in[1], in[2], 0.5, 2.0); }},
       {"linear", {{{4, 8}}, {{3, 8}}, {{3}}}, [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
+      {"mlp", {{{4, 8}}, {{3, 8}}, {{3}}, {{2, 3}}},
+       [](const Tensors& in) { return mlp(in[0], {{in[1], in[2], Activation::relu}, {in[3]}}); }},
       {"sum", {{{4, 8}}}, [](const Tensors& in) { return sum(in[0], {1}); }},
       {"softmax", {{{4, 8}}}, [](const Tensors& in) { return softmax(in[0], 1); }},
       {"log_softmax", {{{4, 8}}}, [](const Tensors& in) { return log_softmax(in[0], 1); }},
@@ -50,7 +52,7 @@ inline const std::vector<OpCall>& all() {
       {"cat", {{{4, 8}}, {{2, 8}}}, [](const Tensors& in) { return cat({in[0], in[1]}); }},
       {"stack", {{{4, 8}}, {{4, 8}}}, [](const Tensors& in) { return stack({in[0], in[1]}); }},
       {"scatter_add", {{{3, 8}}, {{3, 8}}},
-       [](const Tensors& in) { return scatter_add(in[0], 0, zeros({3, 8}, {.dtype = DType::i64}), in[1]); }},
+       [](const Tensors& in) { return scatter_add(in[0], 0, zeros({3, 8}, {.dtype = DType::i64, .device = in[0].device()}), in[1]); }},
   };
   return list;
 }

@@ -38,7 +38,7 @@ Reference naive(const GemmArgs& g, const std::vector<double>& before) {
         sum += term;
         size += std::abs(term);
       }
-      if (g.relu && sum < 0) sum = 0;
+      if (g.activation == Activation::relu && sum < 0) sum = 0;
       if (g.accumulate) sum += before[size_t(i * n + j)];
       out.value.push_back(sum);
       out.magnitude.push_back(size);
@@ -87,7 +87,7 @@ TEST_CASE("gemm with bias, relu and accumulation") {
         const Buffer bias = uniform(bias_type, {36}, 3), spread = uniform(bias_type, {36}, 3, -2, 2, Layout::sliced),
                      c = make(t, {m, 36});
         check_gemm({.a = a, .b = b, .c = c, .bias = bias});
-        check_gemm({.a = a, .b = b, .c = c, .bias = spread, .relu = true});
+        check_gemm({.a = a, .b = b, .c = c, .bias = spread, .activation = Activation::relu});
       }
       const DType sum_type = t == DType::f64 ? t : DType::f32;
       const Buffer c = uniform(sum_type, {m, 36}, 4), bias = uniform(sum_type, {36}, 3);
@@ -108,7 +108,7 @@ TEST_CASE("batched gemm, with shared operands") {
       check_gemm({.a = a, .b = shared_b, .c = c});
       check_gemm({.a = shared_a, .b = b, .c = c});
       const Buffer bias = uniform(t, {18}, 5);
-      check_gemm({.a = a, .b = shared_b, .c = c, .bias = bias, .relu = true});
+      check_gemm({.a = a, .b = shared_b, .c = c, .bias = bias, .activation = Activation::relu});
       check_gemm({.a = a, .b = b, .c = c, .bias = bias});
     }
   }
@@ -121,7 +121,7 @@ TEST_CASE("fused bias and relu equal the separate steps") {
   const Buffer a = operand(DType::f32, {64, 50}, false, 1), b = operand(DType::f32, {50, 48}, true, 2),
                bias = uniform(DType::f32, {48}, 3);
   const Buffer fused = make(DType::f32, {64, 48}), plain = make(DType::f32, {64, 48}), sum = make(DType::f32, {64, 48});
-  cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .relu = true});
+  cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .activation = Activation::relu});
   cpu().gemm({.a = a, .b = b, .c = plain});
   TensorView rows = bias;
   rows.shape = {64, 48};
@@ -131,6 +131,50 @@ TEST_CASE("fused bias and relu equal the separate steps") {
   for (int64_t i = 0; i < fused.numel(); ++i) CHECK(fused[i] == doctest::Approx(plain[i]).epsilon(1e-6));
 }
 
+TEST_CASE("gelu, derivatives and the sums for biases equal the separate steps, bit for bit") {
+  const int64_t m = 37, k = 50, n = 48;
+  for (DType t : kFloating) {
+    CAPTURE(name(t));
+    const Buffer a = operand(t, {m, k}, true, 1), b = operand(t, {k, n}, true, 2), bias = uniform(t, {n}, 3);
+    CHECK(cpu().activation_aux(Activation::relu, m, n, t).shape.empty());
+    const AuxLayout layout = cpu().activation_aux(Activation::gelu, m, n, t);
+    CHECK(layout.shape == Shape{m, n});
+    CHECK(layout.dtype == t);
+    const Buffer plain = make(t, {m, n}), z = make(t, {m, n}), fused = make(t, {m, n}), aux = make(t, {m, n}), want = make(t, {m, n});
+    cpu().gemm({.a = a, .b = b, .c = z, .bias = bias});
+    cpu().unary(Unary::gelu_tanh, z, want);
+    cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .activation = Activation::gelu, .aux = aux});
+    CHECK(fused.raw() == want.raw());
+    CHECK(aux.raw() == z.raw());
+    cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .activation = Activation::gelu});
+    CHECK(fused.raw() == want.raw());
+
+    for (DType sum_type : {t, t == DType::f64 ? DType::f64 : DType::f32}) {
+      const Buffer columns = make(sum_type, {1, n}), rows = make(sum_type, {1, m}), column_sum = make(sum_type, {n}),
+                   a_row_sum = make(sum_type, {m});
+      cpu().gemm({.a = a, .b = b, .c = plain});
+      TensorView swapped = a;
+      std::swap(swapped.shape[0], swapped.shape[1]);
+      std::swap(swapped.strides[0], swapped.strides[1]);
+      cpu().reduce(Reduce::sum, swapped, rows);
+      for (Activation act : {Activation::relu, Activation::gelu}) {
+        cpu().unary_backward(act == Activation::relu ? Unary::relu : Unary::gelu_tanh, plain, z, want);
+        cpu().reduce(Reduce::sum, want, columns);
+        cpu().gemm({.a = a, .b = b, .c = fused, .activation = act, .aux = z, .derivative = true, .column_sum = column_sum,
+                    .a_row_sum = a_row_sum});
+        CHECK(fused.raw() == want.raw());
+        CHECK(column_sum.values() == columns.values());
+        CHECK(a_row_sum.values() == rows.values());
+      }
+    }
+  }
+  const Buffer columns = make(DType::f32, {2}), rows = make(DType::f32, {3});
+  cpu().gemm({.a = make(DType::f32, {0, 4}), .b = make(DType::f32, {4, 2}), .c = make(DType::f32, {0, 2}), .column_sum = columns});
+  cpu().gemm({.a = make(DType::f32, {3, 0}), .b = make(DType::f32, {0, 2}), .c = make(DType::f32, {3, 2}), .a_row_sum = rows});
+  CHECK(columns.values() == std::vector<double>(2, 0));
+  CHECK(rows.values() == std::vector<double>(3, 0));
+}
+
 TEST_CASE("empty gemms: no terms give zero or the bias, no outputs give nothing") {
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     const Buffer a = make(t, {3, 0}), b = make(t, {0, 2}), c = make(t, {3, 2}), bias = make(t, {2}, {-1, 2});
@@ -138,7 +182,7 @@ TEST_CASE("empty gemms: no terms give zero or the bias, no outputs give nothing"
     CHECK(c.values() == std::vector<double>(6, 0));
     cpu().gemm({.a = a, .b = b, .c = c, .bias = bias});
     CHECK(c.values() == std::vector<double>{-1, 2, -1, 2, -1, 2});
-    cpu().gemm({.a = a, .b = b, .c = c, .bias = bias, .relu = true});
+    cpu().gemm({.a = a, .b = b, .c = c, .bias = bias, .activation = Activation::relu});
     CHECK(c.values() == std::vector<double>{0, 2, 0, 2, 0, 2});
     cpu().gemm({.a = make(t, {0, 4}), .b = make(t, {4, 2}), .c = make(t, {0, 2})});
     cpu().gemm({.a = make(t, {3, 4}), .b = make(t, {4, 0}), .c = make(t, {3, 0})});

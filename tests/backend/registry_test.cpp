@@ -1,5 +1,6 @@
 #include "buffers.h"
 #include "framework/base/check.h"
+#include "framework/ops/ops.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -16,7 +17,21 @@ TEST_CASE("the cpu backend is always there and says what it is") {
 
 TEST_CASE("an absent device says why") {
   if (has_backend(Device::Type::cuda)) return;
-  CHECK_THROWS_WITH_AS(backend_for(Device::cuda), "[device] cuda:0 is not built in\nhelp: this version computes on the CPU only",
+  try {
+    backend_for(Device::cuda);
+  } catch (const DeviceError& e) {
+    const std::string text = e.what();
+    const bool not_built = text.find("[device] cuda:0 is not built in\nhelp: configure with -DHALFSTEP_CUDA=ON") == 0;
+    CHECK_MESSAGE((not_built || text.find("[device] cuda:0 is not available: ") == 0), text);
+    CHECK(text.find("\nhelp: ") != std::string::npos);
+  }
+  CHECK_THROWS_WITH_AS(zeros({2}, {.device = Device::cuda}), doctest::Contains("[device] cuda:0 is not"), DeviceError);
+}
+
+TEST_CASE("a second GPU is refused with what to do") {
+  CHECK_THROWS_WITH_AS(backend_for({Device::Type::cuda, 1}),
+                       "[device] cuda:1 cannot be used: halfstep computes on the first GPU\n"
+                       "help: CUDA_VISIBLE_DEVICES chooses which GPU is the first",
                        DeviceError);
 }
 

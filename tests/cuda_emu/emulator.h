@@ -23,22 +23,34 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
 
+namespace halfstep::cuda {
+void check_launch(cudaError_t error);
+}
+
 namespace emu {
 
 enum class Order { forward, reverse, random };
 struct Options {
   Order order = Order::forward;  // HALFSTEP_EMU_ORDER=forward|reverse|random: of threads within a block and of blocks
   uint64_t seed = 1;             // HALFSTEP_EMU_SEED, for random
+  size_t memory = size_t(1) << 30;  // HALFSTEP_EMU_MEMORY: bytes of the device, beyond which cudaMalloc fails
+  bool async = false;               // HALFSTEP_EMU_ASYNC=1: work waits until the host waits for it
 };
 Options& options();
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
+// Does the work in the stream's order: now, later or when a captured graph is launched (runtime.h).
+cudaError_t submit(cudaStream_t stream, std::function<void()> work, bool at_once = false);
+
 template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t, A&&... arguments) {
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {
   const std::tuple<std::decay_t<P>...> copies(static_cast<P>(arguments)...);
-  run(grid, block, shared_bytes, [&] { std::apply([&](const auto&... a) { kernel(a...); }, copies); });
+  const auto work = [=] {
+    run(grid, block, shared_bytes, [&] { std::apply([&](const auto&... a) { kernel(a...); }, copies); });
+  };
+  halfstep::cuda::check_launch(submit(stream, work));
 }
 
 using Site = const char*;  // "file:line" of a synchronising call
@@ -132,6 +144,10 @@ T __ldcs(const T* p) {
 }
 template <class T>
 void __stcs(T* p, T v) {
+  *p = v;
+}
+template <class T>
+void __stwb(T* p, T v) {
   *p = v;
 }
 

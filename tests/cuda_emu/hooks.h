@@ -28,7 +28,7 @@ struct InsideEmulator {
 void begin_shared_memory(size_t dynamic_bytes);
 void end_shared_memory();
 
-// Device memory is open to the host between these only (cudart_emu.cpp).
+// Device memory is open to the host between these only (memory.cpp).
 void open_device_memory();
 void close_device_memory();
 

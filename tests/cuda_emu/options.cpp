@@ -17,6 +17,8 @@ Options from_environment() {
     o.order = order_name == "forward" ? Order::forward : order_name == "reverse" ? Order::reverse : Order::random;
   }
   if (const char* text = std::getenv("HALFSTEP_EMU_SEED")) o.seed = std::strtoull(text, nullptr, 10);
+  if (const char* text = std::getenv("HALFSTEP_EMU_MEMORY")) o.memory = std::strtoull(text, nullptr, 10);
+  if (const char* text = std::getenv("HALFSTEP_EMU_ASYNC")) o.async = std::string_view(text) == "1";
   return o;
 }
 

@@ -199,6 +199,41 @@ void kernels(std::string_view bug) {
   launch(dynamic_sum, 1, 64, is("too_much_shared") ? 300000 : 400, nullptr, x.p, one.p, 100, 0);
 }
 
+void streams(std::string_view bug) {
+  cudaStream_t stream;
+  float* pinned;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  require(cudaMallocHost(reinterpret_cast<void**>(&pinned), 8));
+  Device<float> x(64), y(64);
+  pinned[0] = 1;
+  require(cudaMemcpyAsync(x.p, pinned, 4, cudaMemcpyHostToDevice, stream));
+  if (bug != "early_reuse") require(cudaStreamSynchronize(stream));
+  pinned[0] = 2;
+  expect("upload", x[0], 1);
+  require(cudaMemcpyAsync(pinned + 1, y.p + 3, 4, cudaMemcpyDeviceToHost, stream));
+  if (bug != "no_wait") require(cudaStreamSynchronize(stream));
+  expect("download", pinned[1], 3);
+
+  float* p;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  require(cudaMalloc(reinterpret_cast<void**>(&p), 4));
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  require(cudaMemcpyAsync(p, y.p + 5, 4, cudaMemcpyDeviceToDevice, stream));
+  require(cudaMemcpyAsync(y.p, p, 4, cudaMemcpyDeviceToDevice, stream));
+  require(cudaStreamEndCapture(stream, &graph));
+  require(cudaGraphInstantiate(&executable, graph, 0));
+  require(cudaGraphDestroy(graph));
+  if (bug == "stale_graph") require(cudaFree(p));
+  require(cudaGraphLaunch(executable, stream));
+  require(cudaStreamSynchronize(stream));
+  expect("graph", y[0], 5);
+  require(cudaGraphExecDestroy(executable));
+  require(cudaFree(p));
+  require(cudaFreeHost(pinned));
+  require(cudaStreamDestroy(stream));
+}
+
 void host(std::string_view bug) {
   Device<float> x(64);
   float out[64];
@@ -215,6 +250,7 @@ void host(std::string_view bug) {
     std::printf("%g\n", double(*static_cast<volatile float*>(x.p)));
   }
   expect("copy", x[5], 5);
+  streams(bug);
 }
 
 }  // namespace

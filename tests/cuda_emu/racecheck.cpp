@@ -6,6 +6,7 @@
 // program then ends with status 66.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -148,7 +149,13 @@ struct AtExit {
 }  // namespace
 
 void race_forget(const void* p, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) byte_at(reinterpret_cast<uintptr_t>(p) + i) = Byte();
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(p), end = begin + bytes;
+  for (uintptr_t at = begin; at < end;) {
+    const uintptr_t next = std::min(end, (at / kPageBytes + 1) * kPageBytes);
+    const auto page = pages.find(at / kPageBytes);
+    if (page != pages.end()) std::fill_n(page->second->bytes + at % kPageBytes, next - at, Byte());
+    at = next;
+  }
 }
 void race_release(const void* atomic) {
   begin_launch();

@@ -38,6 +38,65 @@ TEST_CASE("dense casts at the sizes where loops end, aligned and not") {
   }
 }
 
+TEST_CASE("dense casts between the 16-bit floats, and more packs than one launch has threads") {
+  for (DType from : kStored) {
+    for (DType to : kStored) {
+      for (int64_t n : {int64_t(7), int64_t(2049), from == DType::f32 && to == DType::f16 ? int64_t(140003) : int64_t(64)}) {
+        const Buffer x = uniform(from, {n}, unsigned(n), -9, 9), y = poisoned(to, {n}), want = make(to, {n});
+        cpu().copy(x, want);
+        const OnDevice dev_x(x), dev_y(y);
+        cuda::copy(queue(), dev_x, dev_y);
+        dev_y.fetch();
+        CHECK(y.values() == want.values());
+      }
+    }
+  }
+}
+
+TEST_CASE("transposed copies, with and without a batch") {
+  for (DType t : {DType::u8, DType::f16, DType::bf16, DType::f32, DType::i32, DType::f64}) {
+    for (const Shape& shape : {Shape{33, 65}, Shape{8, 8}, Shape{7, 40}, Shape{64, 32}, Shape{3, 9, 70}, Shape{2, 3, 9, 33}}) {
+      for (bool reads : {true, false}) {  // the dense side: what is written, or what is read
+        const Layout other = Layout::transposed;
+        const Buffer x = uniform(t, shape, 1, 0, 99, reads ? other : Layout::dense);
+        Buffer y = make_layout(t, shape, reads ? Layout::dense : other);
+        std::memset(y.view.data, 0x7F, size_t(y.numel()) * size_of(t));
+        const OnDevice dev_x(x, 1), dev_y(y, 1);
+        cuda::copy(queue(), dev_x, dev_y);
+        dev_y.fetch();
+        CHECK_MESSAGE(y.values() == x.values(), name(t), " ", reads);
+      }
+    }
+  }
+}
+
+TEST_CASE("copies of slices, in the widest pieces that fit") {
+  for (DType t : {DType::u8, DType::f16, DType::f32, DType::f64}) {
+    for (int64_t columns : {1, 6, 12, 16, 48}) {
+      for (int64_t pitch : {48, 50, 56, 64}) {
+        for (int64_t shift : {0, 1, 2, 4, 8}) {
+          const Buffer x = pitched(t, 5, columns, pitch, 3, 0, 99), y = poisoned(t, {5, columns});
+          const OnDevice dev_x(x, shift), dev_y(y);
+          cuda::copy(queue(), dev_x, dev_y);
+          dev_y.fetch();
+          CHECK_MESSAGE(y.values() == x.values(), name(t), " ", columns, " of ", pitch, " from ", shift);
+        }
+      }
+    }
+  }
+  // Into a slice: what lies between the rows stays.
+  const Buffer x = uniform(DType::f16, {5, 16}, 1), y = pitched(DType::f16, 5, 16, 24, 2),
+               before = pitched(DType::f16, 5, 16, 24, 2);
+  Buffer all = y, all_before = before;
+  all.view.shape[1] = all_before.view.shape[1] = 24;
+  const OnDevice dev_x(x), dev_all(all);
+  TensorView slice = dev_all.view;
+  slice.shape[1] = 16;
+  cuda::copy(queue(), dev_x, slice);
+  dev_all.fetch();
+  for (int64_t i = 0; i < all.numel(); ++i) CHECK(all[i] == (i % 24 < 16 ? x[i / 24 * 16 + i % 24] : all_before[i]));
+}
+
 TEST_CASE("casts round once") {
   for (DType half : {DType::f16, DType::bf16}) {
     // Halfway cases that a detour over float would round twice, overflow, subnormals, integers past 2^53.
@@ -62,6 +121,22 @@ TEST_CASE("fill and arange") {
     dev_z.fetch();
     CHECK(y.values() == std::vector<double>(210, 1.0));
     CHECK(z.values() == want.values());
+  }
+}
+
+TEST_CASE("fill with zeros of either sign, dense and in a slice") {
+  for (DType t : kAll) {
+    for (double zero : {0.0, -0.0}) {
+      const Buffer y = poisoned(t, {70}), z = pitched(t, 4, 5, 9, 1, 1, 9);
+      const OnDevice dev_y(y), dev_z(z);
+      cuda::fill(queue(), dev_y, zero);
+      cuda::fill(queue(), dev_z, zero);
+      dev_y.fetch();
+      dev_z.fetch();
+      CHECK(y.values() == std::vector<double>(70, 0.0));
+      CHECK(std::signbit(y[69]) == (is_floating(t) && std::signbit(zero)));
+      CHECK(z.values() == std::vector<double>(20, 0.0));
+    }
   }
 }
 

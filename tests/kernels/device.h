@@ -1,8 +1,8 @@
 // Host buffers (tests/backend/buffers.h) and their copies in device memory.
 #pragma once
 
-#include "cuda/gpu.cuh"
 #include "cuda/kernels/kernels.h"
+#include "cuda/runtime.h"
 #include "tests/backend/buffers.h"
 
 namespace halfstep::testing {
@@ -53,11 +53,19 @@ inline Buffer poisoned(DType t, const Shape& shape) {
   return b;
 }
 
-// The default stream. The scratch lives as long as the program and is poisoned by cudaMalloc.
+// Rows `pitch` elements apart: what a slice of a wider matrix looks like.
+inline Buffer pitched(DType t, int64_t rows, int64_t columns, int64_t pitch, unsigned seed, double lo = -2, double hi = 2) {
+  Buffer b = uniform(t, {rows, pitch}, seed, lo, hi);
+  b.view.shape[1] = columns;
+  return b;
+}
+
+// The default stream. The scratch lives as long as the program and is poisoned.
 inline const cuda::Queue& queue() {
   static const cuda::Queue q = [] {
     void* scratch = nullptr;
     REQUIRE(cudaMalloc(&scratch, cuda::kScratchBytes) == cudaSuccess);
+    REQUIRE(cudaMemset(scratch, 0xFF, cuda::kScratchBytes) == cudaSuccess);
     return cuda::Queue{nullptr, static_cast<double*>(scratch)};
   }();
   return q;

@@ -65,7 +65,8 @@ TEST_CASE("unary kernels at the sizes where loops end") {
       for (int64_t shift : {0, 1}) check_unary(int(Unary::silu), t, {n}, Layout::dense, shift);
     }
     for (Layout layout : kLayouts) check_unary(int(Unary::tanh), t, {4, 9, 33}, layout, 0);
-    check_unary(int(Unary::exp), t, {40000}, Layout::dense, 0);  // more packs than threads on four multiprocessors
+    const int64_t packs = 4 * 2048 * 4;  // as many as a launch has threads on four multiprocessors
+    check_unary(int(Unary::relu), t, {packs * 16 / int64_t(size_of(t)) + 1000}, Layout::dense, 0);
     check_unary(int(Unary::exp), t, {}, Layout::dense, 0);
     check_unary(int(Unary::exp), t, {0, 3}, Layout::dense, 0);
   }

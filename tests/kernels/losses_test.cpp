@@ -6,17 +6,24 @@ using namespace halfstep::testing;
 
 namespace {
 
-void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduction, bool weighted, double smoothing) {
+// bad: some targets out of range; they count as ignored ones.
+void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduction, bool weighted, double smoothing,
+                         int64_t shift = 1, int64_t pitch = 0, bool bad = false) {
   const DType to = t == DType::f64 ? DType::f64 : DType::f32;
   const Shape each = reduction == Reduction::none ? Shape{rows} : Shape{};
-  const Buffer x = uniform(t, {rows, classes}, 1, -5, 5), target = make(DType::i64, {rows}),
-               w = uniform(DType::f32, {classes}, 2, 0.5, 2);
-  for (int64_t r = 0; r < rows; ++r) set(target.view, r, r % 5 == 4 ? -100 : double(r * 7 % classes));
+  const Buffer x = pitched(t, rows, classes, pitch ? pitch : classes, 1, -5, 5), target = make(DType::i64, {rows}),
+               bad_target = make(DType::i64, {rows}), w = uniform(to, {classes}, 2, 0.5, 2);
+  const double out_of_range[] = {-1, double(classes), 1e15, -1e15};
+  for (int64_t r = 0; r < rows; ++r) {
+    set(target.view, r, r % 5 == 4 || (bad && r % 3 == 0) ? -100 : double(r * 7 % classes));
+    set(bad_target.view, r, bad && r % 3 == 0 ? out_of_range[r / 3 % 4] : target[r]);
+  }
   const Buffer g = uniform(to, each, 3, 0.5, 2);
   const Buffer loss = poisoned(to, each), lse = poisoned(to, {rows}), total = poisoned(to, {}), dx = poisoned(t, {rows, classes});
   const Buffer want_loss = make(to, each), want_lse = make(to, {rows}), want_total = make(to, {}),
                want_dx = make(t, {rows, classes});
-  const OnDevice dev_x(x, 1), dev_target(target), dev_w(w), dev_g(g), dev_loss(loss), dev_lse(lse), dev_total(total), dev_dx(dx);
+  const OnDevice dev_x(x, shift), dev_target(bad_target), dev_w(w), dev_g(g), dev_loss(loss), dev_lse(lse), dev_total(total),
+      dev_dx(dx);
   const auto arguments = [&](const TensorView& logits, const TensorView& targets, const TensorView& weight) {
     return CrossEntropyArgs{logits, targets, weighted ? weight : TensorView{}, -100, smoothing, reduction};
   };
@@ -46,26 +53,55 @@ TEST_CASE("cross entropy, forward and backward") {
       check_cross_entropy(t, 7, 31, reduction, false, 0.1);
     }
   }
-  check_cross_entropy(DType::f32, 1100, 3, Reduction::mean, false, 0);  // more rows than blocks
+  check_cross_entropy(DType::f32, 1100, 3, Reduction::mean, false, 0);
 }
+
+TEST_CASE("cross entropy of aligned rows, a warp or a block for each, and of targets out of range") {
+  for (DType t : kStored) {
+    for (int64_t classes : {16, 1000, 1024, 1032, 2056}) {
+      for (double smoothing : {0.0, 0.1}) check_cross_entropy(t, 11, classes, Reduction::mean, smoothing != 0, smoothing, 0);
+      check_cross_entropy(t, 13, classes, Reduction::sum, true, 0.1, 0, 0, true);
+      check_cross_entropy(t, 13, classes, Reduction::none, false, 0, 1, 0, true);
+      check_cross_entropy(t, 3, classes, Reduction::none, false, 0, 0, classes + 8);
+      check_cross_entropy(t, 1, classes + 3, Reduction::mean, false, 0, 0);  // packs and a rest
+    }
+  }
+  check_cross_entropy(DType::f16, 9000, 8, Reduction::mean, false, 0, 0);     // more rows than warps
+  check_cross_entropy(DType::f32, 1030, 1032, Reduction::mean, false, 0, 0);  // more rows than blocks
+}
+
+namespace {
+
+void check_mse(const Buffer& a, const Buffer& b, Reduction reduction, int64_t shift) {
+  const DType t = a.view.dtype, to = t == DType::f64 ? DType::f64 : DType::f32;
+  const Shape& shape = a.view.shape;
+  const Buffer g = make(to, {}, {3}), loss = poisoned(to, {}), d = poisoned(t, shape), want = make(to, {}), want_d = make(t, shape);
+  const OnDevice dev_a(a, shift), dev_b(b), dev_g(g), dev_loss(loss), dev_d(d);
+  cpu().mse(a, b, reduction, want);
+  cpu().mse_backward(a, b, g, reduction, -1, want_d);
+  cuda::mse(queue(), dev_a, dev_b, reduction, dev_loss);
+  cuda::mse_backward(queue(), dev_a, dev_b, dev_g, reduction, -1, dev_d);
+  dev_loss.fetch();
+  dev_d.fetch();
+  check_close(loss, want, 8, 1e-6, "mse");
+  check_close(d, want_d, 2, 0, "mse backward");
+}
+
+}  // namespace
 
 TEST_CASE("mean squared error, forward and backward") {
   for (DType t : kFloating) {
-    for (int64_t n : kSizes) {
-      for (Reduction reduction : {Reduction::mean, Reduction::sum}) {
-        const DType to = t == DType::f64 ? DType::f64 : DType::f32;
-        const Buffer a = uniform(t, {n}, 1), b = uniform(DType::f32, {n}, 2), g = make(to, {}, {3});
-        const Buffer loss = poisoned(to, {}), d = poisoned(t, {n}), want = make(to, {}), want_d = make(t, {n});
-        const OnDevice dev_a(a, 1), dev_b(b), dev_g(g), dev_loss(loss), dev_d(d);
-        cpu().mse(a, b, reduction, want);
-        cpu().mse_backward(a, b, g, reduction, -1, want_d);
-        cuda::mse(queue(), dev_a, dev_b, reduction, dev_loss);
-        cuda::mse_backward(queue(), dev_a, dev_b, dev_g, reduction, -1, dev_d);
-        dev_loss.fetch();
-        dev_d.fetch();
-        check_close(loss, want, 8, 1e-6, "mse");
-        check_close(d, want_d, 2, 0, "mse backward");
+    for (DType of_target : {DType::f32, t, DType::f16}) {
+      for (int64_t n : kSizes) {
+        for (int64_t shift : {0, 1}) {
+          check_mse(uniform(t, {n}, 1), uniform(of_target, {n}, 2), Reduction::mean, shift);
+          check_mse(uniform(t, {n}, 1), uniform(of_target, {n}, 2), Reduction::sum, shift);
+        }
       }
+      check_mse(uniform(t, {9, 40}, 1, -2, 2, Layout::transposed), uniform(of_target, {9, 40}, 2), Reduction::mean, 0);
+      check_mse(pitched(t, 9, 40, 48, 1), uniform(of_target, {9, 40}, 2), Reduction::mean, 0);
     }
   }
+  const int64_t many = 4 * 1024 * 256 + 4001;  // more packs than the launch has threads
+  check_mse(uniform(DType::f32, {many}, 1), uniform(DType::f32, {many}, 2), Reduction::mean, 0);
 }

@@ -9,7 +9,7 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-const int64_t kTensors[] = {1, 31, 33, 257, 0, 1025, 5000};
+const int64_t kTensors[] = {1, 31, 33, 257, 0, 1025, 9001};  // up to several blocks' chunks
 
 Buffer scalar(double value) { return make(DType::f32, {}, {value}); }
 
@@ -19,31 +19,35 @@ struct Problem {
   std::deque<OnDevice> on_device;
   std::vector<ParamUpdate> cpu_params, device_params;
 
-  TensorView add(TensorView& cpu_view, DType t, int64_t n, unsigned seed, double lo, double hi) {
+  TensorView add(TensorView& cpu_view, DType t, int64_t n, unsigned seed, double lo, double hi, int64_t shift = 0) {
     for (auto* to : {&cpu_buffers, &device_buffers}) to->push_back(uniform(t, {n}, seed, lo, hi));
     cpu_view = cpu_buffers.back().view;
-    return on_device.emplace_back(device_buffers.back().view).view;
+    return on_device.emplace_back(device_buffers.back().view, shift).view;
   }
 
-  Problem(DType param, DType grad, DType shadow, bool amsgrad, double steps) {
+  // One parameter of n elements; `shift` moves all of its memory but the 16-bit copy's.
+  void add(DType param, DType grad, DType shadow, bool amsgrad, double steps, int64_t n, int64_t shift) {
     const DType moments = param == DType::f64 ? DType::f64 : DType::f32;
-    unsigned seed = 1;
-    for (int repeat = 0; repeat < 4; ++repeat) {  // more tensors than one launch takes
-      for (int64_t n : kTensors) {
-        ParamUpdate c{}, d{};
-        d.param = add(c.param, param, n, ++seed, -1, 1);
-        d.grad = add(c.grad, grad, n, ++seed, -64, 64);
-        d.m = add(c.m, moments, n, ++seed, -1, 1);
-        d.v = add(c.v, moments, n, ++seed, 0, 1);
-        if (amsgrad) d.vmax = add(c.vmax, moments, n, ++seed, 0, 1);
-        if (is_half(shadow)) d.shadow = add(c.shadow, shadow, n, ++seed, -1, 1);
-        TensorView cpu_step;
-        d.step = add(cpu_step, DType::f32, 1, 0, steps, steps).as<float>();
-        c.step = cpu_step.as<float>();
-        cpu_params.push_back(c);
-        device_params.push_back(d);
-      }
-    }
+    unsigned seed = unsigned(cpu_buffers.size());
+    ParamUpdate c{}, d{};
+    d.param = add(c.param, param, n, ++seed, -1, 1, shift);
+    d.grad = add(c.grad, grad, n, ++seed, -64, 64, shift);
+    d.m = add(c.m, moments, n, ++seed, -1, 1, shift);
+    d.v = add(c.v, moments, n, ++seed, 0, 1, shift);
+    if (amsgrad) d.vmax = add(c.vmax, moments, n, ++seed, 0, 1, shift);
+    if (is_half(shadow)) d.shadow = add(c.shadow, shadow, n, ++seed, -1, 1);
+    TensorView cpu_step;
+    d.step = add(cpu_step, DType::f32, 1, 0, steps, steps).as<float>();
+    c.step = cpu_step.as<float>();
+    cpu_params.push_back(c);
+    device_params.push_back(d);
+  }
+
+  Problem() = default;
+  Problem(DType param, DType grad, DType shadow, bool amsgrad, double steps) {
+    for (int64_t n : kTensors) add(param, grad, shadow, amsgrad, steps, n, 0);
+    add(param, grad, shadow, amsgrad, steps, 70, 1);
+    add(param, grad, shadow, amsgrad, steps, 70, 4);  // eight bytes off for 16-bit ones
   }
   void compare(const char* what) {
     for (size_t i = 0; i < on_device.size(); ++i) {
@@ -103,7 +107,8 @@ TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped s
     DType param, grad, shadow;
   };
   for (const Types& t : {Types{DType::f32, DType::f32, DType::f32}, Types{DType::f32, DType::f16, DType::f16},
-                         Types{DType::f32, DType::bf16, DType::bf16}, Types{DType::f16, DType::f16, DType::f32},
+                         Types{DType::f32, DType::bf16, DType::bf16}, Types{DType::f32, DType::f32, DType::bf16},
+                         Types{DType::f16, DType::f16, DType::f32}, Types{DType::f32, DType::f64, DType::f32},
                          Types{DType::f64, DType::f64, DType::f32}}) {
     for (double found : {0.0, 1.0}) {
       for (bool write_back : {false, true}) {
@@ -125,6 +130,59 @@ TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped s
         cuda::adam(queue(), a.device_params, adam, on_device);
         a.compare("adam");
       }
+    }
+  }
+}
+
+TEST_CASE("sgd and adam over more tensors than one launch takes, of several dtypes, at a rate on the device") {
+  Problem s, a;
+  for (int k = 0; k < 230; ++k) {
+    const DType grad = kStored[k % 3], shadow = k % 2 ? DType::f16 : DType::bf16;
+    const DType param = k % 23 == 0 ? DType::f64 : k % 29 == 0 ? DType::bf16 : DType::f32;
+    for (Problem* p : {&s, &a}) p->add(param, grad, param == DType::f32 ? shadow : DType::f32, false, k % 5, k % 7, k % 11 == 0);
+  }
+  const Buffer rate = make(DType::f64, {}, {0.03});
+  const OnDevice dev_rate(rate);
+  StepControl on_cpu{}, on_device{};
+  on_cpu.lr = rate.view.as<double>();
+  on_device.lr = dev_rate.as<double>();
+  const math::SgdArgs sgd{0.5, 0.9, 0, 0, false, true};
+  cpu().sgd(s.cpu_params, sgd, on_cpu);
+  cuda::sgd(queue(), s.device_params, sgd, on_device);
+  s.compare("sgd");
+  const math::AdamArgs adam{0.5};
+  cpu().adam(a.cpu_params, adam, on_cpu);
+  cuda::adam(queue(), a.device_params, adam, on_device);
+  a.compare("adam");
+}
+
+TEST_CASE("checks and unscaling over more tensors than one launch takes, and of several chunks") {
+  for (double bad : {0.0, kInf}) {
+    std::deque<Buffer> on_cpu, host;
+    std::deque<OnDevice> device;
+    std::vector<TensorView> cpu_list, list;
+    for (int k = 0; k < 210; ++k) {
+      const int64_t n = k == 100 ? 40001 : k % 9;
+      for (auto* to : {&on_cpu, &host}) {
+        to->push_back(uniform(kFloating[k % 4], {n}, unsigned(k), -4, 4));
+        if (k == 200 && bad != 0) set(to->back().view, n - 1, bad);
+      }
+      cpu_list.push_back(on_cpu.back().view);
+      list.push_back(device.emplace_back(host.back().view, k % 10 == 0).view);
+    }
+    const Buffer flag = scalar(0), check = scalar(0), want_flag = scalar(0), scale = scalar(8);
+    const OnDevice dev_flag(flag), dev_check(check), dev_scale(scale);
+    cpu().unscale(cpu_list, scale.view.as<float>(), want_flag.view.as<float>());
+    cuda::check_finite(queue(), list, dev_check.as<float>());
+    cuda::unscale(queue(), list, dev_scale.as<float>(), dev_flag.as<float>());
+    dev_flag.fetch();
+    dev_check.fetch();
+    CHECK(flag[0] == want_flag[0]);
+    CHECK(check[0] == want_flag[0]);
+    for (size_t k = 0; k < list.size(); ++k) {
+      device[k].fetch();
+      const bool same = host[k].raw() == on_cpu[k].raw();
+      CHECK(same);
     }
   }
 }

@@ -77,6 +77,79 @@ TEST_CASE("Sequential runs a Linear and the ReLU after it as one, with the same 
   for (size_t i = 0; i < grads.size(); ++i) CHECK(seq.parameters()[i].grad().to_vector<float>() == grads[i]);
 }
 
+TEST_CASE("Sequential runs several Linears as one mlp, with the values and gradients of the chain, bit for bit") {
+  manual_seed(6);
+  for (Activation act : {Activation::none, Activation::relu, Activation::gelu}) {
+    for (bool last_too : {false, true}) {
+      for (const Shape& shape : {Shape{19, 12}, Shape{3, 12}, Shape{4, 5, 12}}) {
+        const auto a = std::make_shared<Linear>(12, 9), b = std::make_shared<Linear>(9, 7, false), c = std::make_shared<Linear>(7, 5);
+        const auto between = [&]() -> std::shared_ptr<Module> {
+          if (act == Activation::relu) return std::make_shared<ReLU>();
+          return std::make_shared<GELU>("tanh");
+        };
+        Sequential seq;
+        for (const auto& layer : {a, b, c}) {
+          seq.push_back(layer);
+          if (act != Activation::none && (last_too || layer != c)) seq.push_back(between());
+        }
+        const auto chain = [&](Tensor x) {
+          for (const auto& layer : {a, b, c}) {
+            x = (*layer)(x);
+            if (act != Activation::none && (last_too || layer != c)) x = act == Activation::relu ? relu(x) : gelu_tanh(x);
+          }
+          return x;
+        };
+        const Tensor x = randn(shape).set_requires_grad(), weight = randn({5});
+        const auto run = [&](const auto& net) {
+          seq.zero_grad();
+          x.zero_grad();
+          const Tensor y = net(x);
+          (y * weight).sum().backward();
+          std::vector<std::vector<float>> all{y.to_vector<float>(), x.grad().to_vector<float>()};
+          for (const Tensor& p : seq.parameters()) all.push_back(p.grad().to_vector<float>());
+          return all;
+        };
+        CHECK(run([&](const Tensor& in) { return seq(in); }) == run(chain));
+      }
+    }
+  }
+}
+
+TEST_CASE("an mlp computes no gradient that is not wanted") {
+  manual_seed(8);
+  const Tensor x = randn({6, 4});
+  for (int frozen = 0; frozen < 16; ++frozen) {
+    Linear a(4, 5), b(5, 3);
+    const Tensors all{a.weight, a.bias, b.weight, b.bias};
+    for (int i = 0; i < 4; ++i) all[size_t(i)].set_requires_grad(!(frozen >> i & 1));
+    const std::vector<MlpLayer> layers{{a.weight, a.bias, Activation::relu}, {b.weight, b.bias}};
+    const Tensor y = mlp(x, layers);
+    CHECK(y.requires_grad() == (frozen != 15));
+    if (frozen == 15) continue;
+    y.sum().backward();
+    std::vector<std::vector<float>> got;
+    for (const Tensor& t : all) {
+      CHECK(t.grad().defined() == t.requires_grad());
+      if (t.grad().defined()) got.push_back(t.grad().to_vector<float>());
+      t.zero_grad();
+    }
+    linear(linear(x, a.weight, a.bias, true), b.weight, b.bias).sum().backward();
+    for (const Tensor& t : all) {
+      if (!t.requires_grad()) continue;
+      CHECK(t.grad().to_vector<float>() == got.front());
+      got.erase(got.begin());
+    }
+  }
+  Linear a(4, 5), b(5, 3);
+  const Tensor none = mlp(empty({0, 4}), {{a.weight, a.bias, Activation::gelu}, {b.weight, b.bias}});
+  CHECK(none.shape() == Shape{0, 3});
+  none.sum().backward();
+  for (const Tensor& t : {a.weight, a.bias, b.weight, b.bias}) CHECK(t.grad().abs().max().item<float>() == 0);
+  CHECK_THROWS_WITH_AS(mlp(x, {}), "[mlp] needs at least one layer", ValueError);
+  const Tensor w = ones({3, 5});
+  CHECK_THROWS_WITH_AS(mlp(x, {{w}}), "[mlp] weight 0 must be [out, 4] to match what comes in, got [3, 5]", ShapeError);
+}
+
 TEST_CASE("Sequential leaves a class derived from Linear to its own forward") {
   struct Doubled : Linear {
     using Linear::Linear;

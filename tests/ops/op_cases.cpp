@@ -8,19 +8,23 @@ Generator& numbers() {
   return g;
 }
 
+// Where the cases' tensors are. Their values are made on the CPU: the same ones everywhere.
+Device device = Device::cpu;
+Tensor here(const Tensor& t) { return t.to(device).detach(); }
+
 // Uniform in [lo, hi], float64, requires grad.
 Tensor in(const Shape& shape, double lo = -2, double hi = 2) {
   const Tensor t = empty(shape, {.dtype = DType::f64});
   uniform_(t, lo, hi, &numbers());
-  return t.set_requires_grad();
+  return here(t).set_requires_grad();
 }
 Tensor fixed(const Shape& shape, double lo = -2, double hi = 2) { return in(shape, lo, hi).detach(); }
 // All values at least 0.05 apart, so that maxima are no ties and differences stay on one side.
 Tensor distinct(const Shape& shape) {
   const Tensor order = randperm(numel(shape), &numbers());
-  return (order.to(DType::f64) * 0.05 - 0.97).reshape(shape).detach().set_requires_grad();
+  return here((order.to(DType::f64) * 0.05 - 0.97).reshape(shape)).set_requires_grad();
 }
-Tensor ints(std::vector<int64_t> v, const Shape& shape) { return from_vector(v, shape); }
+Tensor ints(std::vector<int64_t> v, const Shape& shape) { return here(from_vector(v, shape)); }
 
 using Cases = std::vector<OpCase>;
 
@@ -39,7 +43,7 @@ void elementwise(Cases& c) {
 #undef HS_BINARY
 #undef HS_TEST
   c.push_back({"pow", "zero base and exponent", [](const Tensors& t) -> Tensors { return {pow(t[0], 2.0), pow(t[0], 3.0)}; }, {in({4})}});
-  const Tensor mask = tensor({1, 0, 1, 0}, {.dtype = DType::boolean});
+  const Tensor mask = here(tensor({1, 0, 1, 0}, {.dtype = DType::boolean}));
   c.push_back({"where", "", [mask](const Tensors& t) -> Tensors { return {where(mask, t[0], t[1]), where(mask, t[0], 0.5)}; }, {in({3, 4}), in({1, 4})}});
   c.push_back({"where", "clamp", [](const Tensors& t) -> Tensors { return {clamp(t[0], -0.5, 0.75), clamp(t[0], {}, 0.1)}; }, {distinct({4, 5})}});
 }
@@ -53,7 +57,7 @@ void memory(Cases& c) {
   c.push_back({"slice", "", [](const Tensors& t) -> Tensors { return {slice(t[0], 1, 1, 7, 3), narrow(t[0], 0, 1, 2), select(t[0], 1, -2), slice(t[0], 0, 2, 2)}; }, {in({3, 8})}});
   c.push_back({"slice_backward", "", [](const Tensors& t) -> Tensors {
                  const EnableGrad on;
-                 const Tensor x = zeros({2, 5}, {.dtype = t[0].dtype(), .requires_grad = true});
+                 const Tensor x = zeros({2, 5}, {.dtype = t[0].dtype(), .device = t[0].device(), .requires_grad = true});
                  return {grad({slice(x, 1, 0, 5, 2)}, {x}, {t[0]}, {.create_graph = true})[0]};
                }, {in({2, 3})}});
   c.push_back({"cat", "", [](const Tensors& t) -> Tensors { return {cat({t[0], t[1], t[0]}, 1)}; }, {in({2, 3}), in({2, 1})}});
@@ -77,6 +81,15 @@ void products(Cases& c) {
   c.push_back({"linear", "", [](const Tensors& t) -> Tensors { return {linear(t[0], t[1], t[2])}; }, {in({5, 3}), in({4, 3}), in({4})}});
   c.push_back({"linear", "3-D, no bias", [](const Tensors& t) -> Tensors { return {linear(t[0], t[1])}; }, {in({2, 3, 3}), in({4, 3})}});
   c.push_back({"linear", "relu", [](const Tensors& t) -> Tensors { return {linear(t[0], t[1], t[2], true)}; }, {in({5, 3}), in({4, 3}), in({4})}});
+  c.push_back({"mlp", "", [](const Tensors& t) -> Tensors { return {mlp(t[0], {{t[1], t[2]}, {t[3], t[4]}})}; },
+               {in({5, 3}, 0.1), in({4, 3}, 0.1), in({4}, 0.1), in({2, 4}, 0.1), in({2}, 0.1)}, true, false, 4});
+  c.push_back({"mlp", "one layer, relu", [](const Tensors& t) -> Tensors { return {mlp(t[0], {{t[1], t[2], Activation::relu}})}; }, {in({5, 3}), in({4, 3}), in({4})}});
+  c.push_back({"mlp", "relu", [](const Tensors& t) -> Tensors {
+                 return {mlp(t[0], {{t[1], t[2], Activation::relu}, {t[3], t[4], Activation::relu}, {t[5], t[6]}})};
+               }, {in({5, 3}), in({4, 3}), in({4}), in({6, 4}), in({6}), in({2, 6}), in({2})}, true, false, 16});
+  c.push_back({"mlp", "gelu, 3-D, some biases", [](const Tensors& t) -> Tensors {
+                 return {mlp(t[0], {{t[1], {}, Activation::gelu}, {t[2], t[3], Activation::gelu}})};
+               }, {in({2, 3, 3}), in({4, 3}), in({2, 4}), in({2})}, true, false, 16});
   c.push_back({"addmm", "", [](const Tensors& t) -> Tensors { return {addmm(t[0], t[1], t[2]), addmm(t[0], t[1], t[2], 0.5, -2.0), addmm(t[3], t[1], t[2], 2.0)}; },
                {in({2}), in({3, 4}), in({4, 2}), in({3, 1})}, true, false, 2});
 }
@@ -95,8 +108,8 @@ void reductions(Cases& c) {
 void losses(Cases& c) {
   c.push_back({"softmax", "", [](const Tensors& t) -> Tensors { return {softmax(t[0], -1), softmax(t[0], 0)}; }, {in({3, 4})}});
   c.push_back({"log_softmax", "", [](const Tensors& t) -> Tensors { return {log_softmax(t[0], 1), log_softmax(t[0], 0)}; }, {in({3, 4, 2})}});
-  const Tensor target = ints({1, 3, -100, 0}, {4}), pixels = ints({0, 1, 2, 1, 1, 0}, {2, 3});
-  const Tensor weight = tensor({0.5, 1.5, 1, 2}, {.dtype = DType::f64});
+  const Tensor target = ints({1, 3, -100, 0}, {4}), pixels = ints({0, 1, 2, 1, 1, 0}, {2, 3}), one = ints({2}, {});
+  const Tensor weight = here(tensor({0.5, 1.5, 1, 2}, {.dtype = DType::f64}));
   for (Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
     c.push_back({"cross_entropy", "", [=](const Tensors& t) -> Tensors { return {cross_entropy(t[0], target, {.reduction = r})}; }, {in({4, 4})}, true, false, 2});
     c.push_back({"cross_entropy", "weights and smoothing", [=](const Tensors& t) -> Tensors {
@@ -106,7 +119,7 @@ void losses(Cases& c) {
     c.push_back({"mse_loss", "", [=](const Tensors& t) -> Tensors { return {mse_loss(t[0], t[1], r)}; }, {in({3, 4}), in({3, 4})}, true, false, 2});
   }
   c.push_back({"cross_entropy", "images", [=](const Tensors& t) -> Tensors { return {cross_entropy(t[0], pixels)}; }, {in({2, 3, 3})}, true, false, 2});
-  c.push_back({"cross_entropy", "one vector", [](const Tensors& t) -> Tensors { return {cross_entropy(t[0], ints({2}, {}))}; }, {in({4})}, true, false, 2});
+  c.push_back({"cross_entropy", "one vector", [one](const Tensors& t) -> Tensors { return {cross_entropy(t[0], one)}; }, {in({4})}, true, false, 2});
   c.push_back({"cross_entropy", "probabilities", [=](const Tensors& t) -> Tensors {
                  return {cross_entropy(t[0], t[1], {.label_smoothing = 0.1}), cross_entropy(t[0], t[1], {.weight = weight, .reduction = Reduction::sum})};
                }, {in({3, 4}), in({3, 4}, 0.1, 0.5)}, true, false, 6});
@@ -114,16 +127,16 @@ void losses(Cases& c) {
 
 }  // namespace
 
-std::vector<OpCase> op_cases() {
+std::vector<OpCase> op_cases(Device at) {
   numbers().manual_seed(20);
+  device = at;
   Cases c;
   elementwise(c);
   memory(c);
   products(c);
   reductions(c);
   losses(c);
-  // The one op that needs a second device.
-  c.push_back({"to_device", "same device", [](const Tensors& t) -> Tensors { return {to(t[0], Device::cpu)}; }, {in({3})}});
+  c.push_back({"to_device", "", [](const Tensors& t) -> Tensors { return {to(t[0], Device::cpu)}; }, {in({3})}});
   return c;
 }
 

@@ -20,6 +20,7 @@ struct OpCase {
   double ulps = 1;                                // allowed in 16-bit dtypes against the rounded float64 result
 };
 
-std::vector<OpCase> op_cases();
+// With inputs and constants on `device`; the values are the same on every device.
+std::vector<OpCase> op_cases(Device device = Device::cpu);
 
 }  // namespace halfstep::testing

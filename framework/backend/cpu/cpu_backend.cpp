@@ -1,5 +1,6 @@
 #include "framework/backend/cpu/cpu_backend.h"
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 
@@ -51,6 +52,7 @@ class CpuBackend final : public Backend {
     if (bytes > 0) std::memcpy(dst, src, bytes);
   }
   void copy_to_host(const void* src, void* dst, size_t bytes) override {
+    ++host_reads_;
     if (bytes > 0) std::memcpy(dst, src, bytes);
   }
 
@@ -69,6 +71,10 @@ class CpuBackend final : public Backend {
   }
 
   void gemm(const GemmArgs& args) override { cpu::gemm(args); }
+  AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
+    if (activation == Activation::gelu) return {{rows, columns}, dtype};
+    return {};
+  }
 
   void reduce(Reduce op, const TensorView& x, const TensorView& out) override { cpu::reduce(op, x, out); }
   void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) override {
@@ -128,6 +134,11 @@ class CpuBackend final : public Backend {
                     int32_t interval) override {
     math::advance_scale(*scale, *tracker, *found_inf != 0, growth, backoff, interval);
   }
+  void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) override {
+    if (!found_inf || *found_inf == 0) ++*count;
+    const int64_t width = table.shape[1];
+    for (int64_t g = 0; g < rates.numel(); ++g) rates.as<double>()[g] = table.as<const double>()[g * width + *count % width];
+  }
   void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
     cpu::sgd(params, args, control);
   }
@@ -138,6 +149,11 @@ class CpuBackend final : public Backend {
   void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) override {
     cpu::clip(tensors, norm, max_norm);
   }
+
+  uint64_t host_reads() const override { return host_reads_; }
+
+ private:
+  std::atomic<uint64_t> host_reads_{0};
 };
 
 }  // namespace

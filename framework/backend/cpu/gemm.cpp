@@ -83,7 +83,7 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
           sum += load_one<int64_t>(g.a.dtype, at(g.a, batch * a.batch_stride + row * a.row_stride + k * a.column_stride)) *
                  load_one<int64_t>(g.b.dtype, at(g.b, batch * b.batch_stride + k * b.row_stride + j * b.column_stride));
         }
-        if (g.relu && sum < 0) sum = 0;
+        if (g.activation == Activation::relu && sum < 0) sum = 0;
         char* to = at(g.c, i * b.columns + j);
         if (g.accumulate) sum += load_one<int64_t>(g.c.dtype, to);
         store_one<int64_t>(g.c.dtype, sum, to);
@@ -109,7 +109,7 @@ void multiply_nothing(const GemmArgs& g) {
   TensorView sum = g.c;
   if (g.accumulate)
     binary(Binary::add, g.c, bias, sum);
-  else if (g.relu)
+  else if (g.activation == Activation::relu)
     unary(Unary::relu, bias, sum);
   else
     copy(bias, sum);
@@ -117,7 +117,7 @@ void multiply_nothing(const GemmArgs& g) {
 
 }  // namespace
 
-void gemm(const GemmArgs& g) {
+void product(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
   Operand a(g.a), b(g.b);
   if (a.columns == 0) return multiply_nothing(g);
@@ -134,7 +134,7 @@ void gemm(const GemmArgs& g) {
   p.m = a.rows;
   p.n = b.columns;
   p.k = a.columns;
-  p.relu = g.relu;
+  p.relu = g.activation == Activation::relu;
   p.accumulate = g.accumulate;
 
   const bool widened = g.a.dtype == DType::f16 || (g.a.dtype == DType::bf16 && !bf16_is_native());

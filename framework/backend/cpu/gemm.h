@@ -6,6 +6,10 @@
 
 #include "framework/base/dtype.h"
 
+namespace halfstep {
+struct GemmArgs;
+}
+
 namespace halfstep::cpu {
 
 // c[b] = relu?( a[b] b[b] + bias ) (+ c[b] when accumulate), for b < batch. Strides in elements.
@@ -26,6 +30,9 @@ struct Product {
 
 // oneDNN, with its primitives cached by shape; without oneDNN, Eigen (f32 only). Accumulates in float and rounds once.
 void multiply(const Product& p);
+
+// A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
+void product(const GemmArgs& args);
 
 // Whether bf16 products run on bf16 instructions; otherwise they are widened to float.
 bool bf16_is_native();

@@ -77,6 +77,12 @@ void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back,
   }
 }
 
+template <class Args>
+Args with_rate(Args args, const StepControl& control) {
+  if (control.lr) args.lr = *control.lr;
+  return args;
+}
+
 // update(tag, parameter, its part, gradient factor) for every part, then the step counts; nothing when an inf was found.
 template <class F>
 void step_all(std::span<const ParamUpdate> params, const StepControl& control, const F& update) {
@@ -95,7 +101,8 @@ void step_all(std::span<const ParamUpdate> params, const StepControl& control, c
 
 }  // namespace
 
-void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) {
+void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& given, const StepControl& control) {
+  const math::SgdArgs args = with_rate(given, control);
   step_all(params, control, [&](auto tag, size_t k, const Part& part, float factor) {
     using T = decltype(tag);
     const ParamUpdate& u = params[k];
@@ -109,7 +116,8 @@ void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const S
   });
 }
 
-void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) {
+void adam(std::span<const ParamUpdate> params, const math::AdamArgs& given, const StepControl& control) {
+  const math::AdamArgs args = with_rate(given, control);
   std::vector<math::AdamStep> steps;
   for (const ParamUpdate& u : params) steps.push_back(math::adam_step(double(*u.step) + 1, args));
   step_all(params, control, [&](auto tag, size_t k, const Part& part, float factor) {

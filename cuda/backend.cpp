@@ -1,0 +1,313 @@
+// The CUDA backend: every call queues its kernels on one stream and returns.
+//
+// Index checks leave a note on the device, which the next copy to the host reads and throws. HALFSTEP_SYNC=1 in the environment
+// waits after every call, so that an error is thrown by the call that made it.
+#include "cuda/backend.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <sstream>
+
+#include "cuda/allocator.h"
+#include "cuda/blas/gemm.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/recording.h"
+#include "cuda/runtime.h"
+#include "framework/base/check.h"
+
+namespace halfstep::cuda {
+namespace {
+
+bool sync_wanted() {
+  const char* value = std::getenv("HALFSTEP_SYNC");
+  return value && *value && std::string_view(value) != "0";
+}
+
+std::string text_of(const TensorView& v) {
+  std::ostringstream out;
+  if (v.data || v.numel() == 0) out << ' ' << name(v.dtype) << v.shape;
+  return out.str();
+}
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
+    check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
+    fault_ = static_cast<IndexFault*>(memory.allocate(sizeof(IndexFault), MemoryTag::workspace));
+    check_cuda(cudaMemsetAsync(fault_, 0, sizeof *fault_, queue_.stream), "cudaMemsetAsync");
+  }
+  ~CudaBackend() override {
+    memory_.release(queue_.scratch);
+    memory_.release(fault_);
+    cudaStreamDestroy(queue_.stream);
+  }
+
+  Device::Type device_type() const override { return Device::Type::cuda; }
+  std::string describe() const override { return describe_device() + ", " + describe_blas(); }
+  void synchronize() override {
+    const std::lock_guard lock(mutex_);
+    read_back("synchronize", nullptr, nullptr, 0);
+  }
+  uint64_t host_reads() const override { return host_reads_; }
+
+  // ---- data movement
+  void copy(const TensorView& src, const TensorView& dst) override {
+    run(
+        "copy", [&] { cuda::copy(queue_, src, dst); }, src, dst);
+  }
+  void fill(const TensorView& dst, double value) override {
+    run(
+        "fill", [&] { cuda::fill(queue_, dst, value); }, dst);
+  }
+  void arange(const TensorView& dst, double start, double step) override {
+    run(
+        "arange", [&] { cuda::arange(queue_, dst, start, step); }, dst);
+  }
+  void copy_from_host(const void* src, void* dst, size_t bytes) override {
+    run("copy_from_host", [&] {
+      check<RecordingError>(!queue_.recording, "record", "a copy from the host cannot be recorded for replay");
+      uploader_.copy(src, dst, bytes, queue_.stream);
+    });
+  }
+  void copy_to_host(const void* src, void* dst, size_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    read_back("copy_to_host", src, dst, bytes);
+  }
+
+  // ---- elementwise
+  void unary(Unary op, const TensorView& x, const TensorView& out) override {
+    run(
+        "unary", [&] { cuda::unary(queue_, op, x, out); }, x, out);
+  }
+  void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out) override {
+    run(
+        "unary_backward", [&] { cuda::unary_backward(queue_, op, grad, saved, out); }, grad, saved, out);
+  }
+  void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) override {
+    run(
+        "binary", [&] { cuda::binary(queue_, op, a, b, out); }, a, b, out);
+  }
+  void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
+                       const TensorView& out) override {
+    run(
+        "binary_backward", [&] { cuda::binary_backward(queue_, op, input, grad, a, b, out); }, grad, a, b, out);
+  }
+  void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) override {
+    run(
+        "test", [&] { cuda::test(queue_, op, a, b, out); }, a, b, out);
+  }
+  void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) override {
+    run(
+        "where", [&] { cuda::where(queue_, cond, a, b, out); }, cond, a, b, out);
+  }
+
+  // ---- matrix products
+  void gemm(const GemmArgs& args) override {
+    run(
+        "gemm", [&] { cuda::gemm(queue_, args); }, args.a, args.b, args.c);
+  }
+  AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
+    return cuda::activation_aux(activation, rows, columns, dtype);
+  }
+
+  // ---- reductions, rows, losses
+  void reduce(Reduce op, const TensorView& x, const TensorView& out) override {
+    run(
+        "reduce", [&] { cuda::reduce(queue_, op, x, out); }, x, out);
+  }
+  void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) override {
+    run(
+        "arg_reduce", [&] { cuda::arg_reduce(queue_, largest, x, dim, values, indices); }, x, indices);
+  }
+  void softmax(const TensorView& x, const TensorView& out, int dim, bool log) override {
+    run(
+        "softmax", [&] { cuda::softmax(queue_, x, out, dim, log); }, x, out);
+  }
+  void softmax_backward(const TensorView& grad, const TensorView& y, const TensorView& out, int dim, bool log) override {
+    run(
+        "softmax_backward", [&] { cuda::softmax_backward(queue_, grad, y, out, dim, log); }, grad, y, out);
+  }
+  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
+                     const TensorView& total) override {
+    run(
+        "cross_entropy", [&] { cuda::cross_entropy(queue_, args, loss, lse, total); }, args.logits, args.target);
+  }
+  void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
+                              const TensorView& out) override {
+    run(
+        "cross_entropy_backward", [&] { cuda::cross_entropy_backward(queue_, args, grad, lse, total, out); }, args.logits, out);
+  }
+  int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
+    run(
+        "check_targets", [&] { cuda::check_targets(queue_, target, classes, ignore_index, fault_); }, target);
+    return report_now();
+  }
+  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) override {
+    run(
+        "mse", [&] { cuda::mse(queue_, a, b, reduction, loss); }, a, b);
+  }
+  void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
+                    const TensorView& out) override {
+    run(
+        "mse_backward", [&] { cuda::mse_backward(queue_, a, b, grad, reduction, sign, out); }, a, b, out);
+  }
+
+  // ---- indexing
+  int64_t check_indices(const TensorView& index, int64_t size) override {
+    run(
+        "check_indices", [&] { cuda::check_indices(queue_, index, size, fault_); }, index);
+    return report_now();
+  }
+  void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override {
+    run(
+        "gather", [&] { cuda::gather(queue_, x, dim, index, out); }, x, index);
+  }
+  void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    run(
+        "scatter_add", [&] { cuda::scatter_add(queue_, out, dim, index, src); }, out, index, src);
+  }
+
+  // ---- random numbers
+  void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) override {
+    run(
+        "random_uniform", [&] { cuda::random_uniform(queue_, dst, from_base(state), lo, hi); }, dst);
+  }
+  void random_normal(const TensorView& dst, Generator::State state, double mean, double stddev) override {
+    run(
+        "random_normal", [&] { cuda::random_normal(queue_, dst, from_base(state), mean, stddev); }, dst);
+  }
+  void random_integers(const TensorView& dst, Generator::State state, int64_t lo, int64_t hi) override {
+    run(
+        "random_integers", [&] { cuda::random_integers(queue_, dst, from_base(state), lo, hi); }, dst);
+  }
+  void dropout(const TensorView& x, const TensorView& out, double p, Generator::State state) override {
+    run(
+        "dropout", [&] { cuda::dropout(queue_, x, out, p, from_base(state)); }, x, out);
+  }
+
+  // ---- the training tail
+  void check_finite(std::span<const TensorView> grads, float* found_inf) override {
+    run("check_finite", [&] { cuda::check_finite(queue_, grads, found_inf); });
+  }
+  void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) override {
+    run("unscale", [&] { cuda::unscale(queue_, grads, scale, found_inf); });
+  }
+  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
+                    int32_t interval) override {
+    run("update_scale", [&] { cuda::update_scale(queue_, scale, tracker, found_inf, growth, backoff, interval); });
+  }
+  void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) override {
+    run(
+        "advance_rates", [&] { cuda::advance_rates(queue_, count, found_inf, table, rates); }, table, rates);
+  }
+  void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
+    run("sgd", [&] { cuda::sgd(queue_, params, args, control); });
+  }
+  void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) override {
+    run("adam", [&] { cuda::adam(queue_, params, args, control); });
+  }
+  void norm(std::span<const TensorView> tensors, double p, float* out) override {
+    run("norm", [&] { cuda::norm(queue_, tensors, p, out); });
+  }
+  void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) override {
+    run("clip", [&] { cuda::clip(queue_, tensors, norm, max_norm); });
+  }
+
+  // ---- recording. The lock is held from begin to end, so that no other thread's work is caught.
+  bool can_record() const override { return true; }
+  void begin_recording(Generator& generator) override {
+    mutex_.lock();
+    try {
+      check<RecordingError>(!recorder_, "record", "a recording is already under way");
+      recorder_.emplace(memory_, queue_.stream, uploader_, generator);
+      queue_.recording = true;
+      queue_.random_base = recorder_->random_base();
+    } catch (...) {
+      mutex_.unlock();
+      throw;
+    }
+  }
+  std::unique_ptr<Recording> end_recording() override {
+    std::unique_ptr<Recording> result;
+    try {
+      result = recorder_->finish(mutex_);
+    } catch (...) {
+      abandon_recording();
+      throw;
+    }
+    stop_recording();
+    return result;
+  }
+  void abandon_recording() noexcept override {
+    if (!recorder_) return;
+    recorder_->abandon();
+    stop_recording();
+  }
+
+ private:
+  // Queues what f launches, one call at a time; errors name the call and its tensors.
+  template <class F, class... Views>
+  void run(const char* call, const F& f, const Views&... views) {
+    const std::lock_guard lock(mutex_);
+    try {
+      f();
+      if (sync_ && !queue_.recording) check_cuda(cudaStreamSynchronize(queue_.stream), "the work of this call");
+    } catch (const RecordingError&) { throw; } catch (const DeviceError& e) {
+      fail<DeviceError>(call, e.what(), (std::string() + ... + text_of(views)));
+    }
+  }
+
+  // Copies to the host and waits, then throws what a check found meanwhile.
+  void read_back(const char* call, const void* src, void* dst, size_t bytes) {
+    check<RecordingError>(!queue_.recording, "record", "a value cannot be read by the host while work is recorded for replay",
+                          Help{"keep .item(), printing and host decisions out of the step"});
+    ++host_reads_;
+    const auto* fault = static_cast<const IndexFault*>(fault_copy_.data());
+    check_cuda(cudaMemcpyAsync(fault_copy_.data(), fault_, sizeof *fault_, cudaMemcpyDeviceToHost, queue_.stream), call);
+    if (bytes > 0) check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, queue_.stream), call);
+    check_cuda(cudaStreamSynchronize(queue_.stream), call);
+    if (fault->kind == 0) return;
+    const IndexFault found = *fault;
+    check_cuda(cudaMemsetAsync(fault_, 0, sizeof *fault_, queue_.stream), "cudaMemsetAsync");
+    const char* what = found.kind == 1 ? "target" : "index";
+    fail<IndexError>(what, what, ' ', found.value, " at position ", found.position, " is outside [0, ", found.size,
+                     "), found on the GPU by an earlier call", Help{"HALFSTEP_SYNC=1 makes that call itself throw"});
+  }
+  int64_t report_now() {
+    if (sync_ && !queue_.recording) synchronize();
+    return -1;
+  }
+
+  Generator::State from_base(Generator::State state) const { return recorder_ ? recorder_->relative(state) : state; }
+  void stop_recording() noexcept {
+    recorder_.reset();
+    queue_.recording = false;
+    queue_.random_base = nullptr;
+    mutex_.unlock();
+  }
+
+  CudaAllocator& memory_;
+  Queue queue_;
+  IndexFault* fault_ = nullptr;
+  Pinned fault_copy_{sizeof(IndexFault)};
+  Uploader uploader_;
+  std::optional<Recorder> recorder_;
+  std::recursive_mutex mutex_;
+  std::atomic<uint64_t> host_reads_{0};
+  const bool sync_ = sync_wanted();
+};
+
+}  // namespace
+
+void register_backend() {
+  const std::string& reason = why_unavailable();
+  check<DeviceError>(reason.empty(), "device", "cuda:0 is not available: ", reason);
+  static auto* memory = new CudaAllocator;  // never destroyed: tensors in static variables may outlive it
+  register_allocator(Device::Type::cuda, memory);
+  halfstep::register_backend(std::make_unique<CudaBackend>(*memory));
+}
+
+}  // namespace halfstep::cuda

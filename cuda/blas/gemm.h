@@ -1,0 +1,25 @@
+// The backend's matrix products (GemmArgs of framework/backend/backend.h), on cuBLASLt where it has code and on kernels of our
+// own where it has none. HALFSTEP_CUDA_BLAS=plain in the environment leaves the library out.
+#pragma once
+
+#include <string>
+
+#include "cuda/kernels/kernels.h"
+
+namespace halfstep::cuda {
+
+void gemm(const Queue& q, const GemmArgs& args);
+
+// ReLU: a bit for each element that passed, u8 [rows, columns / 8], the columns rounded up to 128: bit column % 8 of byte
+// column / 8. GELU: z in `dtype`, [rows, columns rounded up to 8]. Bits and elements past the last column mean nothing.
+AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
+
+// "cuBLASLt 13.1.0", or why there is none.
+std::string describe_blas();
+
+// Whether the first product of a kind (shapes, dtypes, epilogue) above 1 GFLOP times the library's candidates and the unfused
+// steps, and keeps the fastest. Off by default; HALFSTEP_TUNE=1 in the environment turns it on. The choice may differ from run
+// to run, and with it the last bits.
+void set_gemm_tuning(bool on);
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,198 @@
+// Norms over lists of tensors, and clipping by one. Tensors are cut into chunks by their sizes alone, a block takes a chunk, and
+// one block joins what they found, in order, in double.
+#include "cuda/kernels/lists.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+constexpr int64_t kChunk = 32 * kThreads, kLongChunk = 128 * kChunk;
+constexpr int64_t kMostPartials = int64_t(kScratchBytes / sizeof(double));
+
+// Tensors that are read in packs.
+template <int64_t Chunk>
+using PackedList = List<Operand, Chunk>;
+
+bool packed(const TensorView& v) { return v.is_contiguous() && aligned16(v.data); }
+
+// f(list) for lists of the packed tensors, one(tensor) for each of the others.
+template <int64_t Chunk, class F, class One>
+void for_tensors(std::span<const TensorView> tensors, const F& f, const One& one) {
+  const auto add = [](PackedList<Chunk>& list, const TensorView& v) {
+    const bool takes = v.numel() > 0 && packed(v);
+    if (takes) list.add(v, v.numel());
+    return takes;
+  };
+  for_lists<PackedList<Chunk>>(tensors, add, f);
+  for (const TensorView& v : tensors) {
+    if (v.numel() > 0 && !packed(v)) one(v);
+  }
+}
+
+// ---- norms
+struct Absolute : SumJoin {
+  __device__ static double of(double x, double) { return fabs(x); }
+};
+struct Square : SumJoin {
+  __device__ static double of(double x, double) { return x * x; }
+};
+struct Top : MaxJoin {
+  __device__ static double of(double x, double) { return fabs(x); }
+};
+struct Power : SumJoin {
+  __device__ static double of(double x, double p) { return p == 0 ? (x != 0 ? 1.0 : 0.0) : ::pow(fabs(x), p); }
+};
+
+template <class Kind, class T>
+__device__ inline double norm_part(const T* x, int64_t n) {
+  constexpr int kSize = Pack<T>::kSize;
+  double value = 0;
+  const int64_t packs = n / kSize;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
+    const Pack<T> v = reinterpret_cast<const Pack<T>*>(x)[i];
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) value = Kind::join(value, Kind::of(double(to_f(v.v[j])), 0));
+  }
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) value = Kind::join(value, Kind::of(double(to_f(x[i])), 0));
+  return value;
+}
+
+template <class Kind, int64_t Chunk>
+__global__ void __launch_bounds__(kThreads) norm_packed(PackedList<Chunk> list, double* partials) {
+  SHARED(double, shared, [kBlockWarps]);
+  const auto part = list.part();
+  const Operand& x = list.entry[part.tensor];
+  const int64_t n = part.end - part.begin;
+  double value;
+  switch (x.dtype) {
+    case DType::f16: value = norm_part<Kind>(&x.at<__half>(part.begin), n); break;
+    case DType::bf16: value = norm_part<Kind>(&x.at<__nv_bfloat16>(part.begin), n); break;
+    case DType::f32: value = norm_part<Kind>(&x.at<float>(part.begin), n); break;
+    default: value = norm_part<Kind>(&x.at<double>(part.begin), n); break;
+  }
+  value = block_join<Kind>(value, &shared[0]);
+  if (threadIdx.x == 0) partials[blockIdx.x] = value;
+}
+
+// Any strides and addresses.
+template <class Kind>
+__global__ void __launch_bounds__(kThreads) norm_any(Operand x, Space<1> space, int64_t chunk, double p, double* partials) {
+  SHARED(double, shared, [kBlockWarps]);
+  const int64_t begin = int64_t(blockIdx.x) * chunk, end = begin + chunk < space.numel ? begin + chunk : space.numel;
+  double value = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads)
+    value = Kind::join(value, Kind::of(x.load<double>(space.offset(i)), p));
+  value = block_join<Kind>(value, &shared[0]);
+  if (threadIdx.x == 0) partials[blockIdx.x] = value;
+}
+
+// One block. p = inf: the largest.
+__global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, int64_t count, double p, float* out) {
+  SHARED(double, shared, [kBlockWarps]);
+  double value = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads)
+    value = isinf(p) ? MaxJoin::join(value, partials[i]) : value + partials[i];
+  value = isinf(p) ? block_join<MaxJoin>(value, &shared[0]) : block_join<SumJoin>(value, &shared[0]);
+  if (threadIdx.x == 0) *out = float(isinf(p) || p == 1 || p == 0 ? value : p == 2 ? sqrt(value) : ::pow(value, 1 / p));
+}
+
+template <class Kind, int64_t Chunk>
+void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+  int64_t done = 0;  // partials
+  const auto one = [&](const TensorView& v) {
+    const Space<1> space(v.shape, {&v.strides});
+    const int64_t blocks = (space.numel + Chunk - 1) / Chunk;
+    launch(norm_any<Kind>, unsigned(blocks), kThreads, 0, q.stream, Operand(v), space, Chunk, p, q.scratch + done);
+    done += blocks;
+  };
+  if constexpr (std::is_same_v<Kind, Power>) {
+    for (const TensorView& v : tensors) {
+      if (v.numel() > 0) one(v);
+    }
+  } else {
+    const auto list = [&](const PackedList<Chunk>& l) {
+      launch(norm_packed<Kind, Chunk>, l.blocks(), kThreads, 0, q.stream, l, q.scratch + done);
+      done += l.blocks();
+    };
+    for_tensors<Chunk>(tensors, list, one);
+  }
+  launch(finish_norm, 1, kThreads, 0, q.stream, q.scratch, done, p, out);
+}
+
+template <class Kind>
+void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+  int64_t chunks = 0;
+  for (const TensorView& v : tensors) chunks += (v.numel() + kChunk - 1) / kChunk;
+  if (chunks <= kMostPartials)
+    norm_in_chunks<Kind, kChunk>(q, tensors, p, out);
+  else
+    norm_in_chunks<Kind, kLongChunk>(q, tensors, p, out);
+}
+
+// ---- clipping
+// NaN stays NaN: a norm that is one shows.
+__device__ inline float clip_factor(const float* norm, double max_norm) {
+  const float factor = float(max_norm / (double(*norm) + 1e-6));
+  return factor > 1 ? 1.0f : factor;
+}
+
+template <class T>
+__device__ inline void clip_part(T* x, int64_t n, float factor) {
+  using C = typename ComputeOf<T>::type;
+  constexpr int kSize = Pack<T>::kSize;
+  const int64_t packs = n / kSize;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
+    Pack<T> v = reinterpret_cast<Pack<T>*>(x)[i];
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) v.v[j] = from_f<T>(C(to_f(v.v[j]) * C(factor)));
+    reinterpret_cast<Pack<T>*>(x)[i] = v;
+  }
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) x[i] = from_f<T>(C(to_f(x[i]) * C(factor)));
+}
+
+__global__ void __launch_bounds__(kThreads) clip_packed(PackedList<kChunk> list, const float* norm, double max_norm) {
+  const float factor = clip_factor(norm, max_norm);
+  if (factor == 1) return;
+  const auto part = list.part();
+  const Operand& x = list.entry[part.tensor];
+  const int64_t n = part.end - part.begin;
+  switch (x.dtype) {
+    case DType::f16: return clip_part(static_cast<__half*>(x.data) + part.begin, n, factor);
+    case DType::bf16: return clip_part(static_cast<__nv_bfloat16*>(x.data) + part.begin, n, factor);
+    case DType::f32: return clip_part(static_cast<float*>(x.data) + part.begin, n, factor);
+    default: return clip_part(static_cast<double*>(x.data) + part.begin, n, factor);
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, const float* norm, double max_norm) {
+  const float factor = clip_factor(norm, max_norm);
+  if (factor == 1) return;
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += step) {
+    const int64_t at = space.offset(i);
+    x.store(at, C(x.load<C>(at) * C(factor)));
+  }
+}
+
+}  // namespace
+
+void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+  if (std::isinf(p)) return norm_of<Top>(q, tensors, p, out);
+  if (p == 2) return norm_of<Square>(q, tensors, p, out);
+  if (p == 1) return norm_of<Absolute>(q, tensors, p, out);
+  norm_of<Power>(q, tensors, p, out);
+}
+
+void clip(const Queue& q, std::span<const TensorView> tensors, const float* norm, double max_norm) {
+  const auto list = [&](const PackedList<kChunk>& l) { launch(clip_packed, l.blocks(), kThreads, 0, q.stream, l, norm, max_norm); };
+  const auto one = [&](const TensorView& v) {
+    const Space<1> space(v.shape, {&v.strides});
+    launch(v.dtype == DType::f64 ? clip_any<double> : clip_any<float>, blocks_for(space.numel, kThreads), kThreads, 0, q.stream,
+           Operand(v), space, norm, max_norm);
+  };
+  for_tensors<kChunk>(tensors, list, one);
+}
+
+}  // namespace halfstep::cuda

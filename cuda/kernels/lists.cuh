@@ -1,0 +1,59 @@
+// Many tensors in one launch: a block takes a chunk of one of them, so that large and small tensors share the device evenly.
+// The list travels in the launch's arguments.
+#pragma once
+
+#include "cuda/kernels/rows.cuh"
+
+namespace halfstep::cuda {
+
+// Entry: what a kernel must know of a tensor. Chunk: elements of a block, whole packs.
+template <class Entry, int64_t Chunk>
+struct List {
+  static constexpr int kCapacity = 96;
+  int tensors = 0;
+  uint32_t first[kCapacity + 1] = {};  // the first block of each tensor, and the number of all blocks
+  int64_t n[kCapacity];
+  Entry entry[kCapacity];
+
+  void add(const Entry& e, int64_t elements) {
+    entry[tensors] = e;
+    n[tensors] = elements;
+    first[tensors + 1] = first[tensors] + uint32_t((elements + Chunk - 1) / Chunk);
+    ++tensors;
+  }
+  bool full() const { return tensors == kCapacity; }
+  unsigned blocks() const { return first[tensors]; }
+
+  struct Part {
+    int tensor;
+    int64_t begin, end;
+  };
+  __device__ Part part() const {  // this block's
+    int low = 0, high = tensors;  // first[low] <= block < first[high]
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (first[middle] <= blockIdx.x ? low : high) = middle;
+    }
+    const int64_t begin = int64_t(blockIdx.x - first[low]) * Chunk;
+    return {low, begin, begin + Chunk < n[low] ? begin + Chunk : n[low]};
+  }
+};
+
+// f(list) for lists of those items for which add(list, item) says that it has added them.
+template <class List, class Items, class Add, class F>
+void for_lists(const Items& items, const Add& add, const F& f) {
+  List list;
+  for (const auto& item : items) {
+    if (!add(list, item) || !list.full()) continue;
+    f(list);
+    list = List();
+  }
+  if (list.tensors) f(list);
+}
+
+// Whether packs of `elements` of its dtype can be read from the view's memory; true where there is none.
+inline bool packs_of(const TensorView& v, size_t elements) {
+  return reinterpret_cast<uintptr_t>(v.data) % (elements * size_of(v.dtype)) == 0;
+}
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,90 @@
+#include "cuda/runtime.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "framework/base/check.h"
+
+namespace halfstep::cuda {
+namespace {
+
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+// No exceptions: the caller decides what an absent GPU means.
+std::string find_reason() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) return "no NVIDIA driver was found\nhelp: install the driver, or compute on the cpu";
+    return "the NVIDIA driver serves CUDA " + version_text(driver) + ", but halfstep was built with CUDA " + version_text(runtime) +
+           "\nhelp: update the driver, or build with an older toolkit";
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+    return "the NVIDIA driver shows no GPU\nhelp: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or compute on the cpu";
+  if (error != cudaSuccess) return std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error);
+  return "";
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) [[likely]]
+    return;
+  cudaGetLastError();  // it is reported here, not again by the next call
+  if (error == cudaErrorStreamCaptureUnsupported || error == cudaErrorStreamCaptureInvalidated ||
+      error == cudaErrorStreamCaptureImplicit || error == cudaErrorStreamCaptureUnjoined)
+    fail<RecordingError>("record", call, " cannot be recorded for replay: ", cudaGetErrorName(error), ": ",
+                         cudaGetErrorString(error));
+  fail<DeviceError>("cuda", call, " failed: ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+}
+
+const std::string& why_unavailable() {
+  static const std::string reason = find_reason();
+  return reason;
+}
+
+std::string describe_device() {
+  cudaDeviceProp p;
+  int driver = 0, runtime = 0;
+  check_cuda(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  char text[512];
+  std::snprintf(text, sizeof text, "%s, sm_%d%d, %d multiprocessors, %.1f GiB, driver CUDA %s, runtime %s", p.name, p.major,
+                p.minor, p.multiProcessorCount, double(p.totalGlobalMem) / double(1 << 30), version_text(driver).c_str(),
+                version_text(runtime).c_str());
+  return text;
+}
+
+Event::Event() { check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDefault), "cudaEventCreate"); }
+Event::~Event() { cudaEventDestroy(event_); }
+void Event::record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+void Event::wait() const { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+
+float milliseconds(const Event& begin, const Event& end) {
+  float ms = 0;
+  check_cuda(cudaEventElapsedTime(&ms, begin.get(), end.get()), "cudaEventElapsedTime");
+  return ms;
+}
+
+Pinned::Pinned(size_t bytes) { check_cuda(cudaMallocHost(&data_, bytes), "cudaMallocHost"); }
+Pinned::~Pinned() { cudaFreeHost(data_); }
+
+void Uploader::copy(const void* src, void* dst, size_t bytes, cudaStream_t stream) {
+  for (size_t done = 0; done < bytes;) {
+    Slot& slot = slots_[next_++ % slots_.size()];
+    const size_t part = std::min(bytes - done, kSlotBytes);
+    slot.done.wait();
+    std::memcpy(slot.memory.data(), static_cast<const char*>(src) + done, part);
+    check_cuda(cudaMemcpyAsync(static_cast<char*>(dst) + done, slot.memory.data(), part, cudaMemcpyHostToDevice, stream),
+               "cudaMemcpyAsync to the device");
+    slot.done.record(stream);
+    done += part;
+  }
+}
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,64 @@
+// The CUDA runtime with every call checked: errors, the device, its stream and memory that transfers do not wait for.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace halfstep::cuda {
+
+// Throws DeviceError "[cuda] <call> failed: <name>: <text>"; RecordingError when the call is refused because work is being
+// recorded.
+void check_cuda(cudaError_t error, const char* call);
+
+// Why no GPU can be used here, with the cure; empty when one can. Asks the driver once.
+const std::string& why_unavailable();
+// "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver 13.0, runtime 13.0"
+std::string describe_device();
+
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  void record(cudaStream_t stream);
+  void wait() const;  // of the host; returns at once when nothing was recorded
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+// Between two recorded events that have passed.
+float milliseconds(const Event& begin, const Event& end);
+
+// Page-locked host memory.
+class Pinned {
+ public:
+  explicit Pinned(size_t bytes);
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Copies from ordinary host memory without waiting for the stream: the bytes go through page-locked slots used in turn, and
+// only a slot whose last transfer is still under way is waited for.
+class Uploader {
+ public:
+  void copy(const void* src, void* dst, size_t bytes, cudaStream_t stream);
+
+ private:
+  static constexpr size_t kSlotBytes = size_t(1) << 20;
+  struct Slot {
+    Pinned memory{kSlotBytes};
+    Event done;
+  };
+  std::array<Slot, 8> slots_;
+  size_t next_ = 0;
+};
+
+}  // namespace halfstep::cuda

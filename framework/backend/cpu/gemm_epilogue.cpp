@@ -1,0 +1,42 @@
+// What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
+#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/kernels.h"
+
+namespace halfstep::cpu {
+namespace {
+
+// z goes through memory in aux's dtype, so that the result is that of a product and an activation called one after the other.
+void product_then_gelu(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  if (g.aux) bare.c = g.aux;
+  product(bare);
+  unary(Unary::gelu_tanh, bare.c, g.c);
+}
+
+void product_then_derivative(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  product(bare);
+  unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
+}
+
+// out[j] = the sum over the first dimension of a matrix.
+void sum_rows(const TensorView& x, const TensorView& out) {
+  reduce(Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& g) {
+  if (g.derivative)
+    product_then_derivative(g);
+  else if (g.activation == Activation::gelu)
+    product_then_gelu(g);
+  else
+    product(g);
+  if (g.column_sum) sum_rows(g.c, g.column_sum);
+  if (g.a_row_sum) { sum_rows({g.a.data, g.a.dtype, {g.a.shape[1], g.a.shape[0]}, {g.a.strides[1], g.a.strides[0]}}, g.a_row_sum); }
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,33 @@
+// Products without recording, for the ops that are made of them.
+#pragma once
+
+#include "framework/backend/backend.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// A sum that comes with a product: made in `dtype`, or in the product's own where a kernel cannot write that.
+struct ProductSum {
+  Tensor* out = nullptr;  // null: not wanted
+  DType dtype = DType::f32;
+};
+
+// As in GemmArgs.
+struct ProductExtras {
+  Tensor bias = {};
+  Activation activation = Activation::none;
+  Tensor aux = {};
+  bool derivative = false;
+  ProductSum column_sum = {}, a_row_sum = {};
+};
+
+// a [B?, M, K] b [B?, K, N] in `out_dtype`.
+Tensor product(const Tensor& a, const Tensor& b, DType out_dtype, const ProductExtras& extras = {});
+
+// x, or a contiguous copy where its strides are not for products.
+Tensor gemm_ready(const Tensor& x);
+
+// [N]: the sums of the columns of x [M, N], in `dtype`.
+Tensor column_sums(const Tensor& x, DType dtype);
+
+}  // namespace halfstep

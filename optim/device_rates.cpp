@@ -1,0 +1,77 @@
+#include "optim/device_rates.h"
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device) : optimizer_(optimizer), schedule_(schedule) {
+  const MemoryScope memory(MemoryTag::optimizer);
+  const int64_t groups = int64_t(optimizer.groups().size());
+  rates_ = zeros({groups}, {.dtype = DType::f64, .device = device});
+  if (schedule) {
+    table_ = zeros({groups, kWindow}, {.dtype = DType::f64, .device = device});
+    count_ = zeros({}, {.dtype = DType::i64, .device = device});
+    schedule->use_device_count([this] { settle(); });
+  }
+  optimizer.use_device_rates(rates_, [this] { settle(); });
+}
+
+DeviceRates::~DeviceRates() {
+  try {
+    settle();
+  } catch (const Error&) {  // the device failed: whoever uses it next is told
+  }
+  if (schedule_) schedule_->use_device_count(nullptr);
+  optimizer_.use_device_rates(Tensor(), nullptr);
+}
+
+void DeviceRates::prepare() {
+  if (schedule_ && sent_count_ + pending_ + 1 >= window_end_) settle();
+  if (pending_ == 0) send();
+}
+
+void DeviceRates::send() {
+  Backend& backend = backend_for(rates_.device());
+  std::vector<double> rates;
+  for (size_t g = 0; g < optimizer_.groups().size(); ++g) rates.push_back(optimizer_.lr(g));
+  if (rates != sent_) backend.copy_from_host(rates.data(), rates_.data(), rates_.nbytes());
+  sent_ = std::move(rates);
+  if (!schedule_) return;
+  const int64_t count = schedule_->count();
+  const bool moved = count != sent_count_;  // by the host, or for the first time
+  if (moved) backend.copy_from_host(&count, count_.data(), sizeof count);
+  if (moved || window_end_ < count + kWindow / 2) {
+    std::vector<double> table(size_t(table_.numel()));
+    for (size_t g = 0; g < sent_.size(); ++g) {
+      for (int64_t c = count; c < count + kWindow; ++c)
+        table[g * kWindow + size_t(c % kWindow)] = schedule_->rate(optimizer_.initial_lr(g), c);
+    }
+    backend.copy_from_host(table.data(), table_.data(), table_.nbytes());
+    window_end_ = count + kWindow;
+  }
+  sent_count_ = count;
+}
+
+void DeviceRates::advance(const Tensor& found_inf) {
+  if (!schedule_) return;
+  backend_for(rates_.device())
+      .advance_rates(count_.data<int64_t>(), found_inf.defined() ? found_inf.data<float>() : nullptr, table_.view(), rates_.view());
+  advanced();
+}
+
+void DeviceRates::advanced() {
+  if (schedule_) ++pending_;
+}
+
+void DeviceRates::settle() {
+  if (pending_ == 0) return;
+  const int64_t count = count_.item<int64_t>();
+  pending_ = 0;
+  if (count == sent_count_) return;  // all skipped: the rates are what they were
+  sent_count_ = count;
+  schedule_->set_count(count);
+  for (size_t g = 0; g < sent_.size(); ++g) sent_[g] = optimizer_.lr(g);
+}
+
+}  // namespace halfstep

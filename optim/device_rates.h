@@ -1,0 +1,40 @@
+// An optimizer's learning rates and its schedule's count in device memory: a step that may be skipped then needs no host to
+// know what the next step's rate is, and a recorded step (Backend::begin_recording) follows the schedule.
+//
+// The device holds the rates of the next kWindow counts and picks one by its own count of applied steps. The host reads that
+// count back when someone asks the schedule or the optimizer, and else once in kWindow steps.
+#pragma once
+
+#include <vector>
+
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace halfstep {
+
+class DeviceRates {
+ public:
+  // From here to its destruction `optimizer` steps with these rates. `schedule` may be null. Both must outlive it.
+  DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device);
+  ~DeviceRates();
+  DeviceRates(const DeviceRates&) = delete;
+
+  void prepare();                         // before a step, and outside a recording: sends what the host changed
+  void advance(const Tensor& found_inf);  // after it: counts it unless found_inf (undefined: applied); may be recorded
+  void advanced();                        // instead, when a replay did what advance recorded
+  void settle();                          // brings schedule and optimizer up to date; reads from the device if steps are pending
+
+ private:
+  static constexpr int64_t kWindow = 1024;
+  void send();
+
+  Optimizer& optimizer_;
+  Schedule* schedule_;
+  Tensor rates_, table_, count_;  // f64 [groups], f64 [groups, kWindow], i64 []
+  std::vector<double> sent_;      // the rates the device had at the last settle
+  int64_t sent_count_ = -1;       // ... and its count
+  int64_t window_end_ = 0;        // the table holds counts up to here
+  int64_t pending_ = 0;           // steps that may have moved the count since
+};
+
+}  // namespace halfstep

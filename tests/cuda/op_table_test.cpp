@@ -1,0 +1,192 @@
+// Every case of the op table on the device against the CPU: values, gradients, other layouts and dtypes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/cuda/support.h"
+#include "tests/ops/op_cases.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
+
+// The table twice, with the same values.
+struct Tables {
+  std::vector<OpCase> cpu = op_cases(), cuda = op_cases(Device::cuda);
+  size_t size() const { return cpu.size(); }
+};
+
+Tensors in_dtype(const Tensors& in, DType dtype) {
+  Tensors out;
+  for (const Tensor& t : in) {
+    Tensor copy = t.is_floating_point() ? t.detach().to(dtype).detach() : t;
+    if (t.requires_grad()) copy.set_requires_grad();
+    out.push_back(copy);
+  }
+  return out;
+}
+
+// Smooth weights for the outputs' gradients.
+Tensor weights_for(const Tensor& y) {
+  const Tensor w = (arange(0.0, double(y.numel()), 1, {.dtype = DType::f64}) * 0.7 + 0.3).sin();
+  return w.reshape(y.shape()).to(y.dtype()).to(y.device());
+}
+
+// Gradients of every output in turn by every input that requires one; undefined where there is none.
+Tensors gradients(const OpCase& c, const Tensors& in) {
+  Tensors wanted, out;
+  for (const Tensor& t : in)
+    if (t.requires_grad()) wanted.push_back(t);
+  const Tensors ys = c.run(in);
+  for (const Tensor& y : ys) {
+    if (!y.requires_grad()) continue;
+    for (const Tensor& g : grad({y}, wanted, {weights_for(y)}, {.retain_graph = true, .allow_unused = true})) out.push_back(g);
+  }
+  return out;
+}
+
+// |got - want| <= relative * max(|want|, floor) + absolute, or both NaN.
+void check_close(const Tensor& got, const Tensor& want, double relative, double absolute, double floor = 0) {
+  REQUIRE(got.defined() == want.defined());
+  if (!got.defined()) return;
+  REQUIRE(got.shape() == want.shape());
+  const auto a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (size_t k = 0; k < a.size(); ++k) {
+    if (std::isnan(a[k]) && std::isnan(b[k])) continue;
+    const bool near = a[k] == b[k] || std::fabs(a[k] - b[k]) <= relative * std::max(std::fabs(b[k]), floor) + absolute;
+    CHECK_MESSAGE(near, "element ", k, ": ", a[k], ", not ", b[k]);
+  }
+}
+
+double largest(const Tensor& t) {
+  double m = 0;
+  for (double x : t.to_vector<double>()) m = std::max(m, std::isfinite(x) ? std::fabs(x) : 0);
+  return m;
+}
+
+// The same values in memory with gaps: every dimension doubled, every second element used.
+Tensor spread_out(const Tensor& t) {
+  if (t.dim() == 0) return t;
+  Shape wide = t.shape();
+  Strides strides;
+  for (int i = 0; i < wide.size(); ++i) wide[i] *= 2;
+  const Tensor big = full(wide, 7, {.dtype = t.dtype(), .device = t.device()});
+  for (int i = 0; i < wide.size(); ++i) strides.push_back(big.strides()[i] * 2);
+  const Tensor view = big.alias(t.shape(), strides);
+  view.copy_(t.detach());
+  if (t.requires_grad()) view.set_requires_grad();
+  return view;
+}
+
+// Dimensions of the values stored in reverse order.
+Tensor reversed(const Tensor& t) {
+  Dims order;
+  for (int i = t.dim() - 1; i >= 0; --i) order.push_back(i);
+  const Tensor view = t.detach().permute(order).clone().permute(order).detach();
+  if (t.requires_grad()) view.set_requires_grad();
+  return view;
+}
+
+}  // namespace
+
+TEST_CASE("float64 values and gradients are the CPU's, in any layout") {
+  const Tables tables;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const OpCase &cpu = tables.cpu[i], &cuda = tables.cuda[i];
+    CAPTURE(title(cpu));
+    const Tensors want = cpu.run(cpu.inputs);
+    const Tensors want_gradients = cpu.gradient ? gradients(cpu, cpu.inputs) : Tensors();
+    for (int layout = 0; layout < 3; ++layout) {
+      CAPTURE(layout);
+      Tensors in;
+      for (const Tensor& t : cuda.inputs) in.push_back(layout == 0 ? t : layout == 1 ? spread_out(t) : reversed(t));
+      const Tensors got = cuda.run(in);
+      REQUIRE(got.size() == want.size());
+      for (size_t k = 0; k < got.size(); ++k) {
+        CHECK(got[k].device() == (cuda.op == "to_device" ? Device::cpu : Device::cuda));
+        CHECK(got[k].dtype() == want[k].dtype());
+        check_close(got[k], want[k], 1e-12, 1e-13);
+      }
+      if (!cuda.gradient) continue;
+      const Tensors got_gradients = gradients(cuda, in);
+      REQUIRE(got_gradients.size() == want_gradients.size());
+      for (size_t k = 0; k < got_gradients.size(); ++k) check_close(got_gradients[k], want_gradients[k], 1e-11, 1e-12);
+    }
+  }
+}
+
+TEST_CASE("float32, float16 and bfloat16 are within rounding of the CPU's float64") {
+  const Tables tables;
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (size_t i = 0; i < tables.size(); ++i) {
+      const OpCase &cpu = tables.cpu[i], &cuda = tables.cuda[i];
+      CAPTURE(title(cpu));
+      CAPTURE(name(dtype));
+      // The rounded inputs in float64 are the truth.
+      const Tensors low = in_dtype(cuda.inputs, dtype), truth = in_dtype(in_dtype(cpu.inputs, dtype), DType::f64);
+      const Tensors got = cuda.run(low), want = cpu.run(truth);
+      const double smallest = dtype == DType::f16 ? 6.1e-5 : 1e-30;
+      // Where no library adds the bias, a 16-bit product is rounded before: its size counts.
+      const bool product = cuda.op == "linear" || cuda.op == "mlp" || cuda.op == "addmm";
+      for (size_t k = 0; k < got.size(); ++k) {
+        CHECK(got[k].dtype() == (is_floating(want[k].dtype()) ? dtype : want[k].dtype()));
+        check_close(got[k], want[k], (dtype == DType::f32 ? 16 : cuda.ulps) * epsilon(dtype), 4e-7,
+                    product ? largest(want[k]) / 2 : smallest);
+      }
+      if (!cuda.gradient) continue;
+      // Gradients pass through several roundings: the CPU's in the same dtype is as far from the truth.
+      const Tensors grads = gradients(cuda, low), same = gradients(cpu, in_dtype(cpu.inputs, dtype));
+      REQUIRE(grads.size() == same.size());
+      for (size_t k = 0; k < grads.size(); ++k) {
+        if (!same[k].defined()) continue;
+        check_close(grads[k], same[k], (dtype == DType::f32 ? 32 : 2 * cuda.ulps) * epsilon(dtype), 1e-6, largest(same[k]) / 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("first derivatives against differences, on the device") {
+  for (const OpCase& c : op_cases(Device::cuda)) {
+    if (!c.gradient) continue;
+    CAPTURE(title(c));
+    int64_t elements = 0;
+    for (const Tensor& t : c.inputs) elements += t.numel();
+    if (elements > 16) continue;
+    const auto on_device = [&](const Tensors& in) { return moved(c.run(moved(in, Device::cuda)), Device::cpu); };
+    Tensors in;
+    for (const Tensor& t : c.inputs) {
+      in.push_back(t.detach().to(Device::cpu));
+      if (t.requires_grad()) in.back().set_requires_grad();
+    }
+    CHECK_NOTHROW(gradcheck(on_device, in));
+  }
+}
+
+TEST_CASE("random numbers are the CPU's") {
+  for (DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    CAPTURE(name(dtype));
+    Tensors drawn[2];
+    for (Device device : kBoth) {
+      manual_seed(31);
+      const TensorOptions options{.dtype = dtype, .device = device};
+      const Tensor strided = zeros({6, 7}, options).t();
+      uniform_(strided, -1, 3);
+      drawn[device.is_cuda()] = {rand({3, 5}, options),
+                                 rand({1001}, options),
+                                 randint(-5, 40, {33}, {.dtype = DType::i64, .device = device}),
+                                 strided,
+                                 dropout(ones({77}, options), 0.3, true),
+                                 randn({257}, options)};
+    }
+    for (size_t k = 0; k < drawn[0].size(); ++k) {
+      CAPTURE(k);
+      if (k == 5)
+        check_close(drawn[1][k], drawn[0][k], 4 * epsilon(dtype), 1e-6);  // through log and cos
+      else
+        CHECK(bytes(drawn[1][k]) == bytes(drawn[0][k]));
+    }
+  }
+}

@@ -1,0 +1,306 @@
+// Recorded training steps against eager ones: the same bits, whatever happens in between.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+
+#include "framework/tensor/memory.h"
+#include "tests/cuda/support.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Setup {
+  DType low = DType::f16;  // f32: no autocast
+  bool adam = true;
+  double dropout = 0;
+  double clip = 0;
+  int64_t accumulate = 1;
+  bool schedule = true;
+};
+
+struct Trainer {
+  std::shared_ptr<Sequential> net;
+  CrossEntropyLoss loss;
+  std::unique_ptr<Optimizer> opt;
+  GradScaler scaler;
+  CosineAnnealingLR schedule;
+  TrainStep step;
+  Tensors losses, outputs;
+
+  static std::unique_ptr<Optimizer> optimizer(const Setup& s, const Module& net) {
+    if (s.adam) return std::make_unique<AdamW>(net.parameters(), AdamOptions{.lr = 0.01});
+    return std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  }
+  Trainer(const Setup& s, GraphMode mode)
+      : net(mlp_model(Device::cuda, s.dropout)),
+        opt(optimizer(s, *net)),
+        scaler({.init_scale = 65536, .growth_interval = 5, .enabled = s.low == DType::f16}),
+        schedule(*opt, 40, 1e-4, 5),
+        step(*net, loss, *opt, scaler, s.schedule ? &schedule : nullptr,
+             {.device = Device::cuda,
+              .amp = s.low != DType::f32,
+              .dtype = s.low == DType::f32 ? DType::bf16 : s.low,
+              .clip_grad_norm = s.clip,
+              .accumulate_steps = s.accumulate,
+              .graph = mode}) {
+    manual_seed(77);
+  }
+  void run(const Tensor& x, const Tensor& y) {
+    const StepResult r = step(x, y);
+    losses.push_back(r.loss);
+    outputs.push_back(r.output.clone());
+  }
+  std::string state() {
+    std::string out = bytes(*net) + bytes(*opt) + shadow_bytes(*net) + std::to_string(scaler.get_scale()) + " " +
+                      std::to_string(scaler.get_growth_tracker()) + " " + std::to_string(schedule.count()) + " " +
+                      std::to_string(opt->lr()) + " " + std::to_string(default_generator().state().offset);
+    for (const Tensor& p : net->parameters()) out += p.grad().defined() ? bytes(p.grad()) : "none";
+    for (const Tensor& t : losses) out += bytes(t);
+    for (const Tensor& t : outputs) out += bytes(t);
+    return out;
+  }
+};
+
+using Script = std::function<void(Trainer&)>;
+
+// Runs the script eagerly and recorded: the same state at the end. Returns whether steps were being replayed then.
+bool same_as_eager(const Setup& setup, const Script& script) {
+  Trainer eager(setup, GraphMode::off);
+  script(eager);
+  CHECK(!eager.step.is_recorded());
+  const std::string want = eager.state();
+  Trainer recorded(setup, GraphMode::on);
+  script(recorded);
+  const bool is_recorded = recorded.step.is_recorded();
+  CHECK(recorded.state() == want);
+  return is_recorded;
+}
+
+// Fifty steps over four batches, some with an input that is not finite.
+void fifty_steps(Trainer& t) {
+  const Batches batches(Device::cuda, 4);
+  const Tensor bad = batches.inputs[2].clone();
+  bad[3][1].fill_(kInf);
+  for (size_t i = 0; i < 50; ++i) t.run(i % 13 == 7 ? bad : batches.inputs[i % 4], batches.targets[i % 4]);
+}
+
+struct Reads : Module {  // a step that cannot be recorded
+  explicit Reads(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
+  Tensor forward(const Tensor& x) override {
+    ++calls;
+    return (*inner)(x) * (x.sum().item<float>() > 1e30f ? 0.0 : 1.0);
+  }
+  std::shared_ptr<Module> inner;
+  int calls = 0;
+};
+
+}  // namespace
+
+TEST_CASE("fifty recorded steps are the eager ones bit for bit, skipped ones included") {
+  for (const bool adam : {true, false}) {
+    for (const double clip : {0.0, 0.5}) {
+      CAPTURE(adam);
+      CAPTURE(clip);
+      CHECK(same_as_eager({.adam = adam, .clip = clip}, fifty_steps));
+    }
+  }
+}
+
+TEST_CASE("recorded steps without a scaler, with and without autocast") {
+  for (const DType low : {DType::bf16, DType::f32}) {
+    CAPTURE(name(low));
+    CHECK(same_as_eager({.low = low, .adam = low == DType::f32, .clip = 0.5}, [](Trainer& t) {
+      const Batches batches(Device::cuda, 4);
+      for (size_t i = 0; i < 12; ++i) t.run(batches.inputs[i % 4], batches.targets[i % 4]);
+    }));
+  }
+}
+
+TEST_CASE("recorded dropout draws the numbers that eager steps would") {
+  CHECK(same_as_eager({.dropout = 0.3}, fifty_steps));
+  CHECK(same_as_eager({.dropout = 0.3}, [](Trainer& t) {
+    const Batches batches(Device::cuda, 1);
+    for (int i = 0; i < 24; ++i) {
+      if (i == 9) rand({5}, {.device = Device::cuda});  // other draws in between
+      if (i == 15) manual_seed(3);
+      t.run(batches.inputs[0], batches.targets[0]);
+    }
+  }));
+}
+
+TEST_CASE("what happens between recorded steps counts") {
+  const Batches batches(Device::cuda, 2), small(Device::cuda, 1, 5);
+  const auto during = [&](const std::function<void(Trainer&, int)>& event) {
+    return same_as_eager({}, [&](Trainer& t) {
+      for (int i = 0; i < 20; ++i) {
+        event(t, i);
+        t.run(batches.inputs[size_t(i) % 2], batches.targets[size_t(i) % 2]);
+      }
+    });
+  };
+  SUBCASE("a batch of another size") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i % 7 == 6) t.run(small.inputs[0], small.targets[0]);
+    }));
+  }
+  SUBCASE("the learning rate is set") {
+    CHECK(same_as_eager({.schedule = false}, [&](Trainer& t) {
+      for (int i = 0; i < 24; ++i) {
+        if (i == 10) t.opt->set_lr(0.05, 0);
+        t.run(batches.inputs[0], batches.targets[0]);
+      }
+      CHECK(t.opt->lr() == 0.05);
+    }));
+  }
+  SUBCASE("the schedule is set back") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i == 12) t.schedule.set_count(2);
+    }));
+  }
+  SUBCASE("the learning rate is asked for") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i % 5 == 1) CHECK(t.opt->lr() > 0);
+    }));
+  }
+  SUBCASE("weights are written") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i != 10) return;
+      const NoGrad off;
+      t.net->parameters()[0].mul_(0.5);
+    }));
+  }
+  SUBCASE("a layer is frozen") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i == 10) t.net->parameters()[1].set_requires_grad(false);
+    }));
+  }
+  SUBCASE("evaluation") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i % 6 != 5) return;
+      const NoGrad off;
+      t.net->eval();
+      t.losses.push_back((*t.net)(small.inputs[0]).sum());
+      t.net->train();
+    }));
+  }
+  SUBCASE("gradients are cleared") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i == 11) t.opt->zero_grad();
+    }));
+  }
+  SUBCASE("the scale is set") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i == 11) t.scaler.update(128.0);
+    }));
+  }
+  SUBCASE("the scaler's interval is set") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i == 11) t.scaler.set_growth_interval(2);
+    }));
+  }
+  SUBCASE("weights and state are loaded") {
+    CHECK(during([&](Trainer& t, int i) {
+      if (i != 13) return;
+      t.net->load_state_dict(mlp_model(Device::cpu)->state_dict());
+      t.opt->load_state_dict(t.opt->state_dict());
+      manual_seed(5);
+    }));
+  }
+}
+
+TEST_CASE("accumulation runs eagerly") { CHECK(!same_as_eager({.accumulate = 2}, fifty_steps)); }
+
+TEST_CASE("a step that reads a value runs eagerly") {
+  const Batches batches(Device::cuda, 1);
+  std::string want;
+  for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
+    Reads net(mlp_model(Device::cuda));
+    Adam opt(net.parameters(), {.lr = 0.01});
+    const CrossEntropyLoss loss;
+    GradScaler scaler({.init_scale = 256});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    for (int i = 0; i < 8; ++i) step(batches.inputs[0], batches.targets[0]);
+    CHECK(!step.is_recorded());
+    CHECK(net.calls <= 9);  // one of them for the attempt
+    const std::string got = bytes(net) + bytes(opt);
+    if (mode == GraphMode::off) want = got;
+    CHECK(got == want);
+  }
+}
+
+TEST_CASE("an optimizer that reads a value runs eagerly, though its gradients were unscaled when the recording failed") {
+  struct Reading : SGD {
+    using SGD::SGD;
+    std::optional<Tensor> step(const Closure& closure) override {
+      last = parameters()[0].detach().sum().item<float>();
+      return SGD::step(closure);
+    }
+    float last = 0;
+  };
+  const Batches batches(Device::cuda, 1);
+  std::string want;
+  for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
+    const auto net = mlp_model(Device::cuda);
+    Reading opt(net->parameters(), {.lr = 0.1});
+    const CrossEntropyLoss loss;
+    GradScaler scaler({.init_scale = 256});
+    TrainStep step(*net, loss, opt, scaler, nullptr,
+                   {.device = Device::cuda, .amp = true, .dtype = DType::f16, .clip_grad_norm = 1, .graph = mode});
+    for (int i = 0; i < 8; ++i) CHECK_NOTHROW(step(batches.inputs[0], batches.targets[0]));
+    CHECK(!step.is_recorded());
+    const std::string got = bytes(*net) + bytes(opt);
+    if (mode == GraphMode::off) want = got;
+    CHECK(got == want);
+  }
+}
+
+TEST_CASE("a replay reads nothing back, keeps earlier losses, and gives its memory back in the end") {
+  const Batches batches(Device::cuda, 2);
+  const size_t before = allocator(Device::cuda).stats().live;
+  {
+    Trainer t({}, GraphMode::on);
+    for (int i = 0; i < 6; ++i) t.run(batches.inputs[0], batches.targets[0]);
+    REQUIRE(t.step.is_recorded());
+    const uint64_t reads = host_reads();
+    const Tensor first = t.step(batches.inputs[0], batches.targets[0]).loss;
+    const StepResult last = t.step(batches.inputs[1], batches.targets[1]);
+    CHECK(host_reads() == reads);
+    CHECK(first.item<float>() != last.loss.item<float>());
+    CHECK(last.outcome.applied());
+    CHECK(last.output.shape() == Shape{16, 5});
+    CHECK(t.losses[0].item<float>() > last.loss.item<float>());
+  }
+  CHECK(allocator(Device::cuda).stats().live == before);
+}
+
+TEST_CASE("an error in a step is thrown, recording or not, and later steps work") {
+  const Batches batches(Device::cuda, 1);
+  Trainer t({}, GraphMode::on);
+  const auto run = [&](const Tensor& target) { t.step(batches.inputs[0], target); };
+  const Tensor wrong = batches.targets[0].narrow(0, 0, 7);
+  CHECK_THROWS_AS(run(wrong), ShapeError);
+  for (int i = 0; i < StepRecorder::kWarmup; ++i) run(batches.targets[0]);
+  CHECK_THROWS_AS(run(wrong), ShapeError);
+  for (int i = 0; i < 6; ++i) run(batches.targets[0]);
+  CHECK(t.step.is_recorded());
+  CHECK_THROWS_AS(run(wrong), ShapeError);
+  run(batches.targets[0]);
+}
+
+TEST_CASE("a bad target in a replay is reported by the next read") {
+  const Batches batches(Device::cuda, 1);
+  Trainer t({}, GraphMode::on);
+  for (int i = 0; i < 6; ++i) t.run(batches.inputs[0], batches.targets[0]);
+  REQUIRE(t.step.is_recorded());
+  const Tensor bad = batches.targets[0].clone();
+  bad[5].fill_(99);
+  t.run(batches.inputs[0], bad);
+  CHECK_THROWS_WITH_AS(t.losses.back().item<float>(), doctest::Contains("target 99 at position 5"), IndexError);
+  t.run(batches.inputs[0], batches.targets[0]);
+  CHECK(t.losses.back().item<float>() > 0);
+}

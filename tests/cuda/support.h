@@ -1,0 +1,71 @@
+// For tests of the framework on the CUDA device: bytes of what is there, and models on either device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "amp/train_step.h"
+#include "halfstep.h"
+
+namespace halfstep::testing {
+
+inline constexpr Device kBoth[] = {Device::cpu, Device::cuda};
+
+inline std::string bytes(const Tensor& t) {
+  const Tensor here = t.detach().contiguous().to(Device::cpu);
+  return {static_cast<const char*>(here.data()), here.nbytes()};
+}
+inline std::string bytes(const Module& m) {
+  std::string out;
+  for (const NamedTensor& n : m.state_dict()) out += bytes(n.tensor);
+  return out;
+}
+inline std::string bytes(const Optimizer& o) {
+  std::string out;
+  for (const auto& [name, t] : o.state_dict()) out += name + ":" + bytes(t) + ";";
+  return out;
+}
+// The 16-bit copies that are true now.
+inline std::string shadow_bytes(const Module& m) {
+  std::string out;
+  for (const Tensor& p : m.parameters()) {
+    if (const Tensor shadow = autocast::shadow_of(p); shadow.defined()) out += bytes(shadow) + ";";
+  }
+  return out;
+}
+
+inline Tensors moved(const Tensors& in, Device device) {
+  Tensors out;
+  for (const Tensor& t : in) out.push_back(t.to(device));
+  return out;
+}
+
+inline uint64_t host_reads() { return backend_for(Device::cuda).host_reads(); }
+
+// The same weights on every device.
+inline std::shared_ptr<Sequential> mlp_model(Device device, double dropout = 0, int64_t width = 24) {
+  manual_seed(11);
+  auto net = std::make_shared<Sequential>(std::make_shared<Linear>(12, width), std::make_shared<ReLU>());
+  if (dropout > 0) net->push_back(std::make_shared<Dropout>(dropout));
+  net->push_back(std::make_shared<Linear>(width, width)).push_back(std::make_shared<GELU>("tanh"));
+  net->push_back(std::make_shared<Linear>(width, 5));
+  net->to(device);
+  return net;
+}
+
+// Batches of a problem that can be learned: five classes by the largest of five sums.
+struct Batches {
+  std::vector<Tensor> inputs, targets;
+
+  Batches(Device device, int count, int64_t size = 16) {
+    manual_seed(12);
+    const Tensor mix = randn({12, 5});
+    for (int i = 0; i < count; ++i) {
+      const Tensor x = randn({size, 12});
+      inputs.push_back(x.to(device));
+      targets.push_back(argmax(mm(x, mix), 1).to(device));
+    }
+  }
+};
+
+}  // namespace halfstep::testing

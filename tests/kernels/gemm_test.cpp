@@ -1,0 +1,227 @@
+// Products and their epilogues against the CPU backend.
+#include "cuda/blas/gemm.h"
+
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+constexpr int64_t kEdges[] = {1, 7, 31, 33, 127, 129};
+
+// [batch?, rows, columns] of values in [-1, 1] with its last two dimensions stored either way and `pad` unused elements between.
+Buffer operand(DType t, const Shape& shape, bool transposed, unsigned seed, int64_t pad = 0) {
+  const int r = shape.size();
+  const int64_t outer = shape[transposed ? r - 1 : r - 2], inner = shape[transposed ? r - 2 : r - 1] + pad;
+  Buffer b = make(t, r == 3 ? Shape{shape[0], outer, inner} : Shape{outer, inner});
+  b.view.shape = shape;
+  b.view.strides[r - 2] = transposed ? 1 : inner;
+  b.view.strides[r - 1] = transposed ? inner : 1;
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> draw(-1, 1);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(4 * draw(engine)));
+  return b;
+}
+
+// What two correct orders of a sum of k terms may differ by.
+double slack(DType t, int64_t k) { return t == DType::f64 ? 1e-15 * double(k + 4) : 3e-7 * double(k + 4); }
+
+void check_product(const Buffer& a, const Buffer& b, DType out, bool accumulate = false, const Buffer* bias = nullptr,
+                   Activation activation = Activation::none) {
+  Shape shape = a.view.shape;
+  shape[shape.size() - 1] = b.view.shape.back();
+  const Buffer want = uniform(out, shape, 9), got = make(out, shape);
+  std::memcpy(got.view.data, want.view.data, size_t(want.numel()) * size_of(out));
+  const OnDevice dev_a(a), dev_b(b), dev_c(got), dev_bias(bias ? *bias : make(DType::f32, {1}));
+  GemmArgs host{.a = a, .b = b, .c = want, .activation = activation, .accumulate = accumulate};
+  GemmArgs device{.a = dev_a, .b = dev_b, .c = dev_c, .activation = activation, .accumulate = accumulate};
+  if (bias) {
+    host.bias = *bias;
+    device.bias = dev_bias;
+  }
+  cpu().gemm(host);
+  cuda::gemm(queue(), device);
+  dev_c.fetch();
+  // 16-bit results are rounded once more where bias and activation are steps of their own.
+  const bool steps = is_half(out) && (bias || activation != Activation::none);
+  check_close(got, want, steps ? 6 : 2, slack(out, a.view.shape.back()) + (steps ? 4 * epsilon(out) : 0), "gemm");
+}
+
+bool bit(const Buffer& mask, int64_t row, int64_t column) {
+  return int(mask[row * mask.view.shape[1] + column / 8]) >> (column % 8) & 1;
+}
+
+}  // namespace
+
+TEST_CASE("products over dtypes, sizes and transposes") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    int layout = 0;
+    for (int64_t m : kEdges) {
+      for (int64_t n : kEdges) {
+        const int64_t k = kEdges[layout % 6];
+        const Buffer a = operand(t, {m, k}, layout & 1, 1, layout % 3), b = operand(t, {k, n}, layout & 2, 2, layout % 5);
+        check_product(a, b, t);
+        if (is_half(t)) check_product(a, b, DType::f32, layout & 1);
+        if (t == DType::f32 || t == DType::f64) check_product(a, b, t, true);
+        ++layout;
+      }
+    }
+  }
+}
+
+TEST_CASE("products of batches, with shared operands") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64}) {
+    for (int layout = 0; layout < 4; ++layout) {
+      const Buffer a = operand(t, {3, 12, 20}, layout & 1, 1), b = operand(t, {3, 20, 18}, layout & 2, 2);
+      Buffer shared_a = a, shared_b = b;
+      shared_a.view.strides[0] = 0;
+      shared_b.view.strides[0] = 0;
+      const Buffer bias = uniform(t, {18}, 5);
+      check_product(a, b, t);
+      check_product(a, shared_b, t, false, &bias, Activation::relu);
+      check_product(shared_a, b, t, false, &bias);
+    }
+  }
+}
+
+TEST_CASE("bias and activation, with biases of several dtypes and layouts") {
+  for (DType t : kFloating) {
+    for (int64_t n : {1, 7, 8, 33, 64, 129}) {
+      const Buffer a = operand(t, {17, 20}, false, 1), b = operand(t, {20, n}, true, 2);
+      for (DType bias_type : {t, DType::f32}) {
+        for (Layout layout : {Layout::dense, Layout::sliced}) {
+          const Buffer bias = uniform(bias_type, {n}, 3, -2, 2, layout);
+          for (Activation act : {Activation::none, Activation::relu, Activation::gelu}) check_product(a, b, t, false, &bias, act);
+        }
+      }
+      for (Activation act : {Activation::relu, Activation::gelu}) check_product(a, b, t, false, nullptr, act);
+      const Buffer bias = uniform(t, {n}, 3);
+      if (!is_half(t)) check_product(a, b, t, true, &bias);
+    }
+  }
+  const Buffer a = operand(DType::i64, {5, 4}, false, 1), b = operand(DType::i64, {4, 3}, false, 2),
+               bias = uniform(DType::i64, {3}, 3);
+  check_product(a, b, DType::i64, false, &bias, Activation::relu);
+}
+
+TEST_CASE("the ReLU mask: bit column % 8 of byte column / 8, rows of 128 bits") {
+  for (DType t : kFloating) {
+    for (int64_t n : {1, 7, 8, 127, 128, 129, 260}) {
+      const int64_t m = 5;
+      const AuxLayout layout = cuda::activation_aux(Activation::relu, m, n, t);
+      CHECK(layout.shape == Shape{m, (n + 127) / 128 * 16});
+      CHECK(layout.dtype == DType::u8);
+      const Buffer x = uniform(t, {m, n}, 1), bias = uniform(t, {n}, 2), y = poisoned(t, {m, n}),
+                   mask = poisoned(DType::u8, layout.shape);
+      set(x.view, 0, std::nan(""));
+      const OnDevice dev_x(x), dev_bias(bias), dev_y(y), dev_mask(mask);
+      cuda::bias_activation(queue(), dev_x, dev_bias, Activation::relu, dev_mask, dev_y);
+      dev_y.fetch();
+      dev_mask.fetch();
+      bool ok = true;
+      for (int64_t i = 0; i < m * n; ++i) {
+        const double z = x[i] + bias[i % n];
+        ok = ok && bit(mask, i / n, i % n) == !(z <= 0);
+        ok = ok && close(t, y[i], z <= 0 ? 0 : z, 1, 1e-7);
+      }
+      CHECK_MESSAGE(ok, name(t), " ", n);
+
+      const Buffer g = uniform(t, {m, n}, 3), dx = poisoned(t, {m, n});
+      const OnDevice dev_g(g, 1), dev_dx(dx, n % 2);
+      cuda::activation_derivative(queue(), dev_g, Activation::relu, dev_mask, dev_dx);
+      dev_dx.fetch();
+      ok = true;
+      for (int64_t i = 0; i < m * n; ++i) ok = ok && dx[i] == (bit(mask, i / n, i % n) ? g[i] : 0);
+      CHECK_MESSAGE(ok, name(t), " ", n);
+    }
+  }
+}
+
+TEST_CASE("derivatives and the sums for biases") {
+  for (DType t : kFloating) {
+    for (int64_t n : {1, 7, 33, 64, 129}) {
+      for (Activation act : {Activation::relu, Activation::gelu}) {
+        const int64_t m = 19, k = 24;
+        CAPTURE(name(t));
+        CAPTURE(n);
+        // Forward with aux.
+        const Buffer x = operand(t, {m, k}, false, 1), w = operand(t, {k, n}, true, 2), bias = uniform(t, {n}, 3);
+        const AuxLayout layout = cuda::activation_aux(act, m, n, t);
+        if (act == Activation::gelu) {
+          CHECK(layout.shape == Shape{m, (n + 7) / 8 * 8});
+          CHECK(layout.dtype == t);
+        }
+        const Buffer y = poisoned(t, {m, n}), aux = poisoned(layout.dtype, layout.shape), z = make(t, {m, n}),
+                     cpu_y = make(t, {m, n});
+        const OnDevice dev_x(x), dev_w(w), dev_bias(bias), dev_y(y), dev_aux(aux);
+        cuda::gemm(queue(), {.a = dev_x, .b = dev_w, .c = dev_y, .bias = dev_bias, .activation = act, .aux = dev_aux});
+        dev_y.fetch();
+        dev_aux.fetch();
+        cpu().gemm({.a = x, .b = w, .c = z, .bias = bias});
+        cpu().unary(act == Activation::relu ? Unary::relu : Unary::gelu_tanh, z, cpu_y);
+        const double tolerance = slack(t, k) + (is_half(t) ? 6 * epsilon(t) : 0);
+        check_close(y, cpu_y, 4, tolerance, "forward");
+        if (act == Activation::gelu) {
+          TensorView inner = aux;
+          inner.shape = {m, n};
+          check_close(Buffer{nullptr, inner}, z, 4, tolerance, "z");
+        }
+        // Backward through it: a is stored by columns, as in the gradient of a weight.
+        const Buffer g = operand(t, {m, k}, true, 5), dz = poisoned(t, {m, n}), want = make(t, {m, n});
+        const DType sum_type = n % 2 ? t : t == DType::f64 ? t : DType::f32;
+        const Buffer columns = poisoned(sum_type, {n}), rows = poisoned(sum_type, {m}), want_columns = make(sum_type, {n}),
+                     want_rows = make(sum_type, {m});
+        const OnDevice dev_g(g), dev_dz(dz), dev_columns(columns), dev_rows(rows);
+        cuda::gemm(queue(), {.a = dev_g,
+                             .b = dev_w,
+                             .c = dev_dz,
+                             .activation = act,
+                             .aux = dev_aux,
+                             .derivative = true,
+                             .column_sum = dev_columns,
+                             .a_row_sum = dev_rows});
+        for (const OnDevice* out : {&dev_dz, &dev_columns, &dev_rows}) out->fetch();
+        TensorView saved = y;
+        if (act == Activation::gelu) {
+          saved = aux;
+          saved.shape = {m, n};
+        }
+        cpu().gemm({.a = g,
+                    .b = w,
+                    .c = want,
+                    .activation = act,
+                    .aux = saved,
+                    .derivative = true,
+                    .column_sum = want_columns,
+                    .a_row_sum = want_rows});
+        check_close(dz, want, 4, tolerance, "derivative");
+        check_close(columns, want_columns, 4, tolerance * double(m), "column_sum");
+        check_close(rows, want_rows, 4, tolerance * double(k), "a_row_sum");
+      }
+    }
+  }
+}
+
+TEST_CASE("empty products") {
+  for (DType t : kFloating) {
+    const Buffer none_a = make(t, {3, 0}), none_b = make(t, {0, 2}), bias = make(t, {2}, {-1, 2}), zero = make(t, {3, 2});
+    check_product(none_a, none_b, t);
+    check_product(none_a, none_b, t, false, &bias, Activation::relu);
+    check_product(make(t, {0, 4}), make(t, {4, 2}), t);
+    check_product(make(t, {3, 4}), make(t, {4, 0}), t);
+    const Buffer columns = poisoned(t, {2}), rows = poisoned(t, {3});
+    const OnDevice a(make(t, {0, 4})), b(uniform(t, {4, 2}, 1)), c(make(t, {0, 2})), a3(none_a), b3(none_b), c3(zero),
+        dev_columns(columns), dev_rows(rows);
+    cuda::gemm(queue(), {.a = a, .b = b, .c = c, .column_sum = dev_columns});
+    cuda::gemm(queue(), {.a = a3, .b = b3, .c = c3, .a_row_sum = dev_rows});
+    dev_columns.fetch();
+    dev_rows.fetch();
+    CHECK(columns.values() == std::vector<double>(2, 0));
+    CHECK(rows.values() == std::vector<double>(3, 0));
+  }
+}
+
+#ifdef HALFSTEP_CUDA_EMU
+TEST_CASE("the emulator has no library and says so") { CHECK(cuda::describe_blas() == "plain products"); }
+#endif

@@ -1,0 +1,82 @@
+// Rates and counts in device memory, here the CPU's: the same rates as a schedule that the host steps.
+#include <doctest/doctest.h>
+
+#include "halfstep.h"
+#include "optim/device_rates.h"
+
+using namespace halfstep;
+
+namespace {
+
+// A parameter, its optimizer with two groups, and a schedule.
+struct Setup {
+  Tensor a = ones({3}, {.requires_grad = true}), b = ones({2}, {.requires_grad = true});
+  SGD optimizer{std::vector<ParamGroup>{{{a}, 0.5, {}}, {{b}, 0.25, {}}}, {.lr = 1}};
+  CosineAnnealingLR schedule{optimizer, 3000, 0.01, 20};
+
+  void one_step(const Tensor& found_inf) {
+    for (const Tensor& p : {a, b}) p.set_grad(full(p.shape(), 0.01));
+    optimizer.amp() = {found_inf, {}};
+    optimizer.step();
+    optimizer.amp() = {};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("device rates give the updates of a schedule stepped by the host, over windows and skipped steps") {
+  Setup host, device;
+  const Tensor clean = zeros({}), inf = ones({});
+  DeviceRates rates(device.optimizer, &device.schedule, Device::cpu);
+  for (int i = 0; i < 2600; ++i) {
+    const bool skip = i % 7 == 3;
+    host.one_step(skip ? inf : clean);
+    host.schedule.step(!skip);
+    rates.prepare();
+    device.one_step(skip ? inf : clean);
+    rates.advance(skip ? inf : clean);
+    if (i % 1300 == 5) CHECK(device.schedule.count() == host.schedule.count());  // asks in between
+  }
+  CHECK(device.a.to_vector<float>() == host.a.to_vector<float>());
+  CHECK(device.b.to_vector<float>() == host.b.to_vector<float>());
+  CHECK(device.optimizer.lr(1) == host.optimizer.lr(1));
+  CHECK(device.schedule.count() == host.schedule.count());
+}
+
+TEST_CASE("what the host sets reaches the device, and without a found_inf every step counts") {
+  Setup s;
+  {
+    DeviceRates rates(s.optimizer, &s.schedule, Device::cpu);
+    s.schedule.set_count(100);  // as resuming does
+    rates.prepare();
+    s.one_step({});
+    rates.advance({});
+    CHECK(s.schedule.count() == 101);
+    CHECK(s.optimizer.lr(0) == s.schedule.rate(0.5, 101));
+    s.optimizer.set_lr(0.125, 0);
+    const float before = s.a[0].item<float>();
+    rates.prepare();
+    s.one_step({});
+    rates.advance({});
+    CHECK(s.a[0].item<float>() == before - 0.125f * 0.01f);
+  }
+  CHECK(s.schedule.count() == 102);  // settled on the way out
+  s.schedule.step(true);
+  CHECK(s.schedule.count() == 103);
+}
+
+TEST_CASE("without a schedule the optimizer's own rate is used, as last set") {
+  Tensor p = ones({1}, {.requires_grad = true});
+  SGD optimizer({p}, {.lr = 0.5});
+  DeviceRates rates(optimizer, nullptr, Device::cpu);
+  for (const double lr : {0.5, 0.25}) {
+    optimizer.set_lr(lr, 0);
+    const float before = p.item<float>();
+    p.set_grad(ones({1}));
+    rates.prepare();
+    optimizer.step();
+    rates.advance({});
+    CHECK(p.item<float>() == before - float(lr));
+    CHECK(optimizer.lr() == lr);
+  }
+}
