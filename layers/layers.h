@@ -38,6 +38,7 @@ class Sequential : public Module {
     Module* module;                                      // run by itself when there are no
     std::vector<std::pair<Linear*, Activation>> linears;  // to be run together
   };
+  static Tensor run_chain(const Stage& stage, const Tensor& x);
   std::vector<Stage> stages_;
 };
 

@@ -33,6 +33,7 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   Tensor operator()(const Tensor& x);  // forward; an error on the way says in which layer
   virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
+  const std::string& name() const { return name_; }           // in its parent; empty at the root
   std::string str() const;                                    // the tree, as PyTorch prints it
 
   std::vector<Tensor> parameters() const;

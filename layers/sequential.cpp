@@ -31,19 +31,24 @@ Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Modul
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  for (const Stage& stage : stages_) {
-    if (stage.linears.empty()) {
-      y = stage.module->forward(y);
-    } else if (stage.linears.size() == 1 && stage.linears[0].second != Activation::gelu) {
-      const auto& [layer, activation] = stage.linears[0];
-      y = activation == Activation::relu ? layer->forward_relu(y) : layer->forward(y);
-    } else {
-      std::vector<MlpLayer> layers;
-      for (const auto& [layer, activation] : stage.linears) layers.push_back({layer->weight, layer->bias, activation});
-      y = mlp(y, layers);
-    }
-  }
+  for (const Stage& stage : stages_) y = stage.linears.empty() ? (*stage.module)(y) : run_chain(stage, y);
   return y;
+}
+
+Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {
+  try {
+    const auto& [first, activation] = stage.linears[0];
+    if (stage.linears.size() == 1 && activation != Activation::gelu)
+      return activation == Activation::relu ? first->forward_relu(x) : first->forward(x);
+    std::vector<MlpLayer> layers;
+    for (const auto& [layer, after] : stage.linears) layers.push_back({layer->weight, layer->bias, after});
+    return mlp(x, layers);
+  } catch (Error& e) {
+    const Module& first = *stage.module;
+    const Module& last = *stage.linears.back().first;
+    e.leave_layer(&first == &last ? first.name() : first.name() + " to " + last.name(), first.describe());
+    throw;
+  }
 }
 
 }  // namespace halfstep

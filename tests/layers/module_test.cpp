@@ -197,3 +197,21 @@ TEST_CASE("near names") {
   CHECK(nearest_name("momentun", {"lr", "momentum", "nesterov"}) == "momentum");
   CHECK(nearest_name("xyz", {"lr", "momentum"}) == "");
 }
+
+TEST_CASE("an error in a forward says in which layer") {
+  const auto inner = std::make_shared<Sequential>(std::make_shared<Linear>(4, 3), std::make_shared<ReLU>(),
+                                                  std::make_shared<Linear>(3, 2), std::make_shared<Softmax>(5));
+  Sequential net;
+  net.push_back("encoder", inner);
+  net.push_back("head", std::make_shared<Linear>(3, 2));
+  CHECK_THROWS_WITH_AS(net(ones({2, 5})),
+                       "[mlp] weight 0 must be [out, 5] to match what comes in, got [3, 4]\n"
+                       "layer: encoder.0 to 2, Linear(in_features=4, out_features=3, bias=True)",
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(net(ones({2, 4})), doctest::Contains("\nlayer: encoder.3, Softmax(dim=5)"), IndexError);
+  Sequential flat(std::make_shared<Linear>(2, 2), std::make_shared<Tanh>(), std::make_shared<Linear>(3, 2));
+  CHECK_THROWS_WITH_AS(flat(ones({2, 2})),
+                       "[linear] weight must be [out, 2] to match input [2, 2], got [2, 3]\n"
+                       "layer: 2, Linear(in_features=3, out_features=2, bias=True)",
+                       ShapeError);
+}
