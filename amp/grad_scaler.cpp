@@ -60,6 +60,13 @@ struct GradScaler::Impl {
                     Help{"call scaler.scale(loss).backward() first"});
   }
 
+  void check_loss(const Tensor& loss) {
+    check<DTypeError>(loss.is_floating_point(), "GradScaler.scale", "a loss must be floating point, got ", loss.dtype());
+    if (!scale.defined()) place(loss.device());
+    check<DeviceError>(loss.device() == scale.device(), "GradScaler.scale", "losses must be on the device of the scale, ",
+                       scale.device(), ", got ", loss.device());
+  }
+
   void place(Device device) {
     MemoryScope tag(MemoryTag::workspace);
     scale = full({}, init_scale, {.device = device});
@@ -110,11 +117,24 @@ GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!is_enabled()) return loss;
-  check<DTypeError>(loss.is_floating_point(), "GradScaler.scale", "a loss must be floating point, got ", loss.dtype());
-  if (!impl_->scale.defined()) impl_->place(loss.device());
-  check<DeviceError>(loss.device() == impl_->scale.device(), "GradScaler.scale", "losses must be on the device of the scale, ",
-                     impl_->scale.device(), ", got ", loss.device());
+  impl_->check_loss(loss);
   return mul(loss, impl_->scale);
+}
+
+void GradScaler::backward(const Tensor& loss, double weight) {
+  Tensor seed;  // undefined: 1
+  {
+    const NoGrad off;
+    const MemoryScope tag(MemoryTag::workspace);
+    if (is_enabled()) {
+      impl_->check_loss(loss);
+      seed = weight == 1 ? impl_->scale : impl_->scale * weight;
+    } else if (weight != 1) {
+      seed = full({}, weight, {.dtype = loss.dtype(), .device = loss.device()});
+    }
+    if (seed.defined()) seed = seed.reshape(loss.shape());
+  }
+  loss.backward(seed);
 }
 
 Tensors GradScaler::scale(const Tensors& losses) {

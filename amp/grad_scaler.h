@@ -61,6 +61,7 @@ class GradScaler {
 
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
+  void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   void update(std::optional<double> new_scale = {});

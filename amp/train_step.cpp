@@ -52,7 +52,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
   {
     // Worth it where memory traffic is what a step costs; and only where nobody computes with the gradients.
     const LowGradients low(!options_.device.is_cpu() && options_.accumulate_steps == 1 && !clips());
-    scaler_.scale(weight == 1 ? loss : loss * weight).backward();
+    scaler_.backward(loss, weight);
   }
   ++pending_;
   samples_ += samples;

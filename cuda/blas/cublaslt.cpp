@@ -1,4 +1,3 @@
-#ifndef HALFSTEP_CUDA_EMU  // which has no library
 #include "cuda/blas/cublaslt.h"
 
 #include <dlfcn.h>
@@ -76,4 +75,3 @@ void check_cublaslt(cublasStatus_t status, const char* call) {
 }
 
 }  // namespace halfstep::cuda
-#endif

@@ -1,5 +1,4 @@
 // From views to the library's descriptors.
-#ifndef HALFSTEP_CUDA_EMU  // which has no library
 #include <algorithm>
 
 #include "cuda/blas/matmul.h"
@@ -187,4 +186,3 @@ void MatmulDescriptors::release() noexcept {
 }
 
 }  // namespace halfstep::cuda
-#endif

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#ifndef HALFSTEP_CUDA_EMU
+#ifndef HALFSTEP_NO_CUBLASLT  // the emulated build where the library's header is not installed
 #include "cuda/blas/cublaslt.h"
 #include "cuda/blas/matmul.h"
 #endif
@@ -52,20 +52,19 @@ void plain_gemm(const Queue& q, const GemmArgs& g) {
   finish(q, g, with_bias(g));
 }
 
-#ifndef HALFSTEP_CUDA_EMU
-bool environment(const char* name, std::string_view wanted) {
-  const char* value = std::getenv(name);
-  return value && value == wanted;
-}
-
+#ifndef HALFSTEP_NO_CUBLASLT
 GemmArgs bare(const GemmArgs& g) { return {.a = g.a, .b = g.b, .c = g.c, .accumulate = g.accumulate}; }
 bool is_bare(const GemmArgs& g) { return !g.bias && g.activation == Activation::none && !g.column_sum && !g.a_row_sum; }
 
-constexpr double kTunedFlops = 1e9;
+double environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::strtod(value, nullptr) : 0;
+}
 
-std::atomic<bool>& tuning() {
-  static std::atomic<bool> on{environment("HALFSTEP_TUNE", "1")};
-  return on;
+// What set_gemm_tuning() was given.
+std::atomic<double>& tuned_gflop() {
+  static std::atomic<double> gflop{environment("HALFSTEP_TUNE")};
+  return gflop;
 }
 
 // The part of g that one epilogue may do: its vector is packed and of c's dtype.
@@ -117,8 +116,8 @@ struct Ladder {
 
 void library_gemm(const Queue& q, const GemmArgs& g) {
   const Ladder ladder(g);
-  const double flops = 2.0 * double(g.c.numel()) * double(g.a.shape.back());
-  if (tuning() && !q.recording && !g.accumulate && flops > kTunedFlops) ladder.tune(q);
+  const double gflop = 2e-9 * double(g.c.numel()) * double(g.a.shape.back()), least = tuned_gflop();
+  if (least > 0 && gflop > least && !q.recording && !g.accumulate) ladder.tune(q);
   ladder.run(q, g, 0);
 }
 #endif
@@ -127,14 +126,15 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
-#ifdef HALFSTEP_CUDA_EMU
+#ifdef HALFSTEP_NO_CUBLASLT
 void gemm(const Queue& q, const GemmArgs& g) { plain_gemm(q, g); }
 std::string describe_blas() { return "plain products"; }
-void set_gemm_tuning(bool) {}
+void set_gemm_tuning(double) {}
 #else
 namespace {
 bool plain_only() {
-  static const bool plain = environment("HALFSTEP_CUDA_BLAS", "plain");
+  static const char* const value = std::getenv("HALFSTEP_CUDA_BLAS");
+  static const bool plain = value && value == std::string_view("plain");
   return plain;
 }
 }  // namespace
@@ -144,7 +144,7 @@ void gemm(const Queue& q, const GemmArgs& g) {
   library ? library_gemm(q, g) : plain_gemm(q, g);
 }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
-void set_gemm_tuning(bool on) { tuning() = on; }
+void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }
 #endif
 
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) {

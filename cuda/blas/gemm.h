@@ -17,9 +17,9 @@ AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, D
 // "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 
-// Whether the first product of a kind (shapes, dtypes, epilogue) above 1 GFLOP times the library's candidates and the unfused
-// steps, and keeps the fastest. Off by default; HALFSTEP_TUNE=1 in the environment turns it on. The choice may differ from run
-// to run, and with it the last bits.
-void set_gemm_tuning(bool on);
+// The first product of a kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP times the library's candidates and the
+// unfused steps, and the fastest is kept. 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the
+// start: 1 is a good one. The choice may differ from run to run, and with it the last bits.
+void set_gemm_tuning(double gflop);
 
 }  // namespace halfstep::cuda

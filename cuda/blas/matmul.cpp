@@ -1,5 +1,4 @@
 // Plans: the library's descriptors and its choice of code for a kind of product, made once and kept.
-#ifndef HALFSTEP_CUDA_EMU  // which has no library
 #include "cuda/blas/matmul.h"
 
 #include <cstring>
@@ -162,4 +161,3 @@ void tune_matmul(const Queue& q, const GemmArgs& g, const std::function<void()>&
 }
 
 }  // namespace halfstep::cuda
-#endif

@@ -44,6 +44,23 @@ TEST_CASE("amp 57: scale multiplies every loss and places the scale with the fir
   CHECK_THROWS_WITH_AS(s.scale(arange(2)), "[GradScaler.scale] a loss must be floating point, got int64", DTypeError);
 }
 
+TEST_CASE("backward(loss, weight) gives the gradients of scale(loss * weight).backward()") {
+  for (const bool enabled : {true, false}) {
+    for (const double weight : {1.0, 0.375}) {
+      for (const Shape& shape : {Shape{}, Shape{1}}) {
+        GradScaler a({.init_scale = 1024, .enabled = enabled}), b({.init_scale = 1024, .enabled = enabled});
+        const Tensor x = tensor({1.5, -2.25, 3}, {.requires_grad = true}), y = x.detach().clone().set_requires_grad();
+        const auto loss = [&](const Tensor& t) { return (t * t).mean().reshape(shape); };
+        a.scale(loss(x) * weight).backward();
+        b.backward(loss(y), weight);
+        CHECK(x.grad().to_vector<float>() == y.grad().to_vector<float>());
+      }
+    }
+  }
+  GradScaler scaler;
+  CHECK_THROWS_WITH_AS(scaler.backward(arange(3)), "[GradScaler.scale] a loss must be floating point, got int64", DTypeError);
+}
+
 TEST_CASE("amp 57: a zero-dimensional float16 loss is scaled in float32, where it does not overflow") {
   GradScaler s;
   const Tensor x = ones({}, {.dtype = DType::f16, .requires_grad = true});
