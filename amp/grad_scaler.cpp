@@ -53,6 +53,7 @@ struct GradScaler::Impl {
   double init_scale = 0;  // what the device scalars start with
   int64_t init_tracker = 0;
   Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
+  Tensor one;             // what a backward starts from when disabled
   std::map<const Optimizer*, Record> records;
 
   void need_scale(const char* where) const {
@@ -121,20 +122,19 @@ Tensor GradScaler::scale(const Tensor& loss) {
   return mul(loss, impl_->scale);
 }
 
+Tensor GradScaler::seed(Device device, double weight) {
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  if (is_enabled() && !impl_->scale.defined()) impl_->place(device);
+  if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
+  const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
+  return weight == 1 ? unweighted : unweighted * weight;
+}
+
 void GradScaler::backward(const Tensor& loss, double weight) {
-  Tensor seed;  // undefined: 1
-  {
-    const NoGrad off;
-    const MemoryScope tag(MemoryTag::workspace);
-    if (is_enabled()) {
-      impl_->check_loss(loss);
-      seed = weight == 1 ? impl_->scale : impl_->scale * weight;
-    } else if (weight != 1) {
-      seed = full({}, weight, {.dtype = loss.dtype(), .device = loss.device()});
-    }
-    if (seed.defined()) seed = seed.reshape(loss.shape());
-  }
-  loss.backward(seed);
+  check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
+  if (is_enabled()) impl_->check_loss(loss);
+  loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
 }
 
 Tensors GradScaler::scale(const Tensors& losses) {

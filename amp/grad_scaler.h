@@ -62,6 +62,7 @@ class GradScaler {
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
+  Tensor seed(Device device, double weight = 1);         // what it starts from: weight * scale, or weight when disabled; 0-dim
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   void update(std::optional<double> new_scale = {});

@@ -18,6 +18,11 @@ void append_training(const Module& m, std::vector<double>& out) {
   for (const auto& [name, child] : m.children()) append_training(*child, out);
 }
 
+void* shadow_data(const Tensor& p) {
+  const Tensor shadow = autocast::shadow_of(p);
+  return shadow.defined() ? shadow.data() : nullptr;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -39,7 +44,11 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
   if (given_up_) return step_(input, target);
   if (recording_ && !still_true()) forget();
   if (!fits(input, target)) {
-    if (recording_) return step_(input, target);
+    if (recording_) {
+      StepResult result = step_(input, target);
+      for (Watched& w : watched_) w.version = w.tensor.version();  // which this step moved on, copies included
+      return result;
+    }
     warm_ = 0;
     input_ = input;
     target_ = target;
@@ -79,37 +88,35 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target) {
   }
   optimizer_.zero_grad();
   rates_.prepare();
+  bool begun = false;
   try {
     backend_.begin_recording(default_generator());
+    begun = true;
     const EnableGrad on;
     recorded_ = step_(input_, target_);
     recording_ = backend_.end_recording();
   } catch (const RecordingError& e) {
-    backend_.abandon_recording();
-    optimizer_.zero_grad();
-    scaler_.abandon();
+    abandon(begun);
     logging::info("training steps run eagerly: " + first_line(e.what()));
     given_up_ = true;
-    forget();
     return false;
   } catch (...) {
-    backend_.abandon_recording();
-    forget();
+    abandon(begun);
     throw;
   }
   for (const auto& [name, buffer] : module_.named_buffers())
-    watched_.push_back({buffer, {}, buffer.data(), 0, false, false, false});
+    watched_.push_back({buffer, {}, buffer.data(), nullptr, 0, false, false});
   for (const Tensor& p : module_.parameters()) {
-    watched_.push_back(
-        {p, p.raw_grad(), p.data(), p.version(), p.requires_grad(), autocast::shadow_of(p).defined(), p.raw_grad().defined()});
+    watched_.push_back({p, p.raw_grad(), p.data(), shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
   }
   settings_ = settings();
   return true;
 }
 
 std::vector<double> StepRecorder::settings() const {
-  std::vector<double> out{scaler_.get_growth_factor(), scaler_.get_backoff_factor(), double(scaler_.get_growth_interval()),
-                          double(scaler_.is_enabled()), double(deterministic())};
+  std::vector<double> out{scaler_.get_growth_factor(),        scaler_.get_backoff_factor(), double(scaler_.get_growth_interval()),
+                          double(scaler_.is_enabled()),       double(deterministic()),      double(allow_tf32()),
+                          double(optimizer_.states_dropped())};
   for (const ParamGroup& group : optimizer_.groups()) out.push_back(group.weight_decay.value_or(-1));
   append_training(module_, out);
   return out;
@@ -118,6 +125,7 @@ std::vector<double> StepRecorder::settings() const {
 bool StepRecorder::still_true() const {
   for (const Watched& w : watched_) {
     if (w.tensor.data() != w.data) return false;
+    if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
     if (w.tensor.requires_grad() != w.requires_grad || (w.stepped && w.tensor.version() != w.version)) return false;
   }
   return settings() == settings_;
@@ -140,7 +148,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   for (Watched& w : watched_) {
     if (!w.stepped) continue;
     w.tensor.bump_version();
-    if (w.shadowed) autocast::shadow_is_current(w.tensor);
+    if (w.shadow) autocast::shadow_is_current(w.tensor);
     w.version = w.tensor.version();
     if (!w.tensor.raw_grad().defined() || !w.tensor.raw_grad().same(w.grad)) w.tensor.set_grad(w.grad);
   }
@@ -150,6 +158,15 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   const Tensor& found = recorded_.outcome.found_inf();
   if (found.defined()) result.outcome = StepOutcome(found.clone());
   return result;
+}
+
+// What the recording would have written was not: gradients, and 16-bit copies that were cast in it.
+void StepRecorder::abandon(bool begun) {
+  if (begun) backend_.abandon_recording();
+  optimizer_.zero_grad();
+  scaler_.abandon();
+  for (const Tensor& p : module_.parameters()) autocast::drop_shadow(p);
+  forget();
 }
 
 void StepRecorder::forget() {

@@ -45,9 +45,9 @@ class StepRecorder {
  private:
   struct Watched {
     Tensor tensor, grad;
-    void* data;
+    void *data, *shadow;  // shadow: of the 16-bit copy, null where there is none
     uint64_t version;
-    bool requires_grad, shadowed, stepped;
+    bool requires_grad, stepped;
   };
   bool fits(const Tensor& input, const Tensor& target) const;
   StepResult warm_up(const Tensor& input, const Tensor& target);
@@ -56,6 +56,7 @@ class StepRecorder {
   std::vector<double> settings() const;
   StepResult replay(const Tensor& input, const Tensor& target);
   void forget();
+  void abandon(bool begun);
 
   Step step_;
   Module& module_;

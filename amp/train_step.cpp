@@ -2,6 +2,7 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/ops/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
@@ -39,7 +40,9 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
 
   StepResult result;
   Tensor loss;
+  const double weight = double(samples) / double(options_.accumulate_steps * first_);
   {
+    const LossSeed expected(weight == 1 && input.device() == options_.device ? scaler_.seed(options_.device) : Tensor());
     const Autocast region(options_.device, options_.dtype, options_.amp);
     const Tensor output = module_(input);
     loss = loss_(output, target);
@@ -48,7 +51,6 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
-  const double weight = double(samples) / double(options_.accumulate_steps * first_);
   {
     // Worth it where memory traffic is what a step costs; and only where nobody computes with the gradients.
     const LowGradients low(!options_.device.is_cpu() && options_.accumulate_steps == 1 && !clips());

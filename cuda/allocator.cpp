@@ -74,13 +74,13 @@ class CudaAllocator::Pool {
   std::set<Block*, Smaller> free_[2];
 };
 
-CudaAllocator::CudaAllocator() : common_(std::make_unique<Pool>()), current_(common_.get()) {}
+CudaAllocator::CudaAllocator() : common_(std::make_unique<Pool>()) {}
 CudaAllocator::~CudaAllocator() = default;
 
 void* CudaAllocator::allocate(size_t bytes, MemoryTag tag) {
   const size_t size = std::max(kRound, rounded(bytes, kRound));
   const std::lock_guard lock(mutex_);
-  Block* block = take(*current_, size);
+  Block* block = take(recorded_ && recorder_ == std::this_thread::get_id() ? *recorded_ : *common_, size);
   if (!block) out_of_memory(bytes);
   split(block, size);
   block->free = false;
@@ -117,6 +117,8 @@ CudaAllocator::Block* CudaAllocator::take(Pool& pool, size_t size) {
     return block;
   }
   if (Block* block = grow(pool, size)) return block;
+  check<RecordingError>(&pool == common_.get(), "record", "recorded work needs memory of its own, and the device has no more");
+  if (recorded_) return nullptr;
   free_segments(*common_);  // cached memory of other sizes
   return grow(pool, size);
 }
@@ -163,7 +165,7 @@ void CudaAllocator::release(void* p) noexcept {
     pool->live_by_tag[size_t(block->tag)] -= block->size;
   }
   give_back(block);
-  if (pool->released && pool->live == 0) destroy(pool);
+  if (pool->released) destroy_unused();
 }
 
 // Joins the block with free neighbours and keeps it for later.
@@ -233,38 +235,44 @@ void CudaAllocator::reset_peak() {
 
 void CudaAllocator::empty_cache() {
   const std::lock_guard lock(mutex_);
-  free_segments(*common_);
+  if (!recorded_) free_segments(*common_);
 }
 
 CudaAllocator::Pool* CudaAllocator::begin_pool() {
   const std::lock_guard lock(mutex_);
-  current_ = pools_.insert(std::make_unique<Pool>()).first->get();
-  return current_;
+  recorded_ = pools_.insert(std::make_unique<Pool>()).first->get();
+  recorder_ = std::this_thread::get_id();
+  return recorded_;
 }
 
 void CudaAllocator::end_pool() {
   const std::lock_guard lock(mutex_);
-  Pool& pool = *current_;
-  current_ = common_.get();
+  Pool& pool = *recorded_;
+  recorded_ = nullptr;
   pool.sealed = true;
   for (int i = 0; i < kMemoryTagCount; ++i) {
     stats_.live_by_tag[size_t(i)] += pool.peak_by_tag[size_t(i)] - pool.live_by_tag[size_t(i)];
   }
   stats_.live += pool.peak - pool.live;
+  destroy_unused();
 }
 
 void CudaAllocator::release_pool(Pool* pool) noexcept {
   const std::lock_guard lock(mutex_);
   pool->released = true;
-  if (pool->live == 0) destroy(pool);
+  destroy_unused();
 }
 
-void CudaAllocator::destroy(Pool* pool) noexcept {
-  stats_.live -= pool->peak;
-  for (int i = 0; i < kMemoryTagCount; ++i) stats_.live_by_tag[size_t(i)] -= pool->peak_by_tag[size_t(i)];
-  free_segments(*pool);
-  const auto it = std::find_if(pools_.begin(), pools_.end(), [&](const auto& p) { return p.get() == pool; });
-  pools_.erase(it);
+// Of released pools those that nothing lives in: at the end of a recording where one is under way.
+void CudaAllocator::destroy_unused() noexcept {
+  if (recorded_) return;
+  std::erase_if(pools_, [&](const std::unique_ptr<Pool>& pool) {
+    if (!pool->released || pool->live > 0) return false;
+    stats_.live -= pool->peak;
+    for (int i = 0; i < kMemoryTagCount; ++i) stats_.live_by_tag[size_t(i)] -= pool->peak_by_tag[size_t(i)];
+    free_segments(*pool);
+    return true;
+  });
 }
 
 void CudaAllocator::out_of_memory(size_t bytes) const {

@@ -7,13 +7,15 @@
 // smallest free block that fits is split, neighbours are joined on release.
 //
 // A recording (Backend::begin_recording) takes its memory from a pool of its own: its addresses must stay what they were.
-// From the recording's end to its release, the most that the pool ever had live counts as live: replays use all of it.
+// Other threads' tensors stay out of it, since a replay writes to all of it. From the recording's end to its release, the most
+// that the pool ever had live counts as live. While one is under way nothing is given back to the device.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "framework/tensor/memory.h"
 
@@ -32,7 +34,8 @@ class CudaAllocator final : public Allocator {
   void empty_cache() override;
 
   class Pool;
-  // Until end_pool, allocations come from a new pool, which lives until release_pool and the release of its last block.
+  // Until end_pool, this thread's allocations come from a new pool, which lives until release_pool and the release of its last
+  // block. Where it needs more than the device has, they throw RecordingError.
   Pool* begin_pool();
   void end_pool();
   void release_pool(Pool* pool) noexcept;  // nothing that is queued may use it
@@ -44,14 +47,15 @@ class CudaAllocator final : public Allocator {
   void split(Block* block, size_t size);
   void give_back(Block* block) noexcept;
   void free_segments(Pool& pool) noexcept;
-  void destroy(Pool* pool) noexcept;
+  void destroy_unused() noexcept;
   void count(MemoryTag tag, size_t bytes);
   [[noreturn]] void out_of_memory(size_t bytes) const;
 
   mutable std::mutex mutex_;
   std::unique_ptr<Pool> common_;
   std::set<std::unique_ptr<Pool>> pools_;  // of recordings
-  Pool* current_;
+  Pool* recorded_ = nullptr;               // between begin_pool and end_pool
+  std::thread::id recorder_;               // ... whose thread this is
   std::map<void*, Block*> live_;
   MemoryStats stats_;
 };

@@ -55,16 +55,13 @@ class CudaBackend final : public Backend {
 
   // ---- data movement
   void copy(const TensorView& src, const TensorView& dst) override {
-    run(
-        "copy", [&] { cuda::copy(queue_, src, dst); }, src, dst);
+    run("copy", [&] { cuda::copy(queue_, src, dst); }, src, dst);
   }
   void fill(const TensorView& dst, double value) override {
-    run(
-        "fill", [&] { cuda::fill(queue_, dst, value); }, dst);
+    run("fill", [&] { cuda::fill(queue_, dst, value); }, dst);
   }
   void arange(const TensorView& dst, double start, double step) override {
-    run(
-        "arange", [&] { cuda::arange(queue_, dst, start, step); }, dst);
+    run("arange", [&] { cuda::arange(queue_, dst, start, step); }, dst);
   }
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {
@@ -79,35 +76,28 @@ class CudaBackend final : public Backend {
 
   // ---- elementwise
   void unary(Unary op, const TensorView& x, const TensorView& out) override {
-    run(
-        "unary", [&] { cuda::unary(queue_, op, x, out); }, x, out);
+    run("unary", [&] { cuda::unary(queue_, op, x, out); }, x, out);
   }
   void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out) override {
-    run(
-        "unary_backward", [&] { cuda::unary_backward(queue_, op, grad, saved, out); }, grad, saved, out);
+    run("unary_backward", [&] { cuda::unary_backward(queue_, op, grad, saved, out); }, grad, saved, out);
   }
   void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run(
-        "binary", [&] { cuda::binary(queue_, op, a, b, out); }, a, b, out);
+    run("binary", [&] { cuda::binary(queue_, op, a, b, out); }, a, b, out);
   }
   void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                        const TensorView& out) override {
-    run(
-        "binary_backward", [&] { cuda::binary_backward(queue_, op, input, grad, a, b, out); }, grad, a, b, out);
+    run("binary_backward", [&] { cuda::binary_backward(queue_, op, input, grad, a, b, out); }, grad, a, b, out);
   }
   void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run(
-        "test", [&] { cuda::test(queue_, op, a, b, out); }, a, b, out);
+    run("test", [&] { cuda::test(queue_, op, a, b, out); }, a, b, out);
   }
   void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run(
-        "where", [&] { cuda::where(queue_, cond, a, b, out); }, cond, a, b, out);
+    run("where", [&] { cuda::where(queue_, cond, a, b, out); }, cond, a, b, out);
   }
 
   // ---- matrix products
   void gemm(const GemmArgs& args) override {
-    run(
-        "gemm", [&] { cuda::gemm(queue_, args); }, args.a, args.b, args.c);
+    run("gemm", [&] { cuda::gemm(queue_, args); }, args.a, args.b, args.c);
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
     return cuda::activation_aux(activation, rows, columns, dtype);
@@ -115,77 +105,62 @@ class CudaBackend final : public Backend {
 
   // ---- reductions, rows, losses
   void reduce(Reduce op, const TensorView& x, const TensorView& out) override {
-    run(
-        "reduce", [&] { cuda::reduce(queue_, op, x, out); }, x, out);
+    run("reduce", [&] { cuda::reduce(queue_, op, x, out); }, x, out);
   }
   void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) override {
-    run(
-        "arg_reduce", [&] { cuda::arg_reduce(queue_, largest, x, dim, values, indices); }, x, indices);
+    run("arg_reduce", [&] { cuda::arg_reduce(queue_, largest, x, dim, values, indices); }, x, indices);
   }
   void softmax(const TensorView& x, const TensorView& out, int dim, bool log) override {
-    run(
-        "softmax", [&] { cuda::softmax(queue_, x, out, dim, log); }, x, out);
+    run("softmax", [&] { cuda::softmax(queue_, x, out, dim, log); }, x, out);
   }
   void softmax_backward(const TensorView& grad, const TensorView& y, const TensorView& out, int dim, bool log) override {
-    run(
-        "softmax_backward", [&] { cuda::softmax_backward(queue_, grad, y, out, dim, log); }, grad, y, out);
+    run("softmax_backward", [&] { cuda::softmax_backward(queue_, grad, y, out, dim, log); }, grad, y, out);
   }
   void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
                      const TensorView& total) override {
-    run(
-        "cross_entropy", [&] { cuda::cross_entropy(queue_, args, loss, lse, total); }, args.logits, args.target);
+    run("cross_entropy", [&] { cuda::cross_entropy(queue_, args, loss, lse, total); }, args.logits, args.target);
   }
   void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
                               const TensorView& out) override {
-    run(
-        "cross_entropy_backward", [&] { cuda::cross_entropy_backward(queue_, args, grad, lse, total, out); }, args.logits, out);
+    run("cross_entropy_backward", [&] { cuda::cross_entropy_backward(queue_, args, grad, lse, total, out); }, args.logits, out);
   }
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
-    run(
-        "check_targets", [&] { cuda::check_targets(queue_, target, classes, ignore_index, fault_); }, target);
+    run("check_targets", [&] { cuda::check_targets(queue_, target, classes, ignore_index, fault_); }, target);
     return report_now();
   }
-  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) override {
-    run(
-        "mse", [&] { cuda::mse(queue_, a, b, reduction, loss); }, a, b);
+  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
+           const MseGradient& gradient) override {
+    run("mse", [&] { cuda::mse(queue_, a, b, reduction, loss, gradient); }, a, b);
   }
   void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
                     const TensorView& out) override {
-    run(
-        "mse_backward", [&] { cuda::mse_backward(queue_, a, b, grad, reduction, sign, out); }, a, b, out);
+    run("mse_backward", [&] { cuda::mse_backward(queue_, a, b, grad, reduction, sign, out); }, a, b, out);
   }
 
   // ---- indexing
   int64_t check_indices(const TensorView& index, int64_t size) override {
-    run(
-        "check_indices", [&] { cuda::check_indices(queue_, index, size, fault_); }, index);
+    run("check_indices", [&] { cuda::check_indices(queue_, index, size, fault_); }, index);
     return report_now();
   }
   void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override {
-    run(
-        "gather", [&] { cuda::gather(queue_, x, dim, index, out); }, x, index);
+    run("gather", [&] { cuda::gather(queue_, x, dim, index, out); }, x, index);
   }
   void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
-    run(
-        "scatter_add", [&] { cuda::scatter_add(queue_, out, dim, index, src); }, out, index, src);
+    run("scatter_add", [&] { cuda::scatter_add(queue_, out, dim, index, src); }, out, index, src);
   }
 
   // ---- random numbers
   void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) override {
-    run(
-        "random_uniform", [&] { cuda::random_uniform(queue_, dst, from_base(state), lo, hi); }, dst);
+    run("random_uniform", [&] { cuda::random_uniform(queue_, dst, from_base(state), lo, hi); }, dst);
   }
   void random_normal(const TensorView& dst, Generator::State state, double mean, double stddev) override {
-    run(
-        "random_normal", [&] { cuda::random_normal(queue_, dst, from_base(state), mean, stddev); }, dst);
+    run("random_normal", [&] { cuda::random_normal(queue_, dst, from_base(state), mean, stddev); }, dst);
   }
   void random_integers(const TensorView& dst, Generator::State state, int64_t lo, int64_t hi) override {
-    run(
-        "random_integers", [&] { cuda::random_integers(queue_, dst, from_base(state), lo, hi); }, dst);
+    run("random_integers", [&] { cuda::random_integers(queue_, dst, from_base(state), lo, hi); }, dst);
   }
   void dropout(const TensorView& x, const TensorView& out, double p, Generator::State state) override {
-    run(
-        "dropout", [&] { cuda::dropout(queue_, x, out, p, from_base(state)); }, x, out);
+    run("dropout", [&] { cuda::dropout(queue_, x, out, p, from_base(state)); }, x, out);
   }
 
   // ---- the training tail
@@ -200,8 +175,7 @@ class CudaBackend final : public Backend {
     run("update_scale", [&] { cuda::update_scale(queue_, scale, tracker, found_inf, growth, backoff, interval); });
   }
   void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) override {
-    run(
-        "advance_rates", [&] { cuda::advance_rates(queue_, count, found_inf, table, rates); }, table, rates);
+    run("advance_rates", [&] { cuda::advance_rates(queue_, count, found_inf, table, rates); }, table, rates);
   }
   void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
     run("sgd", [&] { cuda::sgd(queue_, params, args, control); });
@@ -255,7 +229,11 @@ class CudaBackend final : public Backend {
     try {
       f();
       if (sync_ && !queue_.recording) check_cuda(cudaStreamSynchronize(queue_.stream), "the work of this call");
-    } catch (const RecordingError&) { throw; } catch (const DeviceError& e) {
+    } catch (const RecordingError&) {
+      throw;
+    } catch (const DeviceError& e) {
+      // What goes wrong in a recording is no reason to stop: the same work may run without.
+      if (queue_.recording) fail<RecordingError>("record", e.what());
       fail<DeviceError>(call, e.what(), (std::string() + ... + text_of(views)));
     }
   }

@@ -77,6 +77,15 @@ struct Stored<__nv_bfloat16> {
   __host__ __device__ static __nv_bfloat16 from(float x) { return __float2bfloat16_rn(x); }
   __host__ __device__ static __nv_bfloat16 from(double x) { return __float2bfloat16_rn(round_to_odd(x)); }
 };
+// a + b c, rounded twice as the CPU's is: nvcc would make one fused operation of it.
+__device__ inline double multiply_add(double a, double b, double c) {
+#ifdef HALFSTEP_CUDA_EMU
+  return a + b * c;
+#else
+  return __dadd_rn(a, __dmul_rn(b, c));
+#endif
+}
+
 // x rounded once to T: from_f<__half>(1.5f).
 template <class T, class C>
 __host__ __device__ inline T from_f(C x) {

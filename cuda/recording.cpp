@@ -23,7 +23,7 @@ class GraphRecording final : public Recording {
     const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0);
     cudaGraphDestroy(graph);
     check_cuda(error, "cudaGraphInstantiate");
-    check_cuda(cudaGraphUpload(exec_, p_.stream), "cudaGraphUpload");
+    cudaGraphUpload(exec_, p_.stream);  // so that the first replay need not; an error is that replay's
   }
   ~GraphRecording() override {
     const std::lock_guard lock(p_.mutex);
@@ -59,6 +59,7 @@ Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploade
       generator_(generator),
       start_(generator.state()),
       random_base_(static_cast<uint64_t*>(memory.allocate(sizeof(uint64_t), MemoryTag::workspace))) {
+  memory.empty_cache();  // what the same work had until now: its own pool can take that, which later cannot be had
   const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) memory_.release(random_base_);
   check_cuda(error, "cudaStreamBeginCapture");

@@ -35,8 +35,7 @@ void check_cuda(cudaError_t error, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();  // it is reported here, not again by the next call
-  if (error == cudaErrorStreamCaptureUnsupported || error == cudaErrorStreamCaptureInvalidated ||
-      error == cudaErrorStreamCaptureImplicit || error == cudaErrorStreamCaptureUnjoined)
+  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // all that capture refuses
     fail<RecordingError>("record", call, " cannot be recorded for replay: ", cudaGetErrorName(error), ": ",
                          cudaGetErrorString(error));
   fail<DeviceError>("cuda", call, " failed: ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
@@ -60,7 +59,9 @@ std::string describe_device() {
   return text;
 }
 
-Event::Event() { check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDefault), "cudaEventCreate"); }
+Event::Event(bool timed) {
+  check_cuda(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreate");
+}
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }
 void Event::wait() const { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize"); }

@@ -50,6 +50,9 @@ class Optimizer {
   std::map<std::string, Tensor> state_dict() const;
   void load_state_dict(const std::map<std::string, Tensor>& state);  // throws ValueError listing what does not fit
 
+  // How often load_state_dict has freed state, so that its memory is not where it was.
+  int64_t states_dropped() const { return states_dropped_; }
+
   AmpStep& amp() { return amp_; }  // set by GradScaler around step
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
@@ -82,6 +85,7 @@ class Optimizer {
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
   bool keeps_unscaled_ = true;
+  int64_t states_dropped_ = 0;
   Tensor rates_;
   std::function<void()> settle_;
 };

@@ -74,7 +74,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& state) {
   NoGrad off;
   for (size_t i = 0; i < params.size(); ++i) {
     std::map<std::string, Tensor>& old = state_[i];
-    std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); });
+    states_dropped_ += int64_t(std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); }));
     const DType moment = params[i].dtype() == DType::f64 ? DType::f64 : DType::f32;
     for (const auto& [name, t] : by_param[i]) {
       Tensor& mine = this->state(i, name, t.shape(), name == "step" ? DType::f32 : moment);

@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(kThreads) fill_kernel(Operand out, Space<1> sp
 
 __global__ void __launch_bounds__(kThreads) arange_kernel(Operand out, int64_t stride, int64_t n, double start, double by) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) out.store(i * stride, start + double(i) * by);
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+    out.store(i * stride, multiply_add(start, double(i), by));
 }
 
 struct Same {

@@ -45,7 +45,8 @@ void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorVie
                    const TensorView& total);
 void cross_entropy_backward(const Queue& q, const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse,
                             const TensorView& total, const TensorView& out);
-void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss);
+void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
+         const MseGradient& gradient = {});
 void mse_backward(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction,
                   double sign, const TensorView& out);
 

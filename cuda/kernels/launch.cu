@@ -1,17 +1,20 @@
 #include "cuda/gpu.cuh"
-#include "framework/base/check.h"
+#include "cuda/runtime.h"
 
 namespace halfstep::cuda {
 
 void check_launch(cudaError_t error) {
-  if (error != cudaSuccess) fail<DeviceError>("cuda", "a kernel launch must succeed, got: ", cudaGetErrorString(error));
+  if (error != cudaSuccess) check_cuda(error, "a kernel launch");
 }
 
 int sm_count() {
-  int device = 0, count = 1;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
+  static const int processors = [] {  // asked once: every launch wants it
+    int device = 0, count = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+  }();
+  return processors;
 }
 
 }  // namespace halfstep::cuda

@@ -19,12 +19,15 @@ __global__ void __launch_bounds__(kThreads)
   if (loss.data) loss.store_floating(0, count == 0 ? sum / weights : sum / count);
 }
 
-// Dense predictions of A and targets of B: the elements of a 16-byte pack of predictions at a time.
+// Dense predictions of A and targets of B: the elements of a 16-byte pack of predictions at a time. Where `out` is given, also
+// the gradient of the predictions, 2 / divisor times the loss's gradient times the difference.
 template <class A, class B>
-__global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, int64_t n, double* partials) {
+__global__ void __launch_bounds__(kThreads)
+    mse_packed(const A* a, const B* b, int64_t n, double* partials, Operand grad, A* out, double divisor) {
   constexpr int kPack = kPackOf<A>;
   SHARED(double, shared, [kBlockWarps]);
   const int64_t first = int64_t(blockIdx.x) * kThreads + threadIdx.x, step = int64_t(gridDim.x) * kThreads;
+  const float factor = out ? float(2 * grad.load_floating<double>(0) / divisor) : 0.0f;
   double sum = 0;
 #pragma unroll 2
   for (int64_t p = first; p < n / kPack; p += step) {
@@ -32,12 +35,18 @@ __global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, i
     load_pack(a + p * kPack, x);
     load_pack(b + p * kPack, y);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) pack += (x[j] - y[j]) * (x[j] - y[j]);
+    for (int j = 0; j < kPack; ++j) {
+      x[j] -= y[j];
+      pack += x[j] * x[j];
+      x[j] *= factor;
+    }
+    if (out) store_pack(out + p * kPack, x);
     sum += double(pack);
   }
   const int64_t rest = n / kPack * kPack + first;
   if (rest < n) {
     const float d = to_f(a[rest]) - to_f(b[rest]);
+    if (out) out[rest] = from_f<A>(d * factor);
     sum += double(d * d);
   }
   sum = block_join<SumJoin>(sum, &shared[0]);
@@ -102,21 +111,26 @@ void finish_loss(const Queue& q, unsigned blocks, int each, const Operand& loss,
   launch(finish_kernel, 1, kThreads, 0, q.stream, q.scratch, int(blocks), each, loss, total, count);
 }
 
-void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) {
+void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
+         const MseGradient& gradient) {
   const Space<2> space(a.shape, {&a.strides, &b.strides});
   const unsigned blocks = partial_blocks(space.numel, 4 * kThreads);
-  const bool packed =
-      space.dense() && for_pair(a, b, [&](auto of_a, auto of_b) {
-        using A = decltype(of_a);
-        using B = decltype(of_b);
-        launch(mse_packed<A, B>, blocks, kThreads, 0, q.stream, a.as<const A>(), b.as<const B>(), space.numel, q.scratch);
-      });
+  const double n = reduction == Reduction::mean ? double(space.numel) : 1.0;
+  const TensorView& out = gradient.out;
+  const bool one_pass = out && out.dtype == a.dtype && aligned16(out.data);
+  const bool packed = space.dense() && for_pair(a, b, [&](auto of_a, auto of_b) {
+                        using A = decltype(of_a);
+                        using B = decltype(of_b);
+                        launch(mse_packed<A, B>, blocks, kThreads, 0, q.stream, a.as<const A>(), b.as<const B>(), space.numel,
+                               q.scratch, Operand(gradient.grad), one_pass ? out.as<A>() : nullptr, n);
+                      });
   if (!packed) {
     const auto kernel = a.dtype == DType::f64 || b.dtype == DType::f64 ? mse_kernel<double> : mse_kernel<float>;
     launch(kernel, blocks, kThreads, 0, q.stream, Operand(a), Operand(b), space, q.scratch);
   }
   // A count of 0 divides by the weights, of which there are none: the mean of nothing is NaN.
-  finish_loss(q, blocks, 1, Operand(loss), Operand(), reduction == Reduction::mean ? double(space.numel) : 1.0);
+  finish_loss(q, blocks, 1, Operand(loss), Operand(), n);
+  if (out && !(packed && one_pass)) mse_backward(q, a, b, gradient.grad, reduction, 1, out);
 }
 
 void mse_backward(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction,

@@ -27,7 +27,7 @@ struct Narrow {
 struct Uniform : Narrow<double> {
   double lo, hi;
   Uniform(double from, double to) : lo(from), hi(to) {}
-  __device__ double value(const Bits& r, int lane) const { return lo + (hi - lo) * double(math::uniform(r.v[lane])); }
+  __device__ double value(const Bits& r, int lane) const { return multiply_add(lo, hi - lo, double(math::uniform(r.v[lane]))); }
   __device__ bool beyond(double rounded) const { return lo < hi && rounded >= hi; }
 };
 struct Normal : Narrow<double> {

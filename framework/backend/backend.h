@@ -61,6 +61,12 @@ struct CrossEntropyArgs {
   Reduction reduction = Reduction::mean;
 };
 
+// Asks mse for the gradient of `a` as well, as mse_backward writes it for this gradient of the loss.
+struct MseGradient {
+  TensorView grad{};  // []
+  TensorView out{};   // [like a] contiguous; empty: not wanted
+};
+
 // How an optimizer kernel treats a step. Both pointers are device memory and may be null.
 struct StepControl {
   const float* found_inf = nullptr;   // nonzero: leave every byte of parameters and state as it is
@@ -135,7 +141,8 @@ class Backend {
   // so -1; the IndexError comes with the next value read by the host.
   virtual int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) = 0;
   // loss: [], mean or sum of (a - b)^2, f32 or f64; a and b of one shape, any floating dtypes.
-  virtual void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) = 0;
+  virtual void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
+                   const MseGradient& gradient = {}) = 0;
   // out = sign * 2 (a - b) grad (/ n for mean); grad: [].
   virtual void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
                             const TensorView& out) = 0;

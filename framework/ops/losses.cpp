@@ -1,10 +1,16 @@
 // Losses. Kernels read 16-bit inputs as they are and compute in float32, so a region casts nothing for them.
+#include <memory>
+#include <utility>
+
 #include "framework/ops/call.h"
+#include "framework/ops/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"
 
 namespace halfstep {
 namespace {
+
+thread_local Tensor expected_seed;
 
 // Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
@@ -102,6 +108,12 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
 
 // ---- mean squared error
 
+// A gradient made in the forward pass, and what for.
+struct Foreseen {
+  Tensor grad, seed;
+  uint64_t version = 0;
+};
+
 struct Mse {
   struct Attr {
     Reduction reduction;
@@ -114,15 +126,28 @@ struct Mse {
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = kernel_dtype(input), .device = in[0].device()});
-    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view());
+    const Tensor& seed = LossSeed::expected();
+    MseGradient gradient;
+    if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() && seed.dtype() == loss.dtype()) {
+      const Tensor grad = Tensor::empty(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+      gradient = {seed.view(), grad.view()};
+      ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
+    }
+    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), gradient);
     return loss.to(loss_dtype(input, a.dtype));
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0), t = ctx.saved(1);
     const Tensor g = grads[0].to(kernel_dtype(promote(x.dtype(), t.dtype())));
     Tensors result(2);
+    if (const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state)) {
+      const Foreseen f = std::exchange(**held, {});
+      if (ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == grads[0].storage() &&
+          f.version == grads[0].version())
+        result[0] = f.grad;
+    }
     for (size_t i = 0; i < 2; ++i) {
-      if (!ctx.needs(i)) continue;
+      if (!ctx.needs(i) || result[i].defined()) continue;
       result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
       backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), a.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
     }
@@ -137,6 +162,10 @@ struct Mse {
 constexpr OpInfo kNllInfo{.name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
 }  // namespace
+
+LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(seed))) {}
+LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
+const Tensor& LossSeed::expected() { return expected_seed; }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
   check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ", o.label_smoothing);

@@ -261,6 +261,7 @@ TEST_CASE("an optimizer that reads a value runs eagerly, though its gradients we
 
 TEST_CASE("a replay reads nothing back, keeps earlier losses, and gives its memory back in the end") {
   const Batches batches(Device::cuda, 2);
+  mm(batches.inputs[0], batches.inputs[0].t());  // the first product may take a workspace that stays
   const size_t before = allocator(Device::cuda).stats().live;
   {
     Trainer t({}, GraphMode::on);
@@ -303,4 +304,77 @@ TEST_CASE("a bad target in a replay is reported by the next read") {
   CHECK_THROWS_WITH_AS(t.losses.back().item<float>(), doctest::Contains("target 99 at position 5"), IndexError);
   t.run(batches.inputs[0], batches.targets[0]);
   CHECK(t.losses.back().item<float>() > 0);
+}
+
+// What a recording leaves behind or writes to may be replaced between steps: its memory must not be written any more.
+TEST_CASE("copies and optimizer states that were replaced between recorded steps") {
+  const Batches batches(Device::cuda, 1);
+  const auto during = [&](const std::function<void(Trainer&, int, Tensors&)>& event) {
+    return same_as_eager({.schedule = false}, [&](Trainer& t) {
+      Tensors filler;  // takes memory that was freed
+      for (int i = 0; i < 14; ++i) {
+        event(t, i, filler);
+        t.run(batches.inputs[0], batches.targets[0]);
+      }
+      t.outputs.insert(t.outputs.end(), filler.begin(), filler.end());
+    });
+  };
+  SUBCASE("evaluation in another autocast dtype") {
+    during([&](Trainer& t, int i, Tensors& filler) {
+      if (i != 8 && i != 9) return;
+      const NoGrad off;
+      const Autocast region(Device::cuda, DType::bf16);
+      filler.push_back((*t.net)(batches.inputs[0]).clone());
+      for (int k = 0; i == 8 && k < 8; ++k) filler.push_back(full({24, 24}, 1, {.dtype = DType::f16, .device = Device::cuda}));
+    });
+  }
+  SUBCASE("an optimizer state that is dropped") {
+    during([&](Trainer& t, int i, Tensors& filler) {
+      if (i != 8) return;
+      t.opt->load_state_dict({});
+      for (int k = 0; k < 40; ++k) filler.push_back(full({24, 24}, 1, {.device = Device::cuda}));
+    });
+  }
+}
+
+TEST_CASE("a weight written just before a recording that fails is cast anew") {
+  struct Sometimes : Module {
+    explicit Sometimes(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = (*inner)(x);
+      if (reads) y.sum().item<float>();
+      return y;
+    }
+    std::shared_ptr<Module> inner;
+    bool reads = false;
+  };
+  const Batches batches(Device::cuda, 1);
+  std::string want;
+  for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
+    Sometimes net(mlp_model(Device::cuda));
+    SGD opt(net.parameters(), {.lr = 0.01});
+    const CrossEntropyLoss loss;
+    GradScaler scaler({.init_scale = 64});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    for (int i = 0; i < 6; ++i) {
+      net.reads = i >= StepRecorder::kWarmup;
+      if (i == StepRecorder::kWarmup) {
+        const NoGrad off;
+        net.parameters()[0].mul_(0.5);
+      }
+      step(batches.inputs[0], batches.targets[0]);
+    }
+    const std::string got = bytes(net);
+    if (mode == GraphMode::off) want = got;
+    CHECK(got == want);
+  }
+}
+
+TEST_CASE("a batch of another size leaves the recording in place") {
+  const Batches batches(Device::cuda, 1), small(Device::cuda, 1, 5);
+  Trainer t({}, GraphMode::on);
+  for (int i = 0; i < 8; ++i) {
+    t.run(i == 5 ? small.inputs[0] : batches.inputs[0], i == 5 ? small.targets[0] : batches.targets[0]);
+    CHECK(t.step.is_recorded() == (i >= StepRecorder::kWarmup));
+  }
 }

@@ -107,6 +107,11 @@ bool pageable(const void* p) { return !on_device(p) && !block_with(pinned, p); }
 
 }  // namespace
 
+void check_device_memory(const char* what, const void* p, size_t bytes) {
+  if (!on_device(p)) fail("%s: %p is not in device memory", what, p);
+  check_range(what, p, bytes);
+}
+
 void open_device_memory() {
   if (opened++ == 0 && device) protect(PROT_READ | PROT_WRITE);
 }

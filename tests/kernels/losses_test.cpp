@@ -85,6 +85,17 @@ void check_mse(const Buffer& a, const Buffer& b, Reduction reduction, int64_t sh
   dev_d.fetch();
   check_close(loss, want, 8, 1e-6, "mse");
   check_close(d, want_d, 2, 0, "mse backward");
+  // In one pass: the bits of two.
+  const Buffer again = poisoned(want.view.dtype, {}), d_again = poisoned(want_d.view.dtype, want_d.view.shape),
+               d_two = poisoned(want_d.view.dtype, want_d.view.shape);
+  const OnDevice dev_again(again), dev_d_again(d_again, shift), dev_d_two(d_two, shift);
+  cuda::mse(queue(), dev_a, dev_b, reduction, dev_again, {dev_g, dev_d_again});
+  cuda::mse_backward(queue(), dev_a, dev_b, dev_g, reduction, 1, dev_d_two);
+  dev_again.fetch();
+  dev_d_again.fetch();
+  dev_d_two.fetch();
+  CHECK(again[0] == loss[0]);
+  CHECK(d_again.values() == d_two.values());
 }
 
 }  // namespace

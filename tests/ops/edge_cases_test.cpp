@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "framework/autograd/autograd.h"
+#include "framework/ops/loss_seed.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -148,4 +149,42 @@ TEST_CASE("integer powers stay integers") {
 TEST_CASE("the largest of a tensor with NaN sends its gradient to the NaNs") {
   const Tensor x = tensor({1, NAN, 3, NAN}, {.dtype = DType::f64, .requires_grad = true});
   CHECK(grad({max(x)}, {x})[0].to_vector<double>() == std::vector<double>{0, 0.5, 0, 0.5});
+}
+
+TEST_CASE("an expected gradient of the loss changes when the gradient is made, never its bits") {
+  const Tensor target = rand({7, 5});
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
+      const Tensor x = rand({7, 5}).to(dtype).set_requires_grad(), seed = full({}, 1024);
+      const auto bits = [&](const Tensor& given, const std::function<void()>& before_backward) {
+        x.zero_grad();
+        Tensor loss;
+        {
+          const LossSeed expected(seed);
+          loss = mse_loss(x, target, reduction).to(DType::f32);
+        }
+        CHECK(!LossSeed::expected().defined());
+        before_backward();
+        loss.backward(given);
+        return x.grad().to_vector<double>();
+      };
+      const auto plain = [&](double g) {
+        x.zero_grad();
+        mse_loss(x, target, reduction).to(DType::f32).backward(full({}, g));
+        return x.grad().to_vector<double>();
+      };
+      CHECK(bits(seed, [] {}) == plain(1024));
+      CHECK(bits(full({}, 2), [] {}) == plain(2));             // another
+      CHECK(bits(seed, [&] { seed.fill_(4); }) == plain(4));  // changed since
+      // Kept graphs: the second backward makes it anew.
+      const LossSeed expected(seed);
+      x.zero_grad();
+      const Tensor loss = mse_loss(x, target, reduction).to(DType::f32);
+      loss.backward(seed, /*retain_graph=*/true);
+      const std::vector<double> once = x.grad().to_vector<double>();
+      x.zero_grad();
+      loss.backward(seed);
+      CHECK(x.grad().to_vector<double>() == once);
+    }
+  }
 }

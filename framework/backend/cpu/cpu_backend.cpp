@@ -97,8 +97,10 @@ class CpuBackend final : public Backend {
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     return cpu::check_targets(target, classes, ignore_index);
   }
-  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) override {
+  void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
+           const MseGradient& gradient) override {
     cpu::mse(a, b, reduction, loss);
+    if (gradient.out) cpu::mse_backward(a, b, gradient.grad, reduction, 1, gradient.out);
   }
   void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,
                     const TensorView& out) override {
