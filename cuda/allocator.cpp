@@ -116,16 +116,17 @@ CudaAllocator::Block* CudaAllocator::take(Pool& pool, size_t size) {
     blocks.erase(it);
     return block;
   }
-  if (Block* block = grow(pool, size)) return block;
+  const bool small = size <= kSmall;
+  if (Block* block = grow(pool, segment_size(size), small)) return block;
   check<RecordingError>(&pool == common_.get(), "record", "recorded work needs memory of its own, and the device has no more");
   if (recorded_) return nullptr;
   free_segments(*common_);  // cached memory of other sizes
-  return grow(pool, size);
+  if (Block* block = grow(pool, segment_size(size), small)) return block;
+  return grow(pool, rounded(size, kSmallSegment), small);  // no more than is needed
 }
 
-// A new segment as one block; null when the device has no memory for it.
-CudaAllocator::Block* CudaAllocator::grow(Pool& pool, size_t size) {
-  const size_t bytes = segment_size(size);
+// A new segment of `bytes` as one block; null when the device has no memory for it.
+CudaAllocator::Block* CudaAllocator::grow(Pool& pool, size_t bytes, bool small) {
   void* data = nullptr;
   const RelaxedCapture relaxed;
   if (const cudaError_t error = cudaMalloc(&data, bytes); error != cudaSuccess) {
@@ -134,7 +135,7 @@ CudaAllocator::Block* CudaAllocator::grow(Pool& pool, size_t size) {
     check_cuda(error, "cudaMalloc");
   }
   stats_.reserved += bytes;
-  return new Block{static_cast<char*>(data), bytes, &pool, size <= kSmall};
+  return new Block{static_cast<char*>(data), bytes, &pool, small};
 }
 
 // Keeps `size` bytes of the block and frees the rest, unless that is too small to be of use.

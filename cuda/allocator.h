@@ -43,7 +43,7 @@ class CudaAllocator final : public Allocator {
  private:
   struct Block;
   Block* take(Pool& pool, size_t size);
-  Block* grow(Pool& pool, size_t size);
+  Block* grow(Pool& pool, size_t bytes, bool small);
   void split(Block* block, size_t size);
   void give_back(Block* block) noexcept;
   void free_segments(Pool& pool) noexcept;

@@ -3,7 +3,9 @@
 
 #include <vector>
 
+#include "cuda/allocator.h"
 #include "cuda/gpu.cuh"
+#include "framework/base/check.h"
 
 namespace {
 
@@ -206,4 +208,28 @@ TEST_CASE_FIXTURE(Fixture, "device memory is limited, counted and told apart fro
   CHECK(cudaFree(p) == cudaSuccess);
   CHECK(cudaMalloc(&q, size_t(40) << 20) == cudaSuccess);
   CHECK(cudaFree(q) == cudaSuccess);
+}
+
+TEST_CASE("an allocator takes a smaller segment, and cached ones, before it gives up") {
+  constexpr size_t kMiB = size_t(1) << 20;
+  size_t free, total;
+  CHECK(cudaMemGetInfo(&free, &total) == cudaSuccess);
+  const Setting setting;
+  emu::options().memory = total - free + 30 * kMiB;
+  halfstep::cuda::CudaAllocator memory;
+  const auto tag = halfstep::MemoryTag::data;
+  void* const a = memory.allocate(3 * kMiB, tag);  // of a segment of 20 MiB
+  void* const b = memory.allocate(25 * kMiB / 3, tag);
+  CHECK(memory.stats().reserved == 20 * kMiB);
+  void* const c = memory.allocate(9 * kMiB, tag);  // another of 20 does not fit
+  CHECK(memory.stats().reserved == 30 * kMiB);
+  CHECK_THROWS_WITH_AS(memory.allocate(9 * kMiB, tag), doctest::Contains("[memory] cuda:0: cannot allocate 9.0 MiB; "),
+                       halfstep::MemoryError);
+  for (void* p : {a, b, c}) memory.release(p);
+  void* const d = memory.allocate(28 * kMiB, tag);  // for which the cached segments are given back
+  CHECK(memory.stats().live == 28 * kMiB);
+  CHECK(memory.stats().reserved == 28 * kMiB);
+  memory.release(d);
+  memory.empty_cache();
+  CHECK(memory.stats().reserved == 0);
 }
