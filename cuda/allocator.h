@@ -11,11 +11,11 @@
 // that the pool ever had live counts as live. While one is under way nothing is given back to the device.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unordered_map>
 
 #include "framework/tensor/memory.h"
 
@@ -56,7 +56,7 @@ class CudaAllocator final : public Allocator {
   std::set<std::unique_ptr<Pool>> pools_;  // of recordings
   Pool* recorded_ = nullptr;               // between begin_pool and end_pool
   std::thread::id recorder_;               // ... whose thread this is
-  std::map<void*, Block*> live_;
+  std::unordered_map<void*, Block*> live_;
   MemoryStats stats_;
 };
 

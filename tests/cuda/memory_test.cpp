@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "tests/cuda/support.h"
 
@@ -88,6 +89,15 @@ TEST_CASE("a bad target or index is reported by the next value read, with operat
   CHECK_THROWS_AS(
       (scatter_add(x, 0, target({0, -6, 0}).reshape({1, 3}), ones({1, 3}, {.device = Device::cuda})), x.to_vector<float>()),
       IndexError);
+}
+
+TEST_CASE("with HALFSTEP_SYNC=1 the call with the bad target throws itself") {
+  if (!std::getenv("HALFSTEP_SYNC")) return;  // ctest has an entry that sets it
+  const Tensor logits = ones({3, 4}, {.device = Device::cuda}), x = ones({5, 3}, {.device = Device::cuda});
+  const Tensor bad = from_vector<int64_t>({0, 7, 1}, {3}, Device::cuda);
+  CHECK_THROWS_WITH_AS(cross_entropy(logits, bad), doctest::Contains("target 7 at position 1 is outside [0, 4)"), IndexError);
+  CHECK_THROWS_WITH_AS(gather(x, 0, bad.reshape({1, 3})), doctest::Contains("index 7 at position 1 is outside [0, 5)"), IndexError);
+  CHECK((logits + 1.0).sum().item<float>() == 24);
 }
 
 TEST_CASE("a good loss after a bad one") {
