@@ -170,6 +170,31 @@ TEST_CASE("a skipped step leaves weights, moments and shadows as they are") {
   CHECK(bytes(*net) != before);
 }
 
+TEST_CASE("amp 83: unscale_, a fused step and update read nothing back; asking for the scale or the outcome does") {
+  const auto net = mlp_model(Device::cuda);
+  const Batches batches(Device::cuda, 1);
+  SGD sgd(net->parameters(), {.lr = 0.01, .momentum = 0.9});
+  Adam adam(net->parameters(), {.lr = 0.01});
+  GradScaler scaler({.init_scale = 1024});
+  for (Optimizer* opt : {static_cast<Optimizer*>(&sgd), static_cast<Optimizer*>(&adam)}) {
+    for (const bool unscales : {true, false}) {
+      opt->zero_grad();
+      const Autocast region(Device::cuda, DType::f16);
+      const Tensor loss = CrossEntropyLoss()((*net)(batches.inputs[0]), batches.targets[0]);
+      uint64_t reads = host_reads();
+      scaler.scale(loss).backward();
+      if (unscales) scaler.unscale_(*opt);
+      const StepOutcome outcome = scaler.step(*opt);
+      scaler.update();
+      CHECK(host_reads() == reads);
+      CHECK(outcome.applied());
+      CHECK(host_reads() == ++reads);
+      CHECK(scaler.get_scale() == 1024);
+      CHECK(host_reads() == ++reads);
+    }
+  }
+}
+
 TEST_CASE("clip_grad_norm_ and clip_grad_value_ as on the CPU, without a host read") {
   for (const double p : {2.0, 1.0, kInf}) {
     for (const double bound : {0.5, 1e6}) {
