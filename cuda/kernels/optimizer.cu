@@ -30,10 +30,12 @@ struct Control {
   }
 };
 
-// A rule: what it makes of the count of steps before this one, how many states it keeps, and the new parameter.
+// A rule: what it makes of the count of steps before this one (costly: once a block), how many states it keeps, and the new
+// parameter.
 struct Sgd {
   using Args = math::SgdArgs;
   using Step = bool;  // first
+  static constexpr bool kCostly = false;
   static constexpr int kStates = 1;
   __device__ static Step begin(double count, const Args&) { return count == 0; }
   __device__ static int states(const Args& args) { return args.momentum != 0 ? 1 : 0; }
@@ -45,6 +47,7 @@ struct Sgd {
 struct Adam {
   using Args = math::AdamArgs;
   using Step = math::AdamStep;
+  static constexpr bool kCostly = true;
   static constexpr int kStates = 3;
   __device__ static Step begin(double count, const Args& args) { return math::adam_step(count + 1, args); }
   __device__ static int states(const Args& args) { return args.amsgrad ? 3 : 2; }
@@ -130,14 +133,19 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
 
 template <class Rule, class C, bool IsPacked>
 __global__ void __launch_bounds__(kThreads) step_list(ParamList list, typename Rule::Args given, Control control) {
-  SHARED(typename Rule::Step, shared, [1]);
   if (control.skips()) return;  // all threads alike
   const typename Rule::Args args = control.at_rate(given);
   const ParamList::Part part = list.part();
   const Param u = list.entry[part.tensor];
-  if (threadIdx.x == 0) shared[0] = Rule::begin(double(*u.step), args);
-  __syncthreads();
-  const typename Rule::Step step = shared[0];
+  typename Rule::Step step;
+  if constexpr (Rule::kCostly) {
+    SHARED(typename Rule::Step, shared, [1]);
+    if (threadIdx.x == 0) shared[0] = Rule::begin(double(*u.step), args);
+    __syncthreads();
+    step = shared[0];
+  } else {
+    step = Rule::begin(double(*u.step), args);
+  }
   if constexpr (IsPacked) {
     const Packed<float> param(u.param);
     switch (u.grad.dtype) {
