@@ -4,7 +4,8 @@
 // then on a step copies the batch there and replays. Batches of another shape run eagerly in between. When something changes
 // that a recording cannot follow (a parameter's memory, a weight written by the user, train() and eval(), the scaler's
 // factors), it is made anew after another warm-up. A step that cannot be recorded stays eager, with one log line that says why:
-// it reads values on the host, copies from the host, or draws from a generator of its own.
+// it reads values on the host, copies from the host, or draws from a generator of its own. Code of the host, hooks included, runs
+// when a step is recorded and not when it is replayed.
 #pragma once
 
 #include <functional>
@@ -18,8 +19,8 @@
 
 namespace halfstep {
 
-// automatic: records unless the warm-up shows that the device, not the host, is what a step waits for; then replaying would
-// only add the copy of the batch.
+// automatic: records modules and losses that are recordable (Module::is_recordable), unless the warm-up shows that the device, not
+// the host, is what a step waits for; then replaying would only add the copy of the batch.
 enum class GraphMode : uint8_t { off, automatic, on };
 
 struct StepResult {

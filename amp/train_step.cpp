@@ -18,7 +18,9 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
   if (options.device.is_cpu() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
-  if (options.graph != GraphMode::off && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
+  const bool may_record = options.graph == GraphMode::on ||
+                          (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
+  if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
     recorder_ = std::make_unique<StepRecorder>([this](const Tensor& x, const Tensor& y) { return eager(x, y); }, module, optimizer,
                                                scaler, *rates_, options.device, options.graph);
   }

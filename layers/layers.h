@@ -17,6 +17,7 @@ class Linear : public Module {
   Linear(int64_t in_features, int64_t out_features, bool bias = true) : Linear(LinearOptions{in_features, out_features, bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override;
   Tensor weight, bias;  // bias undefined without one
 };
@@ -31,6 +32,7 @@ class Sequential : public Module {
   Sequential& push_back(std::shared_ptr<Module> layer);
   Sequential& push_back(const std::string& name, std::shared_ptr<Module> layer);
   Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override;  // when all children are
   std::string describe() const override { return "Sequential"; }
 
  private:
@@ -45,6 +47,7 @@ class Sequential : public Module {
 class ReLU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return relu(x); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "ReLU()"; }
 };
 class GELU : public Module {
@@ -52,6 +55,7 @@ class GELU : public Module {
   explicit GELU(const std::string& approximate = "none");  // "none" (erf) or "tanh"
   Tensor forward(const Tensor& x) override { return tanh_ ? gelu_tanh(x) : gelu(x); }
   bool is_tanh() const { return tanh_; }
+  bool is_recordable() const override { return true; }
   std::string describe() const override;
 
  private:
@@ -60,27 +64,32 @@ class GELU : public Module {
 class Tanh : public Module {
  public:
   Tensor forward(const Tensor& x) override { return tanh(x); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "Tanh()"; }
 };
 class Sigmoid : public Module {
  public:
   Tensor forward(const Tensor& x) override { return sigmoid(x); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "Sigmoid()"; }
 };
 class SiLU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return silu(x); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "SiLU()"; }
 };
 class Identity : public Module {
  public:
   Tensor forward(const Tensor& x) override { return x; }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "Identity()"; }
 };
 class Softmax : public Module {
  public:
   explicit Softmax(int64_t dim = -1) : dim_(dim) {}
   Tensor forward(const Tensor& x) override { return softmax(x, dim_); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override;
 
  private:
@@ -90,6 +99,7 @@ class Flatten : public Module {
  public:
   explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1) : start_(start_dim), end_(end_dim) {}
   Tensor forward(const Tensor& x) override { return flatten(x, start_, end_); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override;
 
  private:
@@ -99,6 +109,7 @@ class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5);
   Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override;
 
  private:
@@ -110,12 +121,14 @@ class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  virtual bool is_recordable() const { return false; }  // as Module::is_recordable
   virtual std::string describe() const = 0;
 };
 class MSELoss : public Loss {
  public:
   explicit MSELoss(Reduction reduction = Reduction::mean) : reduction_(reduction) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return mse_loss(output, target, reduction_); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "MSELoss()"; }
 
  private:
@@ -125,6 +138,7 @@ class CrossEntropyLoss : public Loss {
  public:
   explicit CrossEntropyLoss(const CrossEntropyOptions& options = {}) : options_(options) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return cross_entropy(output, target, options_); }
+  bool is_recordable() const override { return true; }
   std::string describe() const override { return "CrossEntropyLoss()"; }
 
  private:

@@ -32,6 +32,9 @@ class Module {
   virtual ~Module() = default;
   virtual Tensor forward(const Tensor& x) = 0;
   Tensor operator()(const Tensor& x);  // forward; an error on the way says in which layer
+  // Does forward do the same for any input of one shape, deciding nothing on the host? Then TrainStep records it by itself on a
+  // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
+  virtual bool is_recordable() const { return false; }
   virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
   const std::string& name() const { return name_; }           // in its parent; empty at the root
   std::string str() const;                                    // the tree, as PyTorch prints it

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <typeinfo>
 
 #include "layers/layers.h"
@@ -27,6 +28,10 @@ Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Modul
   else
     stages_.push_back({module, {}});
   return *this;
+}
+
+bool Sequential::is_recordable() const {
+  return std::all_of(children().begin(), children().end(), [](const auto& child) { return child.second->is_recordable(); });
 }
 
 Tensor Sequential::forward(const Tensor& x) {
