@@ -8,6 +8,17 @@
 #include "optim/gradients.h"
 
 namespace halfstep {
+namespace {
+
+// Spares a step the writing of unscaled gradients, and only this one, also when it throws.
+struct ScaledGradients {
+  explicit ScaledGradients(Optimizer& o) : optimizer(o) { optimizer.keep_unscaled_gradients(false); }
+  ~ScaledGradients() { optimizer.keep_unscaled_gradients(true); }
+  ScaledGradients(const ScaledGradients&) = delete;
+  Optimizer& optimizer;
+};
+
+}  // namespace
 
 TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
                      const TrainStepOptions& options)
@@ -86,9 +97,10 @@ StepResult TrainStep::finish_window() {
   }
   StepResult result;
   result.stepped = true;
-  optimizer_.keep_unscaled_gradients(false);
-  result.outcome = scaler_.step(optimizer_);
-  optimizer_.keep_unscaled_gradients(true);
+  {
+    const ScaledGradients leave(optimizer_);
+    result.outcome = scaler_.step(optimizer_);
+  }
   scaler_.update();
   if (rates_) rates_->advance(result.outcome.found_inf());
   else if (schedule_) schedule_->step(result.outcome.applied());

@@ -139,4 +139,19 @@ void same_for_any_threads(const F& f) {
   set_num_threads(0);
 }
 
+// [batch?, rows, columns] with its last two dimensions stored either way, and `pad` unused elements between lines.
+inline Buffer operand(DType t, const Shape& shape, bool transposed, unsigned seed, int64_t pad = 0) {
+  const int r = shape.size();
+  const int64_t rows = shape[r - 2], columns = shape[r - 1];
+  const int64_t outer = transposed ? columns : rows, inner = (transposed ? rows : columns) + pad;
+  Buffer b = make(t, r == 3 ? Shape{shape[0], outer, inner} : Shape{outer, inner});
+  b.view.shape = shape;
+  b.view.strides[r - 2] = transposed ? 1 : inner;
+  b.view.strides[r - 1] = transposed ? inner : 1;
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> draw(-1, 1);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(4 * draw(engine)));
+  return b;
+}
+
 }  // namespace halfstep::testing

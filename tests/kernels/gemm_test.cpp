@@ -12,20 +12,6 @@ namespace {
 
 constexpr int64_t kEdges[] = {1, 7, 31, 33, 127, 129};
 
-// [batch?, rows, columns] of values in [-1, 1] with its last two dimensions stored either way and `pad` unused elements between.
-Buffer operand(DType t, const Shape& shape, bool transposed, unsigned seed, int64_t pad = 0) {
-  const int r = shape.size();
-  const int64_t outer = shape[transposed ? r - 1 : r - 2], inner = shape[transposed ? r - 2 : r - 1] + pad;
-  Buffer b = make(t, r == 3 ? Shape{shape[0], outer, inner} : Shape{outer, inner});
-  b.view.shape = shape;
-  b.view.strides[r - 2] = transposed ? 1 : inner;
-  b.view.strides[r - 1] = transposed ? inner : 1;
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<double> draw(-1, 1);
-  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(4 * draw(engine)));
-  return b;
-}
-
 // What two correct orders of a sum of k terms may differ by.
 double slack(DType t, int64_t k) { return t == DType::f64 ? 1e-15 * double(k + 4) : 3e-7 * double(k + 4); }
 

@@ -140,4 +140,25 @@ std::vector<OpCase> op_cases(Device at) {
   return c;
 }
 
+Tensor spread_out(const Tensor& t) {
+  if (t.dim() == 0) return t;
+  Shape wide = t.shape();
+  Strides strides;
+  for (int i = 0; i < wide.size(); ++i) wide[i] *= 2;
+  const Tensor big = full(wide, 7, {.dtype = t.dtype(), .device = t.device()});
+  for (int i = 0; i < wide.size(); ++i) strides.push_back(big.strides()[i] * 2);
+  const Tensor view = big.alias(t.shape(), strides);
+  view.copy_(t.detach());
+  if (t.requires_grad()) view.set_requires_grad();
+  return view;
+}
+
+Tensor reversed(const Tensor& t) {
+  Dims order;
+  for (int i = t.dim() - 1; i >= 0; --i) order.push_back(i);
+  const Tensor view = t.detach().permute(order).clone().permute(order).detach();
+  if (t.requires_grad()) view.set_requires_grad();
+  return view;
+}
+
 }  // namespace halfstep::testing

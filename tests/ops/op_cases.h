@@ -23,4 +23,8 @@ struct OpCase {
 // With inputs and constants on `device`; the values are the same on every device.
 std::vector<OpCase> op_cases(Device device = Device::cpu);
 
+// Layouts that an op must take as it takes contiguous memory; they require grad where t does.
+Tensor spread_out(const Tensor& t);  // the same values with gaps: every dimension doubled, every second element used
+Tensor reversed(const Tensor& t);    // dimensions stored in reverse order
+
 }  // namespace halfstep::testing

@@ -9,32 +9,12 @@
 using namespace halfstep;
 using halfstep::testing::op_cases;
 using halfstep::testing::OpCase;
+using halfstep::testing::reversed;
+using halfstep::testing::spread_out;
 
 namespace {
 
 std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
-
-// The same values in memory with gaps: every dimension doubled, every second element used.
-Tensor spread_out(const Tensor& t) {
-  if (t.dim() == 0) return t;
-  Shape wide = t.shape();
-  Strides strides;
-  for (int i = 0; i < wide.size(); ++i) wide[i] *= 2;
-  const Tensor big = full(wide, 7, {.dtype = t.dtype()});
-  for (int i = 0; i < wide.size(); ++i) strides.push_back(big.strides()[i] * 2);
-  const Tensor view = big.alias(t.shape(), strides);
-  view.copy_(t.detach());
-  if (t.requires_grad()) view.set_requires_grad();
-  return view;
-}
-
-// Dimensions of the values stored in reverse order.
-Tensor reversed(const Tensor& t) {
-  Dims order;
-  for (int i = t.dim() - 1; i >= 0; --i) order.push_back(i);
-  const Tensor view = t.detach().permute(order).clone().permute(order);
-  return t.requires_grad() ? view.detach().set_requires_grad() : view.detach();
-}
 
 Tensors to_dtype(const Tensors& in, DType dtype) {
   Tensors out;
