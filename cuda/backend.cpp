@@ -12,6 +12,7 @@
 
 #include "cuda/allocator.h"
 #include "cuda/blas/gemm.h"
+#include "cuda/convolution.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/recording.h"
 #include "cuda/runtime.h"
@@ -147,6 +148,114 @@ class CudaBackend final : public Backend {
   }
   void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
     run("scatter_add", [&] { cuda::scatter_add(queue_, out, dim, index, src); }, out, index, src);
+  }
+
+  void pointwise(Pointwise op, std::span<const TensorView> in, double p, double q, const TensorView& out) override {
+    run("pointwise", [&] { cuda::pointwise(queue_, op, in, p, q, out); }, out);
+  }
+  void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::span<const TensorView> in, double p, double q,
+                          const TensorView& out) override {
+    run("pointwise_backward", [&] { cuda::pointwise_backward(queue_, op, input, grad, in, p, q, out); }, grad, out);
+  }
+  void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) override {
+    run("variance", [&] { cuda::variance(queue_, x, correction, mean, var); }, x, mean, var);
+  }
+  void norm_over(const TensorView& x, double p, const TensorView& out) override {
+    run("norm_over", [&] { cuda::norm_over(queue_, x, p, out); }, x, out);
+  }
+  void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) override {
+    run("scan", [&] { cuda::scan(queue_, op, x, dim, reverse, out); }, x, out);
+  }
+  void sort(const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values,
+            const TensorView& indices) override {
+    run("sort", [&] { cuda::sort(queue_, x, dim, descending, k, values, indices); }, x, values, indices);
+  }
+  void scatter(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    run("scatter", [&] { cuda::scatter(queue_, out, dim, index, src); }, out, index, src);
+  }
+  void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override {
+    run("index_select", [&] { cuda::index_select(queue_, x, dim, index, out); }, x, index, out);
+  }
+  void index_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    run("index_add", [&] { cuda::index_add(queue_, out, dim, index, src); }, out, index, src);
+  }
+  void index_copy(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    run("index_copy", [&] { cuda::index_copy(queue_, out, dim, index, src); }, out, index, src);
+  }
+  void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+            const TensorView& out) override {
+    run("conv", [&] { cuda::conv(queue_, x, weight, bias, window, groups, out); }, x, weight, bias, out);
+  }
+  void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
+                          int64_t groups, const TensorView& out) override {
+    run("conv_backward_data", [&] { cuda::conv_backward_data(queue_, grad, weight, bias, window, groups, out); }, grad, weight, bias, out);
+  }
+  void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
+                            const TensorView& out, const TensorView& bias_out) override {
+    run("conv_backward_weight", [&] { cuda::conv_backward_weight(queue_, x, grad, window, groups, out, bias_out); }, x, grad, out, bias_out);
+  }
+  void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) override {
+    run("unfold", [&] { cuda::unfold(queue_, x, window, positions, columns); }, x, columns);
+  }
+  void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) override {
+    run("fold", [&] { cuda::fold(queue_, columns, window, positions, out); }, columns, out);
+  }
+  void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) override {
+    run("max_pool", [&] { cuda::max_pool(queue_, x, args, out, indices); }, x, out, indices);
+  }
+  void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) override {
+    run("max_pool_backward", [&] { cuda::max_pool_backward(queue_, grad, indices, out); }, grad, indices, out);
+  }
+  void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) override {
+    run("avg_pool", [&] { cuda::avg_pool(queue_, x, args, out); }, x, out);
+  }
+  void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const TensorView& out) override {
+    run("avg_pool_backward", [&] { cuda::avg_pool_backward(queue_, grad, args, out); }, grad, out);
+  }
+  void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                 const TensorView& out, const TensorView& mean, const TensorView& rstd) override {
+    run("normalize", [&] { cuda::normalize(queue_, args, x, weight, bias, out, mean, rstd); }, x, weight, bias, out);
+  }
+  void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                          const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                          const TensorView& dbias) override {
+    run("normalize_backward", [&] { cuda::normalize_backward(queue_, args, grad, x, weight, mean, rstd, dx, dweight, dbias); }, grad, x, weight, mean);
+  }
+  void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                  const TensorView& running_mean, const TensorView& running_var, const TensorView& out,
+                  const TensorView& mean, const TensorView& rstd) override {
+    run("batch_norm", [&] { cuda::batch_norm(queue_, args, x, weight, bias, running_mean, running_var, out, mean, rstd); }, x, weight, bias, running_mean);
+  }
+  void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                           const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                           const TensorView& dbias) override {
+    run("batch_norm_backward", [&] { cuda::batch_norm_backward(queue_, args, grad, x, weight, mean, rstd, dx, dweight, dbias); }, grad, x, weight, mean);
+  }
+  void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& c, const TensorView& h_out,
+                 const TensorView& c_out, const TensorView& activated) override {
+    run("lstm_cell", [&] { cuda::lstm_cell(queue_, x_gates, h_gates, c, h_out, c_out, activated); }, x_gates, h_gates, c, h_out);
+  }
+  void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
+                          const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
+    run("lstm_cell_backward", [&] { cuda::lstm_cell_backward(queue_, dh, dc, activated, c, c_out, dgates, dc_in); }, dh, dc, activated, c);
+  }
+  void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
+                const TensorView& activated) override {
+    run("gru_cell", [&] { cuda::gru_cell(queue_, x_gates, h_gates, h, h_out, activated); }, x_gates, h_gates, h, h_out);
+  }
+  void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
+                         const TensorView& dh_gates, const TensorView& dh_in) override {
+    run("gru_cell_backward", [&] { cuda::gru_cell_backward(queue_, dh, activated, h, dx_gates, dh_gates, dh_in); }, dh, activated, h, dx_gates);
+  }
+  void resample(const TensorView& x, int dim, const SparseRows& matrix, const TensorView& out) override {
+    run("resample", [&] { cuda::resample(queue_, x, dim, matrix, out); }, x, out);
+  }
+  void grid_sample(const SampleArgs& args, const TensorView& x, const TensorView& grid, const TensorView& out) override {
+    run("grid_sample", [&] { cuda::grid_sample(queue_, args, x, grid, out); }, x, grid, out);
+  }
+  void grid_sample_backward(const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
+                            const TensorView& dx, const TensorView& dgrid) override {
+    run("grid_sample_backward", [&] { cuda::grid_sample_backward(queue_, args, grad, x, grid, dx, dgrid); }, grad, x, grid, dx);
   }
 
   // ---- random numbers

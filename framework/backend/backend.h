@@ -17,6 +17,7 @@
 #include <string>
 
 #include "framework/base/device.h"
+#include "framework/backend/layer_args.h"
 #include "framework/base/generator.h"
 #include "framework/math/functors.h"
 #include "framework/math/training.h"
@@ -113,6 +114,11 @@ class Backend {
                                const TensorView& out) = 0;
   virtual void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) = 0;  // out: bool
   virtual void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) = 0;
+  // Functions of one to three tensors and two numbers (framework/math/pointwise.def).
+  virtual void pointwise(Pointwise op, std::span<const TensorView> in, double p, double q, const TensorView& out) = 0;
+  // The gradient of in[input].
+  virtual void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::span<const TensorView> in, double p, double q,
+                                  const TensorView& out) = 0;
 
   // ---- matrix products
   virtual void gemm(const GemmArgs& args) = 0;
@@ -124,6 +130,16 @@ class Backend {
   virtual void reduce(Reduce op, const TensorView& x, const TensorView& out) = 0;
   // First index of the extreme along `dim` (a NaN counts as extreme). `indices` i64 and `values` (may be empty): size 1 in dim.
   virtual void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) = 0;
+
+  // Mean and variance over the dimensions that are 1 in `var` (x's rank), two-pass or Welford: sum (x - mean)^2 / max(0, n -
+  // correction). `mean` may be empty.
+  virtual void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) = 0;
+  // (sum |x|^p)^(1/p) over the dimensions that are 1 in out; p = inf: max |x|, -inf: min |x|, 0: how many are not 0.
+  virtual void norm_over(const TensorView& x, double p, const TensorView& out) = 0;
+  // out[i] = x[0] op ... op x[i] along dim; reverse: x[i] op ... op x[n - 1].
+  virtual void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) = 0;
+  // The first k along dim in sorted order (stable; NaN counts as the largest). values, indices (i64): size k in dim.
+  virtual void sort(const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values, const TensorView& indices) = 0;
 
   // ---- rows: softmax over `dim`; log: log_softmax. out contiguous, any floating dtype.
   virtual void softmax(const TensorView& x, const TensorView& out, int dim, bool log) = 0;
@@ -152,6 +168,65 @@ class Backend {
   virtual int64_t check_indices(const TensorView& index, int64_t size) = 0;
   virtual void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) = 0;
   virtual void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) = 0;  // out += ; out contiguous
+  // As scatter_add, but out = src; of several elements for one place the last (row-major) stays.
+  virtual void scatter(const TensorView& out, int dim, const TensorView& index, const TensorView& src) = 0;
+  // Whole slices along dim; index [n]: out[.., i, ..] = x[.., index[i], ..].
+  virtual void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) = 0;
+  virtual void index_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) = 0;   // out[index[i]] += src[i]
+  virtual void index_copy(const TensorView& out, int dim, const TensorView& index, const TensorView& src) = 0;  // out[index[i]] = src[i]; the last stays
+
+  // ---- layers. Tensors contiguous. Inputs of one call have one floating dtype, out has it too or is f32; weights, biases and
+  // statistics of normalisations may be f32 beside 16-bit tensors. Sums in f32 (f64 for f64), rounded once.
+  // x [N, C, in...], weight [O, C / groups, taps...], bias [O] or empty, out [N, O, out...]. window.size is weight's.
+  virtual void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+                    const TensorView& out) = 0;
+  // The gradient of x, and the forward of the transposed convolution: grad [N, O, out...] -> out [N, C, in...] (+ bias [C]).
+  virtual void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
+                                  int64_t groups, const TensorView& out) = 0;
+  // The gradients of weight and, where not empty, of bias.
+  virtual void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
+                                    const TensorView& out, const TensorView& bias_out) = 0;
+  // x [N, C, in...] -> columns [N, C * taps, positions]; fold is the transpose: it sums what unfold repeats.
+  virtual void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) = 0;
+  virtual void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) = 0;
+  // indices (i64, like out; may be empty): where in x's plane [in...], row-major, the maximum lies: the first, or the first NaN.
+  virtual void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) = 0;
+  virtual void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) = 0;
+  virtual void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) = 0;
+  virtual void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const TensorView& out) = 0;
+  // y = (x - mean) rstd weight + bias. weight, bias: [groups * channels] or empty; mean (empty when not centered), rstd:
+  // [rows * groups], f32 or f64, written by the forward.
+  virtual void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                         const TensorView& out, const TensorView& mean, const TensorView& rstd) = 0;
+  // dx, dweight, dbias: each may be empty.
+  virtual void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                                  const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                                  const TensorView& dbias) = 0;
+  // As normalize, for each channel. running_mean, running_var: [C] or empty (training only); training updates them.
+  virtual void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                          const TensorView& running_mean, const TensorView& running_var, const TensorView& out,
+                          const TensorView& mean, const TensorView& rstd) = 0;
+  // mean, rstd: what the forward used. Without training they are constants.
+  virtual void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                                   const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                                   const TensorView& dbias) = 0;
+  // What follows the products of a cell. x_gates, h_gates: [N, 4H], in the order i f g o, biases included. activated [N, 4H]:
+  // the gates after their activations, for backward. c' = f c + i g, h' = o tanh c'.
+  virtual void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& c, const TensorView& h_out,
+                         const TensorView& c_out, const TensorView& activated) = 0;
+  // dh, dc: gradients of h' and c', either may be empty. dgates [N, 4H] is the gradient of both gates.
+  virtual void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
+                                  const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) = 0;
+  // Gates [N, 3H] in the order r z n. activated [N, 4H]: r z n and h_gates' n part. n = tanh(x_n + r h_n), h' = (1 - z) n + z h.
+  virtual void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
+                        const TensorView& activated) = 0;
+  virtual void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
+                                 const TensorView& dh_gates, const TensorView& dh_in) = 0;
+  // out = matrix x along dim (interpolation of every kind; its gradient is the transposed matrix).
+  virtual void resample(const TensorView& x, int dim, const SparseRows& matrix, const TensorView& out) = 0;
+  virtual void grid_sample(const SampleArgs& args, const TensorView& x, const TensorView& grid, const TensorView& out) = 0;
+  virtual void grid_sample_backward(const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
+                                    const TensorView& dx, const TensorView& dgrid) = 0;  // either may be empty
 
   // ---- random numbers (framework/math/random.h): element i, row-major, is a function of (state, i) alone. dst contiguous.
   virtual void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) = 0;

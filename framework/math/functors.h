@@ -21,6 +21,9 @@ Expr cosh(const Expr&);
 Expr tanh(const Expr&);
 Expr erfc(const Expr&);
 Expr sigmoid(const Expr&);
+Expr softplus(const Expr&);
+Expr floor(const Expr&);
+Expr trunc(const Expr&);
 Expr pow(const Expr&, const Expr&);
 }  // namespace m
 

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include <initializer_list>
+
 #include "framework/base/hd.h"
 #include "framework/math/host_float.h"
 
@@ -29,6 +31,17 @@ HS_HD int64_t pow(int64_t a, int64_t b) {
   for (; b > 0; b >>= 1, base *= base)
     if (b & 1) result *= base;
   return int64_t(result);
+}
+
+HS_HD int64_t floor_divide(int64_t a, int64_t b) {
+  if (b == 0) return 0;  // as meaningless as any other number, but no trap
+  if (b == -1) return int64_t(0 - uint64_t(a));
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+HS_HD int64_t fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+HS_HD int64_t remainder(int64_t a, int64_t b) {
+  const int64_t r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
 HS_HD float abs(float x) { return ::fabsf(x); }
@@ -57,12 +70,60 @@ HS_HD double sqrt(double x) { return ::sqrt(x); }
 #endif
 HS_OWN(exp) HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc)
 HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh)
+HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
 #undef HS_OWN
 #undef HS_LIBM
 HS_HD float pow(float a, float b) { return ::powf(a, b); }
 HS_HD double pow(double a, double b) { return ::pow(a, b); }
 HS_HD float atan2(float a, float b) { return ::atan2f(a, b); }
 HS_HD double atan2(double a, double b) { return ::atan2(a, b); }
+
+HS_HD float fmod(float a, float b) { return ::fmodf(a, b); }
+HS_HD double fmod(double a, double b) { return ::fmod(a, b); }
+template <class T> HS_HD T remainder(T a, T b) {
+  const T r = fmod(a, b);
+  return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r;
+}
+// Through the remainder: floor(a / b) may round up to the next integer.
+template <class T> HS_HD T floor_divide(T a, T b) {
+  const T r = fmod(a, b);
+  T q = (a - r) / b;
+  if (b == T(0)) return a / b;
+  if (r != T(0) && (r < T(0)) != (b < T(0))) q -= T(1);
+  const T whole = floor(q);
+  return q - whole > T(0.5) ? whole + T(1) : whole;
+}
+
+#ifdef __CUDA_ARCH__
+HS_HD float erfinv(float x) { return ::erfinvf(x); }
+HS_HD double erfinv(double x) { return ::erfinv(x); }
+#else
+// A start good to 1e-6 (M. Giles, "Approximating the erfinv function", 2012), then Halley steps on erfc, which keeps its digits
+// where erf is near 1.
+HS_HD double erfinv(double x) {
+  const double size = ::fabs(x);
+  if (!(size < 1)) return size == 1 ? x * INFINITY : NAN;
+  if (size == 0) return x;
+  double w = -::log((1 - size) * (1 + size)), y;
+  if (w < 5) {
+    w -= 2.5;
+    y = 2.81022636e-08;
+    for (double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}) y = y * w + c;
+  } else {
+    w = ::sqrt(w) - 3;
+    y = -0.000200214257;
+    for (double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}) y = y * w + c;
+  }
+  y *= size;
+  for (int step = 0; step < 2; ++step) {
+    const double error = size < 0.5 ? ::erf(y) - size : (1 - size) - ::erfc(y);
+    const double newton = error / (1.1283791670955126 * ::exp(-y * y));
+    y -= newton / (1 + y * newton);
+  }
+  return x < 0 ? -y : y;
+}
+HS_HD float erfinv(float x) { return float(erfinv(double(x))); }
+#endif
 
 // Stable for large |x|: only e^-|x| is ever taken.
 template <class T> HS_HD T sigmoid(T x) {

@@ -23,11 +23,14 @@
 
 namespace halfstep {
 
+enum class Takes : uint8_t { floating, numbers, any };  // which tensors an op computes with: floating, integers too, bool too
+
 struct OpInfo {
   std::string_view name;
   CastPolicy policy = CastPolicy::keep;
   std::string_view doc;
   bool differentiable = true;
+  Takes takes = Takes::floating;
   bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
   std::string_view advice = "";  // for banned ops: what to use instead
 };

@@ -86,8 +86,12 @@ void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* intege
 }
 
 void add_copies(OpList& list) {
-  list.push_back(Cast::info);
-  list.push_back(Move::info);
+  list.add(Cast::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const auto dtype = a.dtype();
+    return dtype ? to(x, *dtype) : clone(x);
+  });
+  list.add(Move::info, [](Args& a) { return to(a.tensor(0), a.text("device") == "cuda" ? Device::cuda : Device::cpu); });
 }
 
 }  // namespace halfstep

@@ -117,6 +117,8 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
   return call<Dropout>({x}, {p, pick(g).reserve(x.numel())});
 }
 
-void add_random(OpList& list) { list.push_back(Dropout::info); }
+void add_create(OpList& list) {
+  list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
+}
 
 }  // namespace halfstep

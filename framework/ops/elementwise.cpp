@@ -13,7 +13,7 @@ namespace {
 template <size_t N>
 constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
   std::array<OpInfo, N> out{};
-  for (size_t i = 0; i < N; ++i) out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable};
+  for (size_t i = 0; i < N; ++i) out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable, Takes::any};
   return out;
 }
 constexpr auto kUnaryInfo = infos(kUnaryRows, true);
@@ -221,9 +221,33 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
 #undef HS_TEST
 
 void add_elementwise(OpList& list) {
-  for (const auto& info : kUnaryInfo) list.push_back(info);
-  for (const auto& info : kBinaryInfo) list.push_back(info);
-  for (const auto& info : kTestInfo) list.push_back(info);
+  for (int i = 0; i < kUnaryCount; ++i)
+    list.add(kUnaryInfo[size_t(i)], [i](Args& a) { return call_unary(Unary(i), a.tensor(0)); });
+  // One of the two operands may be a number: pow's have names of their own.
+  const auto operands = [](Args& a, bool power) {
+    const bool first = a.has_tensor(0), second = a.has_tensor(1);
+    const Tensor x = first ? a.tensor(0) : Tensor(), y = second ? a.tensor(1) : Tensor();
+    return std::pair{first ? x : wrapped_number(a.number(power ? "self" : "input"), a.tensor(1)),
+                     second ? y : wrapped_number(a.number(power ? "exponent" : "other"), a.tensor(0))};
+  };
+  for (int i = 0; i < kBinaryCount; ++i) {
+    list.add(kBinaryInfo[size_t(i)], [i, operands](Args& a) {
+      const auto [x, y] = operands(a, Binary(i) == Binary::pow);
+      const bool scales = Binary(i) == Binary::add || Binary(i) == Binary::sub;
+      const double alpha = scales ? a.number("alpha", 1) : 1;
+      return call_binary(Binary(i), x, alpha == 1 ? y : mul(y, alpha));
+    });
+  }
+  for (int i = 0; i < kTestCount; ++i) {
+    list.add(kTestInfo[size_t(i)], [i, operands](Args& a) {
+      const auto [x, y] = operands(a, false);
+      return call_test(Test(i), x, y);
+    });
+  }
+  list.alias("__pow__", "pow");
+  list.alias("__rpow__", "pow");
+  list.alias("__rdiv__", "reciprocal");
+  list.alias("__rtruediv__", "reciprocal");
 }
 
 }  // namespace halfstep

@@ -23,6 +23,9 @@ Expr cosh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep
 Expr tanh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::tanh(t); }); }
 Expr erfc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::erfc(t); }); }
 Expr sigmoid(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sigmoid(t); }); }
+Expr softplus(const Expr& x) { return apply(x, [](const Tensor& t) { return neg(halfstep::logsigmoid(neg(t))); }); }
+Expr floor(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::floor(t); }); }
+Expr trunc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::trunc(t); }); }
 Expr pow(const Expr& a, const Expr& b) {
   return b.is_number() ? Expr(halfstep::pow(a.tensor(), b.number())) : Expr(halfstep::pow(a.tensor(), b.tensor()));
 }

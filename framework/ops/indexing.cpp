@@ -153,7 +153,10 @@ Tensor stack(const Tensors& xs, int64_t dim) {
 }
 
 void add_indexing(OpList& list) {
-  for (const OpInfo& i : {Gather::info, ScatterAdd::info, Cat::info, kStackInfo}) list.push_back(i);
+  list.add(Gather::info, [](Args& a) { return gather(a.tensor(0), a.integer("dim"), a.tensor(1)); });
+  list.add(ScatterAdd::info, [](Args& a) { return scatter_add(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2)); });
+  list.add(Cat::info, [](Args& a) { return cat(a.list(0), a.integer("dim", 0)); });
+  list.add(kStackInfo, [](Args& a) { return stack(a.list(0), a.integer("dim", 0)); });
 }
 
 }  // namespace halfstep

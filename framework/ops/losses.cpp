@@ -224,7 +224,15 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
 }
 
 void add_losses(OpList& list) {
-  for (const OpInfo& i : {CrossEntropy::info, Mse::info, kNllInfo}) list.push_back(i);
+  list.add(CrossEntropy::info, [](Args& a) {
+    return cross_entropy(a.tensor(0), a.tensor(1),
+                         {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction(),
+                          .label_smoothing = a.number("label_smoothing", 0)});
+  });
+  list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
+  list.add(kNllInfo, [](Args& a) {
+    return nll_loss(a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
+  });
 }
 
 }  // namespace halfstep

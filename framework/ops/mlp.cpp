@@ -144,6 +144,17 @@ Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers) {
   return y.reshape(out);
 }
 
-void add_mlp(OpList& list) { list.push_back(Mlp::info); }
+void add_mlp(OpList& list) {
+  // x, then weight and bias of each layer; "activation" of all but the last.
+  list.add(Mlp::info, [](Args& a) {
+    const std::string name = a.text("activation", "none");
+    halfstep::check<ValueError>(name == "none" || name == "relu" || name == "gelu", "mlp", "activation must be none, relu or gelu, got '", name, "'");
+    const Activation inner = name == "relu" ? Activation::relu : name == "gelu" ? Activation::gelu : Activation::none;
+    std::vector<MlpLayer> layers;
+    for (size_t i = 1; a.has_tensor(i); i += 2) layers.push_back({a.tensor(i), a.tensor_or_none(i + 1), inner});
+    if (!layers.empty() && !a.flag("activate_last", false)) layers.back().activation = Activation::none;
+    return mlp(a.tensor(0), layers);
+  });
+}
 
 }  // namespace halfstep

@@ -126,8 +126,8 @@ std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false
 std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
-Tensor any(const Tensor& x);
-Tensor all(const Tensor& x);
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
 
 // ---- softmax and losses (autocast: f32 out, f32)

@@ -233,7 +233,12 @@ Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o)
 Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
 
 void add_products(OpList& list) {
-  for (const OpInfo& i : {Mm::info, Bmm::info, Linear::info, Addmm::info, kMatmulInfo}) list.push_back(i);
+  list.add(Mm::info, [](Args& a) { return mm(a.tensor(0), a.tensor(1)); });
+  list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
+  list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
+  list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
+  list.add(Addmm::info, [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.alias("__matmul__", "matmul");
 }
 
 }  // namespace halfstep

@@ -131,12 +131,16 @@ struct ArgExtreme {
 };
 
 struct Truth {
-  struct Attr { bool all; };
+  struct Attr {
+    bool all;
+    Dims dims;
+    bool keepdim;
+  };
   static constexpr OpInfo kInfo[2] = {{.name = "any", .doc = "is any element nonzero?", .differentiable = false},
                                       {.name = "all", .doc = "are all elements nonzero?", .differentiable = false}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), {}, "any"), false, DType::boolean);
+    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, DType::boolean);
   }
   static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
 };
@@ -173,8 +177,8 @@ std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) { retu
 std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(true, x, dim, keepdim); }
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(false, x, dim, keepdim); }
-Tensor any(const Tensor& x) { return call<Truth>({x}, {false}); }
-Tensor all(const Tensor& x) { return call<Truth>({x}, {true}); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {false, dims, keepdim}); }
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {true, dims, keepdim}); }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
@@ -190,12 +194,24 @@ Tensor Tensor::sum(const Dims& d, bool k, std::optional<DType> t) const { return
 Tensor Tensor::mean(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::mean(*this, d, k, t); }
 Tensor Tensor::max() const { return halfstep::max(*this); }
 std::pair<Tensor, Tensor> Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
+Tensor Tensor::min() const { return halfstep::min(*this); }
+std::pair<Tensor, Tensor> Tensor::min(int64_t d, bool k) const { return halfstep::min(*this, d, k); }
+Tensor Tensor::amax(const Dims& d, bool k) const { return halfstep::amax(*this, d, k); }
+Tensor Tensor::amin(const Dims& d, bool k) const { return halfstep::amin(*this, d, k); }
+Tensor Tensor::argmin(std::optional<int64_t> d, bool k) const { return halfstep::argmin(*this, d, k); }
+Tensor Tensor::any(const Dims& d, bool k) const { return halfstep::any(*this, d, k); }
+Tensor Tensor::all(const Dims& d, bool k) const { return halfstep::all(*this, d, k); }
 Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep::argmax(*this, d, k); }
 
 void add_reductions(OpList& list) {
-  for (const OpInfo& i : {Sum::info, Mean::info, Extreme::kInfo[0], Extreme::kInfo[1], ArgExtreme::kInfo[0], ArgExtreme::kInfo[1], Truth::kInfo[0],
-                          Truth::kInfo[1]})
-    list.push_back(i);
+  list.add(Sum::info, [](Args& a) { return sum(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+  list.add(Mean::info, [](Args& a) { return mean(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+  list.add(Extreme::kInfo[0], [](Args& a) { return amin(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(Extreme::kInfo[1], [](Args& a) { return amax(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(ArgExtreme::kInfo[0], [](Args& a) { return argmin(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
+  list.add(ArgExtreme::kInfo[1], [](Args& a) { return argmax(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
+  list.add(Truth::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(Truth::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
 }
 
 }  // namespace halfstep

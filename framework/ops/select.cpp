@@ -53,6 +53,12 @@ Tensor isfinite(const Tensor& x) {
   return eq(sub(x.detach(), x.detach()), 0.0);
 }
 
-void add_select(OpList& list) { list.push_back(Where::info); }
+void add_select(OpList& list) {
+  list.add(Where::info, [](Args& a) {
+    const Tensor cond = a.tensor(0);
+    if (!a.has_tensor(1)) return where(cond, a.number("input"), a.tensor(2));
+    return a.has_tensor(2) ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.number("other"));
+  });
+}
 
 }  // namespace halfstep

@@ -51,8 +51,8 @@ Tensor Tensor::softmax(int64_t dim, std::optional<DType> dtype) const { return h
 Tensor Tensor::log_softmax(int64_t dim, std::optional<DType> dtype) const { return halfstep::log_softmax(*this, dim, dtype); }
 
 void add_softmax(OpList& list) {
-  list.push_back(Softmax::kInfo[0]);
-  list.push_back(Softmax::kInfo[1]);
+  list.add(Softmax::kInfo[0], [](Args& a) { return softmax(a.tensor(0), a.integer("dim"), a.dtype()); });
+  list.add(Softmax::kInfo[1], [](Args& a) { return log_softmax(a.tensor(0), a.integer("dim"), a.dtype()); });
 }
 
 }  // namespace halfstep

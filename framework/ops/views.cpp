@@ -248,7 +248,21 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 Tensor Tensor::select(int64_t dim, int64_t index) const { return halfstep::select(*this, dim, index); }
 
 void add_views(OpList& list) {
-  for (const OpInfo& i : {View::info, Permute::info, Expand::info, Slice::info, SliceBackward::info}) list.push_back(i);
+  list.add(View::info, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
+  list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
+  list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
+  list.add(Slice::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const int64_t dim = a.integer("dim", 0);
+    return slice(x, dim, a.integer("start", 0), a.integer("end", std::numeric_limits<int64_t>::max()), a.integer("step", 1));
+  });
+  list.add(SliceBackward::info, [](Args& a) {
+    const Tensor g = a.tensor(0);
+    const EnableGrad on;
+    const Tensor x = zeros(a.ints("input_sizes"), {.dtype = g.dtype(), .device = g.device(), .requires_grad = true});
+    const Tensor y = slice(x, a.integer("dim"), a.integer("start"), a.integer("end"), a.integer("step"));
+    return grad({y}, {x}, {g}, {.create_graph = grad_enabled()})[0];
+  });
 }
 
 }  // namespace halfstep

@@ -135,17 +135,96 @@ class Tensor {
   Tensor select(int64_t dim, int64_t index) const;
   Tensor operator[](int64_t index) const { return select(0, index); }
 
-  // ---- products and reductions
+  Tensor swapaxes(int64_t a, int64_t b) const { return transpose(a, b); }
+  Tensor movedim(int64_t from, int64_t to) const;
+  Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
+  Tensors split(int64_t size, int64_t dim = 0) const;
+  Tensors chunk(int64_t chunks, int64_t dim = 0) const;
+  Tensors unbind(int64_t dim = 0) const;
+
+  // ---- products
   Tensor matmul(const Tensor& o) const;
   Tensor mm(const Tensor& o) const;
+  Tensor bmm(const Tensor& o) const;
+  Tensor mv(const Tensor& vec) const;
+  Tensor dot(const Tensor& o) const;
+  Tensor vdot(const Tensor& o) const;
+  Tensor outer(const Tensor& o) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  Tensor addmv(const Tensor& mat, const Tensor& vec, double beta = 1, double alpha = 1) const;
+  Tensor addr(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  Tensor addbmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  Tensor baddbmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  const Tensor& addmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  const Tensor& baddbmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  Tensor cross(const Tensor& o, int64_t dim = -1) const;
+
+  // ---- elementwise of three tensors
+  Tensor addcmul(const Tensor& a, const Tensor& b, double value = 1) const;  // this + value a b
+  Tensor addcdiv(const Tensor& a, const Tensor& b, double value = 1) const;  // this + value a / b
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;                // this + weight (end - this)
+  Tensor lerp(const Tensor& end, double weight) const;
+  const Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1) const;
+  const Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1) const;
+  const Tensor& lerp_(const Tensor& end, double weight) const;
+  const Tensor& clamp_(std::optional<double> lo, std::optional<double> hi) const;
+  Tensor prelu(const Tensor& weight) const;
+
+  // ---- reductions, scans, order
   Tensor sum(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
   Tensor mean(const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor prod(std::optional<int64_t> dim = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor var(const Dims& dims = {}, double correction = 1, bool keepdim = false) const;
+  Tensor std(const Dims& dims = {}, double correction = 1, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {}) const;
+  Tensor dist(const Tensor& o, double p = 2) const;
+  Tensor renorm(double p, int64_t dim, double maxnorm) const;
+  Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
   Tensor max() const;
+  Tensor min() const;
   std::pair<Tensor, Tensor> max(int64_t dim, bool keepdim = false) const;  // values, indices
+  std::pair<Tensor, Tensor> min(int64_t dim, bool keepdim = false) const;
+  Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor any(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor all(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor cumsum(int64_t dim, std::optional<DType> dtype = {}) const;
+  Tensor cumprod(int64_t dim, std::optional<DType> dtype = {}) const;
+  std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;  // values, indices; stable
+  Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor softmax(int64_t dim, std::optional<DType> dtype = {}) const;
   Tensor log_softmax(int64_t dim, std::optional<DType> dtype = {}) const;
+
+  // ---- indexing
   Tensor gather(int64_t dim, const Tensor& index) const;
+  Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter(int64_t dim, const Tensor& index, double value) const;
+  Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor index_select(int64_t dim, const Tensor& index) const;
+  Tensor index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
+  Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor index(const Tensors& indices) const;  // undefined entries stand for ':'
+  Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
+  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor tril(int64_t diagonal = 0) const;
+  Tensor triu(int64_t diagonal = 0) const;
+  Tensor flip(const Dims& dims) const;
+  Tensor roll(const Dims& shifts, const Dims& dims = {}) const;
+  Tensor repeat(const Shape& repeats) const;
+  const Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  const Tensor& scatter_(int64_t dim, const Tensor& index, double value) const;
+  const Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
+  const Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const;
+  const Tensor& index_put_(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
+  const Tensor& masked_fill_(const Tensor& mask, double value) const;
+  const Tensor& tril_(int64_t diagonal = 0) const;
+  const Tensor& triu_(int64_t diagonal = 0) const;
 
   TensorImpl* impl() const { return impl_.get(); }
   const std::shared_ptr<TensorImpl>& impl_ptr() const { return impl_; }

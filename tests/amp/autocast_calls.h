@@ -88,8 +88,8 @@ inline bool bitwise(const Tensor& a, const Tensor& b) {
 
 inline std::vector<OpInfo> with_policy(CastPolicy policy) {
   std::vector<OpInfo> out;
-  for (const OpInfo& op : all_ops())
-    if (op.policy == policy) out.push_back(op);
+  for (const Op& op : all_ops())
+    if (op.policy == policy && op.alias_of.empty()) out.push_back(op);
   return out;
 }
 

@@ -1,5 +1,20 @@
-// THE op table: every op with inputs that exercise it. The drivers in this folder run each case as a gradient check, a second
-// derivative check, on other layouts, in other dtypes, and hold the list against the registry.
+// THE op table: every op with inputs that exercise it. Rows of elementwise.def bring their own cases; all others stand in
+// tests/ops/cases/*.json, one line a case, read by these tests and by the scripts that ask PyTorch:
+//
+//   {"op": "conv2d", "name": "strides", "in": [[2, 3, 8, 8], [4, 3, 3, 3], [4]], "attrs": {"stride": 2}, "ulps": 2}
+//
+// in: the tensor arguments in call order, each one of
+//   [2, 3]                                     that shape, uniform in [-2, 2], differentiated
+//   {"shape": [2, 3], "lo": 0.1, "hi": 1}      other bounds; "grad": false: not differentiated; "distinct": true: values 0.05 apart
+//   {"values": [1, 0, 2], "dtype": "int64"}    these values ("shape" unless 1-D); "grad": true differentiates floating ones
+//   {"list": [...]}                            a list argument
+//   null                                       left out
+//   with "constant": true the tensor keeps its dtype and layout in the tests that change those of the inputs
+// name: what is special. attrs: the other arguments under PyTorch's names. gradient: false where there is none. ulps: allowed in
+// 16-bit dtypes against the rounded float64 result (1). sampled: true reseeds the generator before each call.
+// torch: false where PyTorch has no such op; slow_gradient: true skips second derivatives (they are checked on a smaller case).
+// The drivers in this folder run each case as a gradient check, a second derivative check, on other layouts, in other
+// dtypes, and hold the list against the registry.
 #pragma once
 
 #include <functional>
@@ -16,11 +31,12 @@ struct OpCase {
   std::function<Tensors(const Tensors&)> run;
   Tensors inputs;                                 // float64 where floating; requires_grad where a gradient is checked
   bool gradient = true;                           // false: no derivative (indices, tests)
-  bool sampled = false;                           // values depend on layout or dtype by design (dropout)
+  bool second_gradient = true;
   double ulps = 1;                                // allowed in 16-bit dtypes against the rounded float64 result
 };
 
-// With inputs and constants on `device`; the values are the same on every device.
+// With inputs and constants on `device`; the values are the same on every device. HALFSTEP_OP in the environment keeps only the
+// ops whose name contains it.
 std::vector<OpCase> op_cases(Device device = Device::cpu);
 
 // Layouts that an op must take as it takes contiguous memory; they require grad where t does.

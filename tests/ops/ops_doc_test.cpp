@@ -15,7 +15,7 @@ TEST_CASE("docs/ops.md lists every op as registered") {
           "Written from the registry by the test `ops_doc_test.cpp`; do not edit. Policies: what an autocast region does with the\n"
           "floating inputs (`amp/policy.h`). Every differentiable op can be differentiated any number of times.\n\n"
           "| op | policy | gradient | formula |\n| --- | --- | --- | --- |\n";
-  for (const OpInfo& op : all_ops()) {
+  for (const Op& op : all_ops()) {
     std::string doc(op.doc);
     for (size_t at = 0; (at = doc.find('|', at)) != std::string::npos; at += 2) doc.replace(at, 1, "\\|");
     text << "| `" << op.name << "` | " << name(op.policy) << " | " << (op.differentiable ? "yes" : "no") << " | " << doc << " |\n";

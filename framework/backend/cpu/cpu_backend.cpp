@@ -115,6 +115,113 @@ class CpuBackend final : public Backend {
     cpu::scatter_add(out, dim, index, src);
   }
 
+  void pointwise(Pointwise op, std::span<const TensorView> in, double p, double q, const TensorView& out) override {
+    cpu::pointwise(op, in, p, q, out);
+  }
+  void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::span<const TensorView> in, double p, double q,
+                          const TensorView& out) override {
+    cpu::pointwise_backward(op, input, grad, in, p, q, out);
+  }
+  void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) override {
+    cpu::variance(x, correction, mean, var);
+  }
+  void norm_over(const TensorView& x, double p, const TensorView& out) override {
+    cpu::norm_over(x, p, out);
+  }
+  void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) override {
+    cpu::scan(op, x, dim, reverse, out);
+  }
+  void sort(const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values,
+            const TensorView& indices) override {
+    cpu::sort(x, dim, descending, k, values, indices);
+  }
+  void scatter(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    cpu::scatter(out, dim, index, src);
+  }
+  void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) override {
+    cpu::index_select(x, dim, index, out);
+  }
+  void index_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    cpu::index_add(out, dim, index, src);
+  }
+  void index_copy(const TensorView& out, int dim, const TensorView& index, const TensorView& src) override {
+    cpu::index_copy(out, dim, index, src);
+  }
+  void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+            const TensorView& out) override {
+    cpu::conv(x, weight, bias, window, groups, out);
+  }
+  void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
+                          int64_t groups, const TensorView& out) override {
+    cpu::conv_backward_data(grad, weight, bias, window, groups, out);
+  }
+  void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
+                            const TensorView& out, const TensorView& bias_out) override {
+    cpu::conv_backward_weight(x, grad, window, groups, out, bias_out);
+  }
+  void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) override {
+    cpu::unfold(x, window, positions, columns);
+  }
+  void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) override {
+    cpu::fold(columns, window, positions, out);
+  }
+  void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) override {
+    cpu::max_pool(x, args, out, indices);
+  }
+  void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) override {
+    cpu::max_pool_backward(grad, indices, out);
+  }
+  void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) override {
+    cpu::avg_pool(x, args, out);
+  }
+  void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const TensorView& out) override {
+    cpu::avg_pool_backward(grad, args, out);
+  }
+  void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                 const TensorView& out, const TensorView& mean, const TensorView& rstd) override {
+    cpu::normalize(args, x, weight, bias, out, mean, rstd);
+  }
+  void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                          const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                          const TensorView& dbias) override {
+    cpu::normalize_backward(args, grad, x, weight, mean, rstd, dx, dweight, dbias);
+  }
+  void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                  const TensorView& running_mean, const TensorView& running_var, const TensorView& out,
+                  const TensorView& mean, const TensorView& rstd) override {
+    cpu::batch_norm(args, x, weight, bias, running_mean, running_var, out, mean, rstd);
+  }
+  void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                           const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                           const TensorView& dbias) override {
+    cpu::batch_norm_backward(args, grad, x, weight, mean, rstd, dx, dweight, dbias);
+  }
+  void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& c, const TensorView& h_out,
+                 const TensorView& c_out, const TensorView& activated) override {
+    cpu::lstm_cell(x_gates, h_gates, c, h_out, c_out, activated);
+  }
+  void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
+                          const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
+    cpu::lstm_cell_backward(dh, dc, activated, c, c_out, dgates, dc_in);
+  }
+  void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
+                const TensorView& activated) override {
+    cpu::gru_cell(x_gates, h_gates, h, h_out, activated);
+  }
+  void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
+                         const TensorView& dh_gates, const TensorView& dh_in) override {
+    cpu::gru_cell_backward(dh, activated, h, dx_gates, dh_gates, dh_in);
+  }
+  void resample(const TensorView& x, int dim, const SparseRows& matrix, const TensorView& out) override {
+    cpu::resample(x, dim, matrix, out);
+  }
+  void grid_sample(const SampleArgs& args, const TensorView& x, const TensorView& grid, const TensorView& out) override {
+    cpu::grid_sample(args, x, grid, out);
+  }
+  void grid_sample_backward(const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
+                            const TensorView& dx, const TensorView& dgrid) override {
+    cpu::grid_sample_backward(args, grad, x, grid, dx, dgrid);
+  }
   void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) override {
     cpu::random_uniform(dst, state, lo, hi);
   }
