@@ -5,6 +5,7 @@
 #include "amp/grad_scaler.h"
 #include "amp/train_step.h"
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/function.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/ops.h"

@@ -160,9 +160,6 @@ class CudaBackend final : public Backend {
   void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) override {
     run("variance", [&] { cuda::variance(queue_, x, correction, mean, var); }, x, mean, var);
   }
-  void norm_over(const TensorView& x, double p, const TensorView& out) override {
-    run("norm_over", [&] { cuda::norm_over(queue_, x, p, out); }, x, out);
-  }
   void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) override {
     run("scan", [&] { cuda::scan(queue_, op, x, dim, reverse, out); }, x, out);
   }

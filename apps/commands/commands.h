@@ -16,6 +16,8 @@ void add_eval(CLI::App& program, Action& chosen);
 void add_validate(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
+void add_op(CLI::App& program, Action& chosen);
+void add_ops(CLI::App& program, Action& chosen);
 
 // The whole program: parses, runs, reports errors on stderr. Never throws.
 int run_program(int argc, const char* const* argv);

@@ -70,6 +70,8 @@ int run_program(int argc, const char* const* argv) {
   add_validate(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
+  add_op(program, chosen);
+  add_ops(program, chosen);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -1,17 +1,9 @@
 // Gathering and scattering along one dimension, and the checks of indices and targets. An index has the shape of the output
 // (gather) or the source (scatter_add), or is one-dimensional and then chooses whole slices. Bad indices are passed over.
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/indexing.cuh"
 
 namespace halfstep::cuda {
 namespace {
-
-// The index's strides along the dimensions of `shape`.
-Strides spread(const TensorView& index, const Shape& shape, int dim) {
-  if (index.shape.size() == shape.size()) return index.strides;
-  Strides strides = Strides::filled(shape.size(), 0);
-  if (!shape.empty() && !index.shape.empty()) strides[dim] = index.strides[0];
-  return strides;
-}
 
 // ---- checks
 struct Limits {
@@ -118,8 +110,8 @@ bool pack_rows(const TensorView& x, const TensorView& out, Space<3>& space, int6
 }
 
 // ---- scatter_add. Of the entries of a line (along the dimension) with one index the first adds them all, in order: no two
-// threads write one element, the sum is rounded once, and the bits are the CPU's. Each entry looks through its line for others:
-// comparisons grow with the square of a line's length (less where indices repeat, since the search ends at the first).
+// threads write one element, the sum is rounded once, and the bits are the CPU's. Each entry looks through its line for others;
+// long lines are sorted instead (index_runs.cu).
 template <class T>
 struct Typed {
   const T* data;
@@ -128,13 +120,6 @@ struct Typed {
   __device__ C load(int64_t i) const {
     return to_f(data[i]);
   }
-};
-
-// lines: offsets in out, index and src of the lines' starts.
-struct Lines {
-  Space<3> space;
-  const int64_t* index;
-  int64_t length, size, out_step, index_step, src_step;
 };
 
 // A thread an entry.
@@ -171,31 +156,6 @@ struct LooseLines {
   __device__ void load_out(int64_t i, C* x) const { x[0] = out.load<C>(i); }
   __device__ void store_out(int64_t i, const C* x) const { out.store(i, x[0]); }
 };
-template <class T>
-struct PackedLines {
-  using C = float;
-  static constexpr int kUnits = 1, kWidth = 4;
-  struct alignas(4 * sizeof(T)) Four {
-    T v[4];
-  };
-  T* out;
-  const T* src;
-
-  __device__ static void load(const T* from, C* x) {
-    const Four f = *reinterpret_cast<const Four*>(from);
-#pragma unroll
-    for (int w = 0; w < 4; ++w) x[w] = to_f(f.v[w]);
-  }
-  __device__ void load_src(int64_t i, C* x) const { load(src + i, x); }
-  __device__ void load_out(int64_t i, C* x) const { load(out + i, x); }
-  __device__ void store_out(int64_t i, const C* x) const {
-    Four f;
-#pragma unroll
-    for (int w = 0; w < 4; ++w) f.v[w] = from_f<T>(x[w]);
-    *reinterpret_cast<Four*>(out + i) = f;
-  }
-};
-
 constexpr int kScan = 4;  // warps' widths of indices looked at together
 
 // One index for all lines: a warp an entry and 32 kUnits units, in which lines.space counts. Batch: entries added at a time, to
@@ -265,23 +225,6 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
   }
 }
 
-// Counts the space in fours of lines where those can be read at once.
-bool pack_lines(const TensorView& out, const TensorView& src, Lines& lines) {
-  Space<3>& space = lines.space;
-  const int last = space.rank - 1;
-  const auto aligned = [](const TensorView& v) { return reinterpret_cast<uintptr_t>(v.data) % (4 * size_of(v.dtype)) == 0; };
-  if (last < 0 || out.dtype != src.dtype || !aligned(out) || !aligned(src)) return false;
-  if (space.strides[0][last] != 1 || space.strides[2][last] != 1 || space.shape[last] % 4 != 0) return false;
-  if (lines.out_step % 4 != 0 || lines.src_step % 4 != 0) return false;
-  for (int d = 0; d < last; ++d) {
-    if (space.strides[0][d] % 4 != 0 || space.strides[2][d] % 4 != 0) return false;
-  }
-  space.strides[0][last] = space.strides[2][last] = 4;
-  space.shape[last] /= 4;
-  space.numel /= 4;
-  return true;
-}
-
 template <int Batch, class View>
 void scatter_units(const Queue& q, const View& view, const Lines& lines) {
   const int64_t groups = (lines.space.numel + 32 * View::kUnits - 1) / (32 * View::kUnits);
@@ -289,7 +232,7 @@ void scatter_units(const Queue& q, const View& view, const Lines& lines) {
 }
 
 template <class C, class Source, int Batch>
-void scatter(const Queue& q, const TensorView& out, const TensorView& src, Lines lines) {
+void add_searching(const Queue& q, const TensorView& out, const TensorView& src, Lines lines) {
   bool shared = lines.length > 1;
   for (int d = 0; d < lines.space.rank; ++d) shared = shared && lines.space.strides[1][d] == 0;
   if (!shared) {
@@ -298,7 +241,7 @@ void scatter(const Queue& q, const TensorView& out, const TensorView& src, Lines
   }
   if constexpr (!std::is_same_v<Source, Operand>) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(Source::data)>>;
-    if (pack_lines(out, src, lines)) return scatter_units<Batch>(q, PackedLines<T>{out.as<T>(), src.as<const T>()}, lines);
+    if (pack_lines(out, src, 4, lines)) return scatter_units<Batch>(q, PackedLines<T>{out.as<T>(), src.as<const T>()}, lines);
   }
   scatter_units<Batch>(q, LooseLines<C, Source>{out, src}, lines);
 }
@@ -330,25 +273,18 @@ void gather(const Queue& q, const TensorView& x, int dim, const TensorView& inde
 
 void scatter_add(const Queue& q, const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
   if (src.numel() == 0) return;
-  const Strides chosen = spread(index, src.shape, dim);
-  const auto along = [&](const Strides& s) { return s.empty() ? int64_t(0) : s[dim]; };
-  const Lines lines{Space<3>(without(src.shape, dim), {&out.strides, &chosen, &src.strides}),
-                    index.as<const int64_t>(),
-                    row_length(src, dim),
-                    row_length(out, dim),
-                    along(out.strides),
-                    along(chosen),
-                    along(src.strides)};
+  if (row_length(src, dim) >= kSortedLine) return scatter_add_sorted(q, out, dim, index, src);
+  const Lines lines(out, dim, index.as<const int64_t>(), spread(index, src.shape, dim), src);
   switch (compute_of(out.dtype)) {
-    case Compute::wide: return scatter<double, Operand, 1>(q, out, src, lines);
-    case Compute::integer: return scatter<int64_t, Operand, 1>(q, out, src, lines);
+    case Compute::wide: return add_searching<double, Operand, 1>(q, out, src, lines);
+    case Compute::integer: return add_searching<int64_t, Operand, 1>(q, out, src, lines);
     case Compute::single: break;
   }
   switch (src.dtype) {
-    case DType::f32: return scatter<float, Typed<float>, 4>(q, out, src, lines);
-    case DType::f16: return scatter<float, Typed<__half>, 4>(q, out, src, lines);
-    case DType::bf16: return scatter<float, Typed<__nv_bfloat16>, 4>(q, out, src, lines);
-    default: return scatter<float, Operand, 1>(q, out, src, lines);
+    case DType::f32: return add_searching<float, Typed<float>, 4>(q, out, src, lines);
+    case DType::f16: return add_searching<float, Typed<__half>, 4>(q, out, src, lines);
+    case DType::bf16: return add_searching<float, Typed<__nv_bfloat16>, 4>(q, out, src, lines);
+    default: return add_searching<float, Operand, 1>(q, out, src, lines);
   }
 }
 

@@ -61,7 +61,6 @@ void pointwise_backward(const Queue& queue, Pointwise op, int input, const Tenso
                         double p, double q, const TensorView& out);
 
 void variance(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var);
-void norm_over(const Queue& q, const TensorView& x, double p, const TensorView& out);
 void scan(const Queue& q, Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out);
 void sort(const Queue& q, const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values,
           const TensorView& indices);

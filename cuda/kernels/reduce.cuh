@@ -47,6 +47,8 @@ __device__ inline int64_t highest<int64_t>() {
     }                                           \
   };
 HS_REDUCTION(Sum, SumJoin, W(0), x)
+HS_REDUCTION(SumAbs, SumJoin, W(0), x < C(0) ? -x : x)
+HS_REDUCTION(SumSquares, SumJoin, W(0), C(x * x))
 HS_REDUCTION(Product, ProductJoin, W(1), x)
 HS_REDUCTION(Max, MaxJoin, lowest<W>(), x)
 HS_REDUCTION(Min, MinJoin, highest<W>(), x)
@@ -243,7 +245,8 @@ template <class Op, class C>
 inline constexpr bool kPackedColumns = std::is_same_v<C, float>&& std::is_same_v<Op, Sum>;
 template <class Op, class C>
 inline constexpr bool kPackedRows = std::is_same_v<C, float> &&
-                                    (std::is_same_v<Op, Sum> || std::is_same_v<Op, Max> || std::is_same_v<Op, Min>);
+                                    (std::is_same_v<Op, Sum> || std::is_same_v<Op, Max> || std::is_same_v<Op, Min> ||
+                                     std::is_same_v<Op, SumAbs> || std::is_same_v<Op, SumSquares>);
 
 template <class Op, class C>
 void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorView& out) {
@@ -315,6 +318,8 @@ void reduce_as(const Queue& q, Reduce op, const TensorView& x, const TensorView&
     case Reduce::min: return reduce_with<Min, C>(q, false, x, out);
     case Reduce::any: return reduce_with<Any, C>(q, false, x, out);
     case Reduce::all: return reduce_with<All, C>(q, false, x, out);
+    case Reduce::sum_abs: return reduce_with<SumAbs, C>(q, false, x, out);
+    case Reduce::sum_squares: return reduce_with<SumSquares, C>(q, false, x, out);
   }
 }
 

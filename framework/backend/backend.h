@@ -25,7 +25,7 @@
 
 namespace halfstep {
 
-enum class Reduce : uint8_t { sum, mean, prod, max, min, any, all };
+enum class Reduce : uint8_t { sum, mean, prod, max, min, any, all, sum_abs, sum_squares };
 enum class Reduction : uint8_t { none, mean, sum };  // of a loss
 
 enum class Activation : uint8_t { none, relu, gelu };  // gelu: the tanh form
@@ -114,7 +114,7 @@ class Backend {
                                const TensorView& out) = 0;
   virtual void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) = 0;  // out: bool
   virtual void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) = 0;
-  // Functions of one to three tensors and two numbers (framework/math/pointwise.def).
+  // Functions of one to three tensors and two numbers (framework/math/pointwise.def); out of any strides.
   virtual void pointwise(Pointwise op, std::span<const TensorView> in, double p, double q, const TensorView& out) = 0;
   // The gradient of in[input].
   virtual void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::span<const TensorView> in, double p, double q,
@@ -134,8 +134,6 @@ class Backend {
   // Mean and variance over the dimensions that are 1 in `var` (x's rank), two-pass or Welford: sum (x - mean)^2 / max(0, n -
   // correction). `mean` may be empty.
   virtual void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) = 0;
-  // (sum |x|^p)^(1/p) over the dimensions that are 1 in out; p = inf: max |x|, -inf: min |x|, 0: how many are not 0.
-  virtual void norm_over(const TensorView& x, double p, const TensorView& out) = 0;
   // out[i] = x[0] op ... op x[i] along dim; reverse: x[i] op ... op x[n - 1].
   virtual void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) = 0;
   // The first k along dim in sorted order (stable; NaN counts as the largest). values, indices (i64): size k in dim.

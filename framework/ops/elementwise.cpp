@@ -220,9 +220,20 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
 #undef HS_BINARY
 #undef HS_TEST
 
+Tensor operator/(double a, const Tensor& b) {
+  Tensors in{b};
+  autocast::apply("div", CastPolicy::f32, in, "");
+  return div(a, in[0]);
+}
+
 void add_elementwise(OpList& list) {
-  for (int i = 0; i < kUnaryCount; ++i)
-    list.add(kUnaryInfo[size_t(i)], [i](Args& a) { return call_unary(Unary(i), a.tensor(0)); });
+  for (int i = 0; i < kUnaryCount; ++i) {
+    list.add(kUnaryInfo[size_t(i)], [i](Args& a) {
+      const std::string approximate = Unary(i) == Unary::gelu ? a.text("approximate", "none") : "none";
+      check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "'approximate' must be none or tanh, got '", approximate, "'");
+      return call_unary(approximate == "tanh" ? Unary::gelu_tanh : Unary(i), a.tensor(0));
+    });
+  }
   // One of the two operands may be a number: pow's have names of their own.
   const auto operands = [](Args& a, bool power) {
     const bool first = a.has_tensor(0), second = a.has_tensor(1);
@@ -245,9 +256,9 @@ void add_elementwise(OpList& list) {
     });
   }
   list.alias("__pow__", "pow");
-  list.alias("__rpow__", "pow");
-  list.alias("__rdiv__", "reciprocal");
-  list.alias("__rtruediv__", "reciprocal");
+  list.alias("__rpow__", "pow", [](Args& a) -> Tensors { return {pow(a.number("other"), a.tensor(0))}; });
+  for (std::string_view name : {"__rdiv__", "__rtruediv__"})
+    list.alias(name, "reciprocal", [](Args& a) -> Tensors { return {a.number("other", 1) / a.tensor(0)}; });
 }
 
 }  // namespace halfstep

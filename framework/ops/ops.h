@@ -1,10 +1,36 @@
-// Every public op. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists policies and formulas.
+// Every public op, here and in the headers below. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists policies and formulas.
 // All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything is recorded.
 #pragma once
 
 #include "framework/base/generator.h"
 #include "framework/backend/backend.h"
 #include "framework/tensor/tensor.h"
+
+// Families with headers of their own.
+#include "framework/ops/activations.h"
+#include "framework/ops/attention.h"
+#include "framework/ops/contractions.h"
+#include "framework/ops/convolution.h"
+#include "framework/ops/create.h"
+#include "framework/ops/ctc_loss.h"
+#include "framework/ops/distances.h"
+#include "framework/ops/grid_sample.h"
+#include "framework/ops/index_ops.h"
+#include "framework/ops/margin_losses.h"
+#include "framework/ops/masks.h"
+#include "framework/ops/moments.h"
+#include "framework/ops/normalization.h"
+#include "framework/ops/padding.h"
+#include "framework/ops/pixel_shuffle.h"
+#include "framework/ops/pointwise_losses.h"
+#include "framework/ops/pooling.h"
+#include "framework/ops/recurrent.h"
+#include "framework/ops/resample.h"
+#include "framework/ops/scans.h"
+#include "framework/ops/select.h"
+#include "framework/ops/shaping.h"
+#include "framework/ops/sorting.h"
+#include "framework/ops/vectors.h"
 
 namespace halfstep {
 
@@ -59,7 +85,7 @@ inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+Tensor operator/(double a, const Tensor& b);  // autocast: f32, as reciprocal
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
@@ -72,6 +98,12 @@ inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+// input + value a b, input + value a / b. Broadcast and promote; addcmul takes integers, with a whole value.
+Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);
+Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);
+// input + weight (end - input), input and end of one floating dtype.
+Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight);
+Tensor lerp(const Tensor& input, const Tensor& end, double weight);
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& cond, const Tensor& a, double b);
 Tensor where(const Tensor& cond, double a, const Tensor& b);
@@ -104,6 +136,10 @@ Tensor mm(const Tensor& a, const Tensor& b);        // [M, K] [K, N] -> [M, N]
 Tensor bmm(const Tensor& a, const Tensor& b);       // [B, M, K] [B, K, N] -> [B, M, N]
 Tensor matmul(const Tensor& a, const Tensor& b);    // vectors, matrices and broadcast batches
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);  // beta input + alpha a b
+// beta input + alpha (the sum over the batch of a b) and, for each of the batch, beta input + alpha a b. a [B, N, M], b [B, M, P];
+// input broadcasts to [N, P] and [B, N, P], and beta 0 ignores it, NaN and all.
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 // x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
 struct MlpLayer {
@@ -124,6 +160,8 @@ Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // t
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);  // values, indices (first of ties)
 std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false);
+// (amin, amax)
+std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);

@@ -2,10 +2,13 @@
 // gradient is delivered in: for a float32 parameter that autocast lowered, float32 straight away.
 #include "framework/ops/products.h"
 
+#include <cmath>
+
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/promotion.h"
 #include "framework/ops/registry.h"
+#include "framework/ops/vectors.h"
 
 namespace halfstep {
 
@@ -43,6 +46,16 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
   return direct == out_dtype ? c : c.to(out_dtype);
 }
 
+void check_product_dtypes(std::string_view op, const Tensors& in) {
+  check_same_dtype(op, in);
+  for (const Tensor& t : in) check<DTypeError>(!t.defined() || t.dtype() != DType::boolean, op, "has no product of bool tensors");
+}
+
+void check_factors(std::string_view op, DType dtype, double beta, double alpha) {
+  check<ValueError>(is_floating(dtype) || (beta == std::nearbyint(beta) && alpha == std::nearbyint(alpha)), op, "of ", dtype,
+                    " tensors, beta and alpha must be whole numbers, got ", beta, " and ", alpha);
+}
+
 Tensor column_sums(const Tensor& x, DType dtype) {
   const Tensor sums = Tensor::empty({1, x.size(1)}, {.dtype = dtype, .device = x.device()});
   backend_for(x.device()).reduce(Reduce::sum, x.view(), sums.view());
@@ -71,12 +84,12 @@ void check_inner(std::string_view op, const Tensor& a, const Tensor& b, int rank
   check<ShapeError>(a.dim() == rank && b.dim() == rank, op, "both inputs must have ", rank, " dimensions, got ", a.shape(), " and ", b.shape());
   check<ShapeError>(a.size(-1) == b.size(-2) && (rank == 2 || a.size(0) == b.size(0)), op, "inner sizes must match, got ", a.shape(), " and ",
                     b.shape());
-  check_same_dtype(op, {a, b});
+  check_product_dtypes(op, {a, b});
 }
 
 struct Mm {
   struct Attr {};
-  static constexpr OpInfo info{.name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]"};
+  static constexpr OpInfo info{.name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("mm", in[0], in[1], 2); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     ctx.save(in[0]);
@@ -88,7 +101,7 @@ struct Mm {
 
 struct Bmm {
   struct Attr {};
-  static constexpr OpInfo info{.name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]"};
+  static constexpr OpInfo info{.name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("bmm", in[0], in[1], 3); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     ctx.save(in[0]);
@@ -100,7 +113,7 @@ struct Bmm {
 
 struct Linear {
   struct Attr { bool relu = false; };
-  static constexpr OpInfo info{.name = "linear", .policy = CastPolicy::low, .doc = "x W^T + b, optionally ReLU of it in the same pass"};
+  static constexpr OpInfo info{.name = "linear", .policy = CastPolicy::low, .doc = "x W^T + b, optionally ReLU of it in the same pass", .takes = Takes::numbers};
 
   static void check(const Attr&, const Tensors& in) {
     const Tensor &x = in[0], &w = in[1], &b = in[2];
@@ -108,7 +121,7 @@ struct Linear {
                                 x.shape(), ", got ", w.shape());
     halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == w.size(0)), "linear", "bias must be [", w.size(0),
                                 "] to match weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
-    check_same_dtype("linear", in);
+    check_product_dtypes("linear", in);
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
@@ -146,51 +159,105 @@ struct Linear {
   }
 };
 
+// For matrices and batches alike.
 struct Addmm {
   struct Attr {
-    double beta = 1, alpha = 1;
+    double beta, alpha;
     Shape input_shape;
+    bool batched;
   };
-  static constexpr OpInfo info{.name = "addmm", .policy = CastPolicy::low, .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all"};
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "addmm", .policy = CastPolicy::low, .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all", .takes = Takes::numbers},
+      {.name = "baddbmm", .policy = CastPolicy::low, .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all", .takes = Takes::numbers}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
 
-  static void check(const Attr&, const Tensors& in) {
-    check_inner("addmm", in[1], in[2], 2);
-    const Shape out{in[1].size(0), in[2].size(1)};
-    halfstep::check<ShapeError>(broadcast(in[0].shape(), out, "addmm") == out, "addmm", "input ", in[0].shape(), " must broadcast to ", out);
-    check_same_dtype("addmm", in);
+  static void check(const Attr& a, const Tensors& in) {
+    const std::string_view name = info_of(a).name;
+    check_inner(name, in[1], in[2], a.batched ? 3 : 2);
+    const Shape out = shape_of(in);
+    halfstep::check<ShapeError>(in[0].dim() <= out.size() && broadcast(in[0].shape(), out, name) == out, name, "input ", in[0].shape(),
+                                " must broadcast to ", out);
+    check_same_dtype(name, in);
+    check_factors(name, in[0].dtype(), a.beta, a.alpha);
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[1]);
     ctx.save(in[2]);
     const DType dtype = in[1].dtype();
-    if (a.beta == 1 && a.alpha == 1 && in[0].dim() == 1 && is_floating(dtype)) return product(in[1], in[2], dtype, {.bias = in[0].contiguous()});
-    Tensor y = product(in[1], in[2], is_half(dtype) ? DType::f32 : dtype);
+    const Shape shape = shape_of(in);
+    if (a.beta == 1 && a.alpha == 1 && !a.batched && in[0].shape() == Shape{shape.back()} && is_floating(dtype))
+      return product(in[1], in[2], dtype, {.bias = in[0].contiguous()});
+    Backend& backend = backend_for(in[1].device());
+    const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[1].device()});
+    if (a.beta != 0 && a.alpha == 1 && (dtype == DType::f32 || dtype == DType::f64)) {
+      const TensorView input = broadcast_view(in[0], shape);
+      if (a.beta == 1) backend.copy(input, out.view());
+      else backend.binary(Binary::mul, input, broadcast_view(wrapped_number(a.beta, in[0]), shape), out.view());
+      backend.gemm({.a = gemm_ready(in[1]).view(), .b = gemm_ready(in[2]).view(), .c = out.view(), .accumulate = true});
+      return out;
+    }
+    const Tensor y = product(in[1], in[2], is_half(dtype) ? DType::f32 : dtype);
     if (a.alpha != 1) y.mul_(a.alpha);
     if (a.beta == 0) return y.to(dtype);
     const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(a.beta);
-    const Tensor out = Tensor::empty(y.shape(), {.dtype = dtype, .device = y.device()});
-    backend_for(y.device()).binary(Binary::add, y.view(), broadcast_view(scaled, y.shape()), out.view());
+    backend.binary(Binary::add, y.view(), broadcast_view(scaled, shape), out.view());
     return out;
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
-    if (ctx.needs(0)) result[0] = sum_to(a.beta == 1 ? g : g * a.beta, a.input_shape);
+    if (ctx.needs(0)) {
+      const Tensor sum = sum_to(g, a.input_shape);
+      result[0] = a.beta == 1 ? sum : a.beta == 0 ? zeros_like(sum) : sum * a.beta;
+    }
     const Tensor ga = a.alpha == 1 ? g : g * a.alpha;
-    if (ctx.needs(1)) result[1] = grad_enabled() ? mm(ga, ctx.saved(1).t()) : product(ga, ctx.saved(1).t(), ctx.grad_dtype(1));
-    if (ctx.needs(2)) result[2] = grad_enabled() ? mm(ctx.saved(0).t(), ga) : product(ctx.saved(0).t(), ga, ctx.grad_dtype(2));
+    const auto times = [&](const Tensor& x, const Tensor& y, size_t input) {
+      return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : a.batched ? bmm(x, y) : mm(x, y);
+    };
+    if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(1)), 1);
+    if (ctx.needs(2)) result[2] = times(swap_last(ctx.saved(0)), ga, 2);
     return result;
+  }
+
+ private:
+  static Shape shape_of(const Tensors& in) {
+    Shape shape = in[1].shape();
+    shape[in[1].dim() - 1] = in[2].size(-1);
+    return shape;
   }
 };
 
-constexpr OpInfo kMatmulInfo{.name = "matmul", .policy = CastPolicy::low, .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm"};
+constexpr OpInfo kAddbmmInfo{.name = "addbmm",
+                             .policy = CastPolicy::low,
+                             .doc = "beta input + alpha (the sum of a b over the batch); beta 0 ignores input, NaN and all",
+                             .takes = Takes::numbers};
+constexpr OpInfo kMatmulInfo{.name = "matmul", .policy = CastPolicy::low, .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm", .takes = Takes::numbers};
 
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b) { return call<Mm>({a, b}); }
 Tensor bmm(const Tensor& a, const Tensor& b) { return call<Bmm>({a, b}); }
 Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
-  return call<Addmm>({input, a, b}, {beta, alpha, input.shape()});
+  return call<Addmm>({input, a, b}, {beta, alpha, input.shape(), false});
+}
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return call<Addmm>({input, a, b}, {beta, alpha, input.shape(), true});
+}
+
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  check_same_device("addbmm", {input, a, b});
+  check<ShapeError>(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "addbmm",
+                    "needs batches [B, N, M] and [B, M, P], got ", a.shape(), " and ", b.shape());
+  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);
+  check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ", input.shape(),
+                    " must broadcast to ", Shape{n, p});
+  std::array<Tensor, 3> in{input, a, b};
+  autocast::apply("addbmm", kAddbmmInfo.policy, in, "");
+  check_product_dtypes("addbmm", {in[0], in[1], in[2]});
+  check_factors("addbmm", in[0].dtype(), beta, alpha);
+  const autocast::Off off;
+  // The sum over the batch is part of one product's sum.
+  return addmm(in[0], in[1].permute({1, 0, 2}).reshape({n, inner}), in[2].reshape({inner, p}), beta, alpha);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
@@ -208,8 +275,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool re
 Tensor matmul(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "both inputs must have at least 1 dimension, got ", a.shape(), " and ", b.shape());
   if (a.dim() == 1 || b.dim() == 1) {  // a vector is a one-row or one-column matrix whose extra dimension is dropped again
+    const int last = b.dim() == 1 ? -1 : -2;
+    check<ShapeError>(a.size(-1) == b.size(last), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
+    if (a.dim() == 1 && b.dim() == 1) return dot_rows(a, b);
+    if (a.dim() == 2) return mv(a, b);
+    if (b.dim() == 2) return mv(b.t(), a);
     const Tensor y = matmul(a.dim() == 1 ? a.unsqueeze(0) : a, b.dim() == 1 ? b.unsqueeze(1) : b);
-    if (a.dim() == 1 && b.dim() == 1) return y.reshape({});
     return a.dim() == 1 ? y.squeeze(-2) : y.squeeze(-1);
   }
   check<ShapeError>(a.size(-1) == b.size(-2), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
@@ -231,13 +302,27 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 
 Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o); }
 Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
+Tensor Tensor::bmm(const Tensor& o) const { return halfstep::bmm(*this, o); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::addmm(*this, a, b, beta, alpha); }
+Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::addbmm(*this, a, b, beta, alpha); }
+Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::baddbmm(*this, a, b, beta, alpha); }
+const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  const autocast::Off off;
+  return assign_in_place(*this, halfstep::addmm(*this, a, b, beta, alpha), "addmm_");
+}
+const Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  const autocast::Off off;
+  return assign_in_place(*this, halfstep::baddbmm(*this, a, b, beta, alpha), "baddbmm_");
+}
 
 void add_products(OpList& list) {
   list.add(Mm::info, [](Args& a) { return mm(a.tensor(0), a.tensor(1)); });
   list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
   list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
   list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
-  list.add(Addmm::info, [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(Addmm::kInfo[0], [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(Addmm::kInfo[1], [](Args& a) { return baddbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(kAddbmmInfo, [](Args& a) { return addbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
   list.alias("__matmul__", "matmul");
 }
 

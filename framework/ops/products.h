@@ -6,6 +6,15 @@
 
 namespace halfstep {
 
+// The sums a b of the rows of [B, N] -> [B], or of two vectors [N] -> []: recorded, autocast low.
+Tensor dot_rows(const Tensor& a, const Tensor& b);
+
+// Products take one dtype for all, and not bool.
+void check_product_dtypes(std::string_view op, const Tensors& in);
+
+// Integer tensors take whole factors only.
+void check_factors(std::string_view op, DType dtype, double beta, double alpha);
+
 // A sum that comes with a product: made in `dtype`, or in the product's own where a kernel cannot write that.
 struct ProductSum {
   Tensor* out = nullptr;  // null: not wanted

@@ -1,4 +1,6 @@
 // Sums, means and extremes.
+#include "framework/ops/reductions.h"
+
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"
@@ -18,10 +20,8 @@ std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view 
   return m;
 }
 
-struct ReducedShapes {
-  Shape kept;     // 1 where reduced
-  Shape dropped;  // without the reduced dimensions
-};
+}  // namespace
+
 ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op) {
   const auto mask = mask_of(dims, shape.size(), op);
   ReducedShapes r;
@@ -32,14 +32,32 @@ ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op)
   return r;
 }
 
-Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype) {
-  const Tensor out = Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()});
-  backend_for(x.device()).reduce(op, x.view(), out.view());
+Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {
   return keepdim ? out : out.alias(shapes.dropped, contiguous_strides(shapes.dropped));
 }
 
-// Kernels accumulate in the precision of their input: a caller who asks for float64 wants the sum in it, too.
-Tensor before_sum(const Tensor& x, std::optional<DType> dtype) { return dtype == DType::f64 ? x.to(DType::f64) : x; }
+Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype) {
+  const Tensor out = Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()});
+  backend_for(x.device()).reduce(op, x.view(), out.view());
+  return shown(out, shapes, keepdim);
+}
+
+DType sum_dtype(const Tensor& x, std::optional<DType> dtype) { return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64); }
+
+// Kernels accumulate in the precision of their input: a caller who asks for float64 wants the sum in it, too. For integers
+// fractions are dropped before.
+Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
+  return dtype && (dtype == DType::f64 || (x.is_floating_point() && !is_floating(*dtype))) ? x.to(*dtype) : x;
+}
+
+Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims) {
+  const Tensor at = x.detach(), top = value.detach();
+  // Where the value is NaN, the NaNs are its places.
+  const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grad.dtype());
+  return hit * (grad / hit.sum(dims, true));
+}
+
+namespace {
 
 struct SumAttr {
   Dims dims;
@@ -53,10 +71,9 @@ Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.fr
 
 struct Sum {
   using Attr = SumAttr;
-  static constexpr OpInfo info{.name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64"};
+  static constexpr OpInfo info{.name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const DType natural = is_floating(in[0].dtype()) ? in[0].dtype() : DType::i64;
-    return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, a.dtype.value_or(natural));
+    return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
   static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
 };
@@ -84,15 +101,16 @@ struct ExtremeAttr {
 };
 struct Extreme {
   using Attr = ExtremeAttr;
-  static constexpr OpInfo kInfo[2] = {{.name = "amin", .doc = "smallest over dimensions; ties share the gradient"},
-                                      {.name = "amax", .doc = "largest over dimensions; ties share the gradient"}};
+  static constexpr OpInfo kInfo[2] = {{.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
+                                      {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, "amax").dropped) == 0, info_of(a).name,
+    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0, info_of(a).name,
                                 "has no value over an empty dimension, got ", in[0].shape());
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, "amax"), a.keepdim, in[0].dtype());
+    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim,
+                                  in[0].dtype());
     ctx.save(in[0]);
     ctx.save_output(out);
     return out;
@@ -100,10 +118,7 @@ struct Extreme {
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0);
     const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    const Tensor at = x.detach(), top = ctx.saved(1).detach().reshape(kept);
-    // Where the extreme is NaN, the NaNs are its places.
-    const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grads[0].dtype());
-    return {hit * (grads[0].reshape(kept) / hit.sum(a.dims, true))};
+    return {share_gradient(x, ctx.saved(1).reshape(kept), grads[0].reshape(kept), a.dims)};
   }
 };
 
@@ -113,8 +128,8 @@ struct ArgExtreme {
     int dim;
     bool keepdim;
   };
-  static constexpr OpInfo kInfo[2] = {{.name = "argmin", .doc = "index of the first smallest", .differentiable = false},
-                                      {.name = "argmax", .doc = "index of the first largest", .differentiable = false}};
+  static constexpr OpInfo kInfo[2] = {{.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .takes = Takes::numbers},
+                                      {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .takes = Takes::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
@@ -136,11 +151,12 @@ struct Truth {
     Dims dims;
     bool keepdim;
   };
-  static constexpr OpInfo kInfo[2] = {{.name = "any", .doc = "is any element nonzero?", .differentiable = false},
-                                      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false}};
+  static constexpr OpInfo kInfo[2] = {{.name = "any", .doc = "is any element nonzero?", .differentiable = false, .takes = Takes::any},
+                                      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, DType::boolean);
+    const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch
+    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, dtype);
   }
   static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
 };
@@ -152,6 +168,11 @@ Tensor arg_extreme(bool largest, const Tensor& x, std::optional<int64_t> dim, bo
   }
   return call<ArgExtreme>({x}, {largest, wrap_dim(*dim, x.dim(), largest ? "argmax" : "argmin"), keepdim});
 }
+
+constexpr OpInfo kExtremeInfo[2] = {
+    {.name = "min", .doc = "smallest of all, or values and indices of the first smallest along a dimension", .takes = Takes::any},
+    {.name = "max", .doc = "largest of all, or values and indices of the first largest along a dimension", .takes = Takes::any}};
+constexpr OpInfo kAminmaxInfo{.name = "aminmax", .doc = "smallest and largest over a dimension or all", .takes = Takes::any};
 
 std::pair<Tensor, Tensor> extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
   wrap_dim(dim, x.dim(), largest ? "max" : "min");
@@ -180,6 +201,11 @@ Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { retur
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {false, dims, keepdim}); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {true, dims, keepdim}); }
 
+std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  const Dims dims = dim ? Dims{*dim} : Dims();
+  return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
+}
+
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   Dims dims;
@@ -203,6 +229,21 @@ Tensor Tensor::any(const Dims& d, bool k) const { return halfstep::any(*this, d,
 Tensor Tensor::all(const Dims& d, bool k) const { return halfstep::all(*this, d, k); }
 Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep::argmax(*this, d, k); }
 
+namespace {
+
+// PyTorch's three forms: of two tensors, of all elements, along a dimension.
+template <bool Largest>
+Tensors extreme_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  if (a.has_tensor(1)) return {Largest ? maximum(x, a.tensor(1)) : minimum(x, a.tensor(1))};
+  const std::optional<int64_t> dim = a.integer_or_none("dim");
+  if (!dim) return {Largest ? max(x) : min(x)};
+  const auto [values, indices] = extreme_along(Largest, x, *dim, a.flag("keepdim", false));
+  return {values, indices};
+}
+
+}  // namespace
+
 void add_reductions(OpList& list) {
   list.add(Sum::info, [](Args& a) { return sum(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
   list.add(Mean::info, [](Args& a) { return mean(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
@@ -212,6 +253,12 @@ void add_reductions(OpList& list) {
   list.add(ArgExtreme::kInfo[1], [](Args& a) { return argmax(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
   list.add(Truth::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
   list.add(Truth::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(kExtremeInfo[0], extreme_by_name<false>);
+  list.add(kExtremeInfo[1], extreme_by_name<true>);
+  list.add(kAminmaxInfo, [](Args& a) -> Tensors {
+    const auto [low, high] = aminmax(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false));
+    return {low, high};
+  });
 }
 
 }  // namespace halfstep

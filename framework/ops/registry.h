@@ -24,13 +24,18 @@ class OpList {
     else
       ops_.push_back({info, run});
   }
-  void alias(std::string_view name, std::string_view of) { aliases_.push_back({name, of}); }
+  // Another name of an op, with a call of its own where its arguments have other names.
+  void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) { aliases_.push_back({name, of, run}); }
   // Adds the aliases and sorts.
   std::vector<Op> finish();
 
  private:
   std::vector<Op> ops_;
-  std::vector<std::pair<std::string_view, std::string_view>> aliases_;
+  struct Alias {
+    std::string_view name, of;
+    std::function<Tensors(Args&)> run;
+  };
+  std::vector<Alias> aliases_;
 };
 
 const std::vector<Op>& all_ops();  // sorted by name
@@ -47,6 +52,7 @@ void add_copies(OpList& list);
 void add_create(OpList& list);
 void add_views(OpList& list);
 void add_shaping(OpList& list);
+void add_part_views(OpList& list);
 void add_products(OpList& list);
 void add_mlp(OpList& list);
 void add_vectors(OpList& list);
@@ -64,11 +70,14 @@ void add_margin_losses(OpList& list);
 void add_ctc_loss(OpList& list);
 void add_indexing(OpList& list);
 void add_index_ops(OpList& list);
+void add_index_put(OpList& list);
 void add_masks(OpList& list);
 void add_convolution(OpList& list);
+void add_unfold(OpList& list);
 void add_pooling(OpList& list);
 void add_resample(OpList& list);
 void add_grid_sample(OpList& list);
+void add_pixel_shuffle(OpList& list);
 void add_padding(OpList& list);
 void add_normalization(OpList& list);
 void add_recurrent(OpList& list);

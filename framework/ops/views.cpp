@@ -1,20 +1,16 @@
 // Views: other geometry over the same memory. Each backward is again made of views (or, for slices, of one padded copy).
+#include "framework/ops/views.h"
+
 #include <algorithm>
 
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/promotion.h"
 #include "framework/ops/registry.h"
+#include "framework/ops/shaping.h"
 
 namespace halfstep {
 namespace {
-
-Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset = 0) {
-  Tensor v = x.alias(shape, strides, offset);
-  v.impl()->is_view = true;
-  v.impl()->recorded_writes_seen = x.storage()->recorded_writes;
-  return v;
-}
 
 // Strides that read `x` as `shape` without a copy, if there are any.
 std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
@@ -44,33 +40,41 @@ std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
   return out;
 }
 
-Shape infer(const Shape& shape, int64_t n, const Tensor& x) {
+Shape infer(std::string_view op, const Shape& shape, int64_t n, const Tensor& x) {
   Shape out = shape;
   int unknown = -1;
   int64_t known = 1;
   for (int i = 0; i < out.size(); ++i) {
     if (out[i] == -1) {
-      check<ShapeError>(unknown < 0, "reshape", "only one size may be -1, got ", shape);
+      check<ShapeError>(unknown < 0, op, "only one size may be -1, got ", shape);
       unknown = i;
     } else {
-      known *= out[i];
+      check<ShapeError>(out[i] >= 0 && !__builtin_mul_overflow(known, out[i], &known), op, "shape ", x.shape(), " (", n,
+                        " elements) cannot become ", shape);
     }
   }
   if (unknown >= 0 && known > 0 && n % known == 0) out[unknown] = n / known, known = n;
-  check<ShapeError>(known == n && (unknown < 0 || out[unknown] >= 0), "reshape", "shape ", x.shape(), " (", n, " elements) cannot become ", shape);
+  check<ShapeError>(known == n && (unknown < 0 || out[unknown] >= 0), op, "shape ", x.shape(), " (", n, " elements) cannot become ",
+                    shape);
   return out;
 }
 
 struct View {  // reshape without a copy
-  struct Attr { Shape from, to; };
-  static constexpr OpInfo info{.name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape"};
+  struct Attr {
+    Shape from, to;
+  };
+  static constexpr OpInfo info{
+      .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
   static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
 };
 
 struct Permute {
-  struct Attr { Dims order; };
-  static constexpr OpInfo info{.name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order"};
+  struct Attr {
+    Dims order;
+  };
+  static constexpr OpInfo info{
+      .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = a.order;
     Strides strides = a.order;
@@ -88,8 +92,11 @@ struct Permute {
 };
 
 struct Expand {
-  struct Attr { Shape from, to; };
-  static constexpr OpInfo info{.name = "expand", .policy = CastPolicy::keep, .doc = "dimensions of size 1 repeated, without a copy"};
+  struct Attr {
+    Shape from, to;
+  };
+  static constexpr OpInfo info{
+      .name = "expand", .policy = CastPolicy::keep, .doc = "dimensions of size 1 repeated, without a copy", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
   }
@@ -104,7 +111,8 @@ struct SliceAttr {
 };
 struct Slice {
   using Attr = SliceAttr;
-  static constexpr OpInfo info{.name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension"};
+  static constexpr OpInfo info{
+      .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
@@ -118,7 +126,8 @@ struct Slice {
 // The transpose of Slice: zeros of the full shape with x in the slice.
 struct SliceBackward {
   using Attr = SliceAttr;
-  static constexpr OpInfo info{.name = "slice_backward", .policy = CastPolicy::keep, .doc = "zeros, with x where slice took it from"};
+  static constexpr OpInfo info{
+      .name = "slice_backward", .policy = CastPolicy::keep, .doc = "zeros, with x where slice took it from", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
     Shape shape = a.full;
@@ -135,15 +144,31 @@ Tensors Slice::backward(const OpContext&, const Attr& a, const Tensors& grads) {
 
 }  // namespace
 
+void check_size(std::string_view op, const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) {
+    check<ShapeError>(size >= 0, op, "sizes must not be negative, got ", shape);
+    check<ShapeError>(!__builtin_mul_overflow(n, std::max<int64_t>(size, 1), &n) && n < (int64_t(1) << 56), op,
+                      "too many elements: ", shape);
+  }
+}
+
+Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  Tensor v = x.alias(shape, strides, offset);
+  v.impl()->is_view = true;
+  v.impl()->recorded_writes_seen = x.storage()->recorded_writes;
+  return v;
+}
+
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  const Shape to = infer(shape, x.numel(), x);
+  const Shape to = infer("reshape", shape, x.numel(), x);
   if (!strides_for(x, to)) return reshape(contiguous(x), to);
   return call<View>({x}, {x.shape(), to});
 }
 Tensor Tensor::reshape(const Shape& shape) const { return halfstep::reshape(*this, shape); }
 
 Tensor Tensor::view(const Shape& shape) const {
-  const Shape to = infer(shape, numel(), *this);
+  const Shape to = infer("view", shape, numel(), *this);
   check<ShapeError>(strides_for(*this, to).has_value(), "view", "shape ", this->shape(), " with strides ", strides(),
                     " cannot be seen as ", to, " without a copy", Help{"use reshape"});
   return call<View>({*this}, {this->shape(), to});
@@ -199,23 +224,32 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
 Tensor Tensor::squeeze(int64_t dim) const { return halfstep::squeeze(*this, dim); }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  check<ShapeError>(x.dim() < kMaxDims, "unsqueeze", "a tensor has at most ", kMaxDims, " dimensions, got ", x.shape());
   Shape shape = x.shape();
   shape.insert(wrap_dim(dim, x.dim() + 1, "unsqueeze"), 1);
   return reshape(x, shape);
 }
 Tensor Tensor::unsqueeze(int64_t dim) const { return halfstep::unsqueeze(*this, dim); }
 
-Tensor expand(const Tensor& x, const Shape& shape) {
+namespace {
+
+Tensor expand_to(std::string_view op, const Tensor& x, const Shape& shape) {
   Shape to = shape;
-  check<ShapeError>(shape.size() >= x.dim(), "expand", "shape ", x.shape(), " has more dimensions than ", shape);
+  check<ShapeError>(shape.size() >= x.dim(), op, "shape ", x.shape(), " has more dimensions than ", shape);
   for (int i = 0; i < to.size(); ++i) {
     const int d = x.dim() - to.size() + i;
     if (to[i] == -1 && d >= 0) to[i] = x.shape()[d];
-    check<ShapeError>(to[i] >= 0 && (d < 0 || x.shape()[d] == to[i] || x.shape()[d] == 1), "expand", "shape ", x.shape(),
+    check<ShapeError>(to[i] >= 0 && (d < 0 || x.shape()[d] == to[i] || x.shape()[d] == 1), op, "shape ", x.shape(),
                       " cannot be expanded to ", shape);
   }
+  check_size(op, to);
   return call<Expand>({x}, {x.shape(), to});
 }
+
+}  // namespace
+
+Tensor expand(const Tensor& x, const Shape& shape) { return expand_to("expand", x, shape); }
+Tensor expand_as(const Tensor& x, const Tensor& other) { return expand_to("expand_as", x, other.shape()); }
 Tensor Tensor::expand(const Shape& shape) const { return halfstep::expand(*this, shape); }
 
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -224,16 +258,18 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
   check<ValueError>(step > 0, "slice", "step must be positive, got ", step);
   const int64_t n = x.shape()[d];
   auto wrap = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
-  const int64_t s = wrap(start), e = std::max(wrap(end), s);
-  return call<Slice>({x}, {d, s, (e - s + step - 1) / step, step, x.shape()});
+  const int64_t s = wrap(start), e = std::max(wrap(end), s), by = std::min(step, std::max<int64_t>(n, 1));
+  return call<Slice>({x}, {d, s, (e - s + by - 1) / by, by, x.shape()});
 }
-Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) const { return halfstep::slice(*this, dim, start, end, step); }
+Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) const {
+  return halfstep::slice(*this, dim, start, end, step);
+}
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = wrap_dim(dim, x.dim(), "narrow");
   check<ShapeError>(x.dim() > 0, "narrow", "a 0-dim tensor cannot be narrowed");
-  check<IndexError>(start >= 0 && length >= 0 && start + length <= x.shape()[d], "narrow", "[", start, ", ", start + length,
-                    ") must lie inside dimension ", dim, " of ", x.shape());
+  check<IndexError>(start >= 0 && length >= 0 && length <= x.shape()[d] && start <= x.shape()[d] - length, "narrow", "[", start,
+                    ", ", int64_t(uint64_t(start) + uint64_t(length)), ") must lie inside dimension ", dim, " of ", x.shape());
   return call<Slice>({x}, {d, start, length, 1, x.shape()});
 }
 Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const { return halfstep::narrow(*this, dim, start, length); }
@@ -248,7 +284,10 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
 Tensor Tensor::select(int64_t dim, int64_t index) const { return halfstep::select(*this, dim, index); }
 
 void add_views(OpList& list) {
-  list.add(View::info, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
+  list.add(View::info, [](Args& a) {  // copies where the strides allow no view
+    const Tensor x = a.tensor(0);
+    return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
+  });
   list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
   list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
   list.add(Slice::info, [](Args& a) {
@@ -258,10 +297,16 @@ void add_views(OpList& list) {
   });
   list.add(SliceBackward::info, [](Args& a) {
     const Tensor g = a.tensor(0);
-    const EnableGrad on;
-    const Tensor x = zeros(a.ints("input_sizes"), {.dtype = g.dtype(), .device = g.device(), .requires_grad = true});
-    const Tensor y = slice(x, a.integer("dim"), a.integer("start"), a.integer("end"), a.integer("step"));
-    return grad({y}, {x}, {g}, {.create_graph = grad_enabled()})[0];
+    const Shape full = a.ints("input_sizes");
+    check_size(a.op(), full);
+    const int d = wrap_dim(a.integer("dim"), full.size(), a.op());
+    const int64_t start = a.integer("start"), end = a.integer("end"), step = a.integer("step");
+    check<ValueError>(!full.empty() && start >= 0 && start <= end && end <= full[d] && step > 0, a.op(),
+                      "needs 0 <= start <= end <= size and a positive step, got ", start, ", ", end, " and ", step);
+    Shape part = full;
+    part[d] = (end - start) / step + ((end - start) % step != 0);
+    check<ShapeError>(g.shape() == part, a.op(), "the gradient must have the slice's shape, ", part, ", got ", g.shape());
+    return call<SliceBackward>({g}, {d, start, part[d], std::min(step, std::max<int64_t>(full[d], 1)), full});
   });
 }
 

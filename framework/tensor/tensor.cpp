@@ -1,5 +1,6 @@
 #include "framework/tensor/tensor.h"
 
+#include <algorithm>
 #include <ostream>
 
 namespace halfstep {
@@ -10,7 +11,11 @@ TensorImpl& Tensor::get() const {
 }
 
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
-  for (int64_t s : shape) check<ShapeError>(s >= 0, "empty", "sizes must not be negative, got ", shape);
+  int64_t n = 1;
+  for (int64_t s : shape) {
+    check<ShapeError>(s >= 0, "empty", "sizes must not be negative, got ", shape);
+    check<ShapeError>(!__builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n) && n < (int64_t(1) << 56), "empty", "too many elements: ", shape);
+  }
   auto impl = std::make_shared<TensorImpl>();
   impl->storage = std::make_shared<Storage>(size_t(halfstep::numel(shape)) * size_of(options.dtype), options.device);
   impl->shape = shape;

@@ -1,5 +1,4 @@
-// One call per op that a region casts: what to draw as inputs and how to run it. The tests walk the registry and fail on an op
-// that has a policy but no line here.
+// One call per op, taken from the op table, for the tests of what a region does to dtypes.
 #pragma once
 
 #include <cstring>
@@ -10,50 +9,38 @@
 #include "amp/autocast.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"
+#include "tests/ops/op_cases.h"
 
 namespace halfstep::calls {
 
-struct Input {
-  Shape shape;
-  double lo = -1, hi = 1;
-  bool classes = false;  // int64 in [0, 3) instead of a floating tensor
-};
-using Run = Tensor (*)(const Tensors&);
 struct OpCall {
-  std::string_view op;
-  std::vector<Input> inputs;
-  Run run;
+  std::string op;
+  Tensors inputs;  // float64 where floating
+  std::function<Tensors(const Tensors&)> invoke;
+  // The first floating output, or the first.
+  Tensor run(const Tensors& in) const {
+    const Tensors out = invoke(in);
+    for (const Tensor& t : out)
+      if (t.is_floating_point()) return t;
+    return out.at(0);
+  }
 };
 
+// The first case of each op whose tensors are all inputs.
 inline const std::vector<OpCall>& all() {
-  static const std::vector<OpCall> list = {
-#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc) \
-  {#name, {{{4, 8}, lo, hi}}, [](const Tensors& in) { return halfstep::name(in[0]); }},
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc) \
-  {#name, {{{4, 8}, lo, hi}, {{8}, lo, hi}}, [](const Tensors& in) { return halfstep::name(in[0], in[1]); }},
-#define HS_TEST(...)
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
-      {"mm", {{{8, 8}}, {{8, 8}}}, [](const Tensors& in) { return mm(in[0], in[1]); }},
-      {"bmm", {{{2, 8, 8}}, {{2, 8, 8}}}, [](const Tensors& in) { return bmm(in[0], in[1]); }},
-      {"matmul", {{{2, 4, 8}}, {{8, 3}}}, [](const Tensors& in) { return matmul(in[0], in[1]); }},
-      {"addmm", {{{8}}, {{8, 8}}, {{8, 8}}}, [](const Tensors& in) { return addmm(in[0], in[1], in[2], 0.5, 2.0); }},
-      {"linear", {{{4, 8}}, {{3, 8}}, {{3}}}, [](const Tensors& in) { return linear(in[0], in[1], in[2]); }},
-      {"mlp", {{{4, 8}}, {{3, 8}}, {{3}}, {{2, 3}}},
-       [](const Tensors& in) { return mlp(in[0], {{in[1], in[2], Activation::relu}, {in[3]}}); }},
-      {"sum", {{{4, 8}}}, [](const Tensors& in) { return sum(in[0], {1}); }},
-      {"softmax", {{{4, 8}}}, [](const Tensors& in) { return softmax(in[0], 1); }},
-      {"log_softmax", {{{4, 8}}}, [](const Tensors& in) { return log_softmax(in[0], 1); }},
-      {"cross_entropy", {{{4, 3}}, {{4}, 0, 3, true}}, [](const Tensors& in) { return cross_entropy(in[0], in[1]); }},
-      {"nll_loss", {{{4, 3}}, {{4}, 0, 3, true}}, [](const Tensors& in) { return nll_loss(in[0], in[1]); }},
-      {"mse_loss", {{{4, 8}}, {{4, 8}}}, [](const Tensors& in) { return mse_loss(in[0], in[1]); }},
-      {"cat", {{{4, 8}}, {{2, 8}}}, [](const Tensors& in) { return cat({in[0], in[1]}); }},
-      {"stack", {{{4, 8}}, {{4, 8}}}, [](const Tensors& in) { return stack({in[0], in[1]}); }},
-      {"scatter_add", {{{3, 8}}, {{3, 8}}},
-       [](const Tensors& in) { return scatter_add(in[0], 0, zeros({3, 8}, {.dtype = DType::i64, .device = in[0].device()}), in[1]); }},
-  };
+  static const std::vector<OpCall> list = [] {
+    std::vector<OpCall> l;
+    for (const testing::OpCase& c : testing::op_cases()) {
+      if (c.constants || c.inputs.empty() || c.op == "to_device" || (!l.empty() && l.back().op == c.op)) continue;
+      bool known = false;
+      for (const OpCall& o : l) known = known || o.op == c.op;
+      if (known) continue;
+      Tensors inputs;
+      for (const Tensor& t : c.inputs) inputs.push_back(t.detach());
+      l.push_back({c.op, inputs, c.run});
+    }
+    return l;
+  }();
   return list;
 }
 
@@ -63,21 +50,13 @@ inline const OpCall* find(std::string_view op) {
   return nullptr;
 }
 
-// Fresh inputs: floating ones in `dtype`.
-inline Tensors draw(const OpCall& call, DType dtype) {
-  Tensors out;
-  for (const Input& i : call.inputs) {
-    if (i.classes) out.push_back(randint(int64_t(i.lo), int64_t(i.hi), i.shape));
-    else out.push_back((rand(i.shape) * (i.hi - i.lo) + i.lo).to(dtype));
-  }
-  return out;
-}
-
 inline Tensors cast(const Tensors& in, DType dtype) {
   Tensors out;
   for (const Tensor& t : in) out.push_back(t.is_floating_point() ? t.to(dtype) : t);
   return out;
 }
+// The inputs, floating ones in `dtype`.
+inline Tensors draw(const OpCall& call, DType dtype) { return cast(call.inputs, dtype); }
 
 // Same dtype, shape and bits.
 inline bool bitwise(const Tensor& a, const Tensor& b) {

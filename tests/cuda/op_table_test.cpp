@@ -83,7 +83,7 @@ TEST_CASE("float64 values and gradients are the CPU's, in any layout") {
       const Tensors got = cuda.run(in);
       REQUIRE(got.size() == want.size());
       for (size_t k = 0; k < got.size(); ++k) {
-        CHECK(got[k].device() == (cuda.op == "to_device" ? Device::cpu : Device::cuda));
+        CHECK(got[k].device() == (cuda.op == "to_device" || cuda.inputs.empty() ? Device::cpu : Device::cuda));
         CHECK(got[k].dtype() == want[k].dtype());
         check_close(got[k], want[k], 1e-12, 1e-13);
       }
@@ -103,13 +103,14 @@ TEST_CASE("float32, float16 and bfloat16 are within rounding of the CPU's float6
       CAPTURE(title(cpu));
       CAPTURE(name(dtype));
       // The rounded inputs in float64 are the truth.
+      if (cuda.inputs.empty()) continue;  // its dtype is an attribute
       const Tensors low = in_dtype(cuda.inputs, dtype), truth = in_dtype(in_dtype(cpu.inputs, dtype), DType::f64);
       const Tensors got = cuda.run(low), want = cpu.run(truth);
       const double smallest = dtype == DType::f16 ? 6.1e-5 : 1e-30;
       // Where no library adds the bias, a 16-bit product is rounded before: its size counts.
       const bool product = cuda.op == "linear" || cuda.op == "mlp" || cuda.op == "addmm";
       for (size_t k = 0; k < got.size(); ++k) {
-        CHECK(got[k].dtype() == (is_floating(want[k].dtype()) ? dtype : want[k].dtype()));
+        CHECK(got[k].dtype() == (want[k].dtype() == DType::f64 ? dtype : want[k].dtype()));  // of integers: float32
         check_close(got[k], want[k], (dtype == DType::f32 ? 16 : cuda.ulps) * epsilon(dtype), 4e-7,
                     product ? largest(want[k]) / 2 : smallest);
       }

@@ -99,8 +99,9 @@ TEST_CASE("a recorded backward through the mean of nothing is finite") {
 TEST_CASE("sum and mean in float64 accumulate in it") {
   const Tensor x = tensor({1, 1e-12, 1e-12, 1e-12});
   const double tiny = tensor({1e-12}).item<double>();
-  CHECK(sum(x, {}, false, DType::f64).item<double>() == 1 + tiny + tiny + tiny);
-  CHECK(mean(x, {0}, true, DType::f64).item<double>() == (1 + tiny + tiny + tiny) / 4);
+  // To a rounding: the order of the additions is the kernel's.
+  CHECK(std::fabs(sum(x, {}, false, DType::f64).item<double>() - (1 + 3 * tiny)) <= epsilon(DType::f64));
+  CHECK(std::fabs(mean(x, {0}, true, DType::f64).item<double>() * 4 - (1 + 3 * tiny)) <= epsilon(DType::f64));
   x.set_requires_grad();
   sum(x, {}, false, DType::f64).backward();
   CHECK(x.grad().dtype() == DType::f32);

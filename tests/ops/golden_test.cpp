@@ -1,98 +1,176 @@
-// Outputs and gradients against PyTorch's, replayed from goldens.safetensors (scripts/make_goldens.py).
+// Outputs, gradients and autocast results against PyTorch's, replayed by name from goldens.safetensors (scripts/make_goldens.py).
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "framework/io/safetensors.h"
+#include "framework/ops/registry.h"
 #include "halfstep.h"
 
 using namespace halfstep;
+using Json = nlohmann::json;
 
 namespace {
 
-using Run = std::function<Tensors(const Tensors&)>;
+const std::string kOps = std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/";
 
-std::map<std::string, std::vector<Run>> runs() {
-  std::map<std::string, std::vector<Run>> r;
-#define HS_UNARY(name, ...) r[#name] = {[](const Tensors& t) -> Tensors { return {halfstep::name(t[0])}; }};
-#define HS_BINARY(name, ...) r[#name] = std::vector<Run>(2, [](const Tensors& t) -> Tensors { return {halfstep::name(t[0], t[1])}; });
-#define HS_TEST(name, ...) r[#name] = {[](const Tensors& t) -> Tensors { return {halfstep::name(t[0], t[1])}; }};
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
-  r["mm"] = {[](const Tensors& t) -> Tensors { return {mm(t[0], t[1])}; }};
-  r["bmm"] = {[](const Tensors& t) -> Tensors { return {bmm(t[0], t[1])}; }};
-  r["matmul"] = std::vector<Run>(2, [](const Tensors& t) -> Tensors { return {matmul(t[0], t[1])}; });
-  r["linear"] = {[](const Tensors& t) -> Tensors { return {linear(t[0], t[1], t[2])}; }};
-  r["addmm"] = {[](const Tensors& t) -> Tensors { return {addmm(t[0], t[1], t[2], 0.5, -2)}; }};
-  r["sum"] = {[](const Tensors& t) -> Tensors { return {sum(t[0], {0, 2})}; }};
-  r["mean"] = {[](const Tensors& t) -> Tensors { return {mean(t[0], {1}, true)}; }};
-  r["amax"] = {[](const Tensors& t) -> Tensors { return {amax(t[0], {1})}; }};
-  r["amin"] = {[](const Tensors& t) -> Tensors { return {amin(t[0])}; }};
-  r["max"] = {[](const Tensors& t) -> Tensors {
-    const auto [values, indices] = max(t[0], 1);
-    return {values, indices};
-  }};
-  r["argmax"] = {[](const Tensors& t) -> Tensors { return {argmax(t[0], 0)}; }};
-  r["softmax"] = {[](const Tensors& t) -> Tensors { return {softmax(t[0], 0)}; }};
-  r["log_softmax"] = {[](const Tensors& t) -> Tensors { return {log_softmax(t[0], -1)}; }};
-  for (Reduction how : {Reduction::mean, Reduction::sum, Reduction::none}) {
-    r["cross_entropy"].push_back([how](const Tensors& t) -> Tensors {
-      return {cross_entropy(t[0], t[1], {.weight = t[2], .reduction = how, .label_smoothing = 0.2})};
-    });
-    r["nll_loss"].push_back([how](const Tensors& t) -> Tensors { return {nll_loss(t[0], t[1], {.weight = t[2], .reduction = how})}; });
-    r["mse_loss"].push_back([how](const Tensors& t) -> Tensors { return {mse_loss(t[0], t[1], how)}; });
-  }
-  r["cross_entropy_images"] = {[](const Tensors& t) -> Tensors { return {cross_entropy(t[0], t[1])}; }};
-  r["cross_entropy_probabilities"] = {[](const Tensors& t) -> Tensors { return {cross_entropy(t[0], t[1], {.label_smoothing = 0.1})}; }};
-  r["gather"] = {[](const Tensors& t) -> Tensors { return {gather(t[0], 1, t[1])}; }};
-  r["scatter_add"] = {[](const Tensors& t) -> Tensors { return {scatter_add(t[0], 0, t[1], t[2])}; }};
-  r["cat"] = {[](const Tensors& t) -> Tensors { return {cat({t[0], t[1]}, 1)}; }};
-  r["stack"] = {[](const Tensors& t) -> Tensors { return {stack({t[0], t[1]}, -1)}; }};
-  r["where"] = {[](const Tensors& t) -> Tensors { return {where(t[0] > zeros_like(t[0]), t[0] * t[1], t[1])}; }};
-  r["clamp"] = {[](const Tensors& t) -> Tensors { return {clamp(t[0], -0.5, 1)}; }};
-  return r;
+bool chosen(const std::string& op) {
+  const char* wanted = std::getenv("HALFSTEP_OP");
+  return !wanted || op.find(wanted) != std::string::npos;
 }
 
-void check_close(const Tensor& got, const Tensor& want, double rtol) {
+// The tensors of one case, and the case.
+struct Golden {
+  Json text;
+  TensorMap tensors;
+
+  bool has(const std::string& label) const { return tensors.contains(label); }
+  // The arguments with floating ones in `dtype`; those that have a gradient require it.
+  std::vector<TensorArgument> arguments(DType dtype, TensorMap& leaves) const {
+    std::vector<TensorArgument> out;
+    const auto get = [&](const std::string& label) {
+      Tensor t = tensors.at(label);
+      if (!t.is_floating_point()) return t;
+      t = t.to(dtype).clone();
+      if (has("grad." + label)) leaves[label] = t.set_requires_grad();
+      return t;
+    };
+    for (size_t i = 0; i < text["in"].size(); ++i) {
+      const Json& spec = text["in"][i];
+      TensorArgument a;
+      a.is_list = spec.is_object() && spec.contains("list");
+      if (a.is_list)
+        for (size_t k = 0; k < spec["list"].size(); ++k)
+          a.many.push_back(spec["list"][k].is_null() ? Tensor() : get(std::to_string(i) + "." + std::to_string(k)));
+      else if (!spec.is_null())
+        a.one = get(std::to_string(i));
+      out.push_back(a);
+    }
+    return out;
+  }
+  Tensors run(DType dtype, TensorMap& leaves) const {
+    return invoke(text["op"].get<std::string>(), arguments(dtype, leaves), text["attrs"]);
+  }
+};
+
+std::map<std::string, Golden> goldens() {
+  const auto file = load_safetensors(kOps + "goldens.safetensors");
+  std::map<std::string, Golden> out;
+  for (const auto& [key, text] : file.metadata)
+    if (key != "torch") out[key].text = Json::parse(text);
+  for (const auto& [label, t] : file.tensors)
+    out.at(label.substr(0, label.find('/'))).tensors[label.substr(label.find('/') + 1)] = t;
+  std::erase_if(out, [](const auto& entry) { return !chosen(entry.second.text["op"]); });
+  return out;
+}
+
+// |got - want| <= rtol (floor + |want|)
+void check_close(const Tensor& got, const Tensor& want, double rtol, double floor = 1) {
   REQUIRE(got.shape() == want.shape());
   const auto a = got.to_vector<double>(), b = want.to_vector<double>();
   for (size_t i = 0; i < a.size(); ++i) {
-    CAPTURE(i);
-    const bool close = std::fabs(a[i] - b[i]) <= rtol * (1 + std::fabs(b[i])) || (std::isnan(a[i]) && std::isnan(b[i]));
-    CHECK_MESSAGE(close, a[i], " against ", b[i]);
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    CHECK_MESSAGE(std::fabs(a[i] - b[i]) <= rtol * (floor + std::fabs(b[i])), "element ", i, ": ", a[i], " against ", b[i]);
   }
+}
+
+std::string label(const Tensors& out, size_t i) { return out.size() == 1 ? "out" : "out." + std::to_string(i); }
+
+// The sum of out.k cos(k, k + 1, ...) differentiated.
+void backward_weighted(const Tensors& out) {
+  Tensors of, weights;
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!out[k].requires_grad()) continue;
+    of.push_back(out[k]);
+    weights.push_back(
+        cos(arange(0, double(out[k].numel()), 1, {.dtype = DType::f64}) + double(k)).reshape(out[k].shape()).to(out[k].dtype()));
+  }
+  if (!of.empty()) backward(of, weights);
+}
+
+double largest(const Tensor& t) {
+  double m = 0;
+  for (double x : t.to_vector<double>()) m = std::max(m, std::isfinite(x) ? std::fabs(x) : 0);
+  return m;
 }
 
 }  // namespace
 
 TEST_CASE("ops and their gradients agree with PyTorch") {
-  const auto file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/goldens.safetensors");
-  size_t cases = 0;
-  for (const auto& [name, list] : runs()) {
-    for (size_t n = 0; n < list.size(); ++n, ++cases) {
-      const std::string key = name + "." + std::to_string(n) + ".";
-      CAPTURE(key);
-      for (const DType dtype : {DType::f64, DType::f32}) {
-        const double rtol = dtype == DType::f64 ? 1e-10 : 1e-5;
-        Tensors in;
-        for (size_t i = 0; file.tensors.contains(key + "in." + std::to_string(i)); ++i) {
-          Tensor t = file.tensors.at(key + "in." + std::to_string(i));
-          if (t.is_floating_point()) t = t.to(dtype).clone();
-          if (file.tensors.contains(key + "grad." + std::to_string(i))) t.set_requires_grad();
-          in.push_back(t);
-        }
-        if (in.empty()) continue;
-        const Tensors out = list[n](in);
-        for (size_t i = 0; i < out.size(); ++i) check_close(out[i], file.tensors.at(key + "out." + std::to_string(i)), rtol);
-        if (!out[0].requires_grad()) continue;
-        out[0].backward(cos(arange(0, double(out[0].numel()), 1, {.dtype = DType::f64})).reshape(out[0].shape()).to(dtype));
-        for (size_t i = 0; i < in.size(); ++i)
-          if (in[i].requires_grad()) check_close(in[i].grad(), file.tensors.at(key + "grad." + std::to_string(i)), dtype == DType::f64 ? 1e-10 : 2e-5);
+  for (const auto& [key, golden] : goldens()) {
+    CAPTURE(key);
+    CAPTURE(golden.text.dump());
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      CAPTURE(name(dtype));
+      TensorMap leaves;
+      Tensors out;
+      REQUIRE_NOTHROW(out = golden.run(dtype, leaves));
+      for (size_t i = 0; i < out.size(); ++i) {
+        REQUIRE(golden.has(label(out, i)));
+        const Tensor& want = golden.tensors.at(label(out, i));
+        if (dtype == DType::f64) CHECK(out[i].dtype() == want.dtype());
+        check_close(out[i], want, out[i].dtype() == DType::f64 ? 1e-10 : 1e-5);
+      }
+      CHECK(!golden.has("out." + std::to_string(out.size())));
+      backward_weighted(out);
+      for (const auto& [input, leaf] : leaves) {
+        CAPTURE(input);
+        const Tensor& want = golden.tensors.at("grad." + input);
+        check_close(leaf.grad().defined() ? leaf.grad() : zeros_like(leaf), want, dtype == DType::f64 ? 1e-10 : 2e-5,
+                    std::max(1.0, largest(want)));
       }
     }
   }
+}
+
+TEST_CASE("ops in a bfloat16 region agree with PyTorch's") {
+  for (const auto& [key, golden] : goldens()) {
+    if (!golden.has("low.out") && !golden.has("low.out.0")) continue;
+    CAPTURE(key);
+    CAPTURE(golden.text.dump());
+    const bool low = find_op(golden.text["op"].get<std::string>())->policy == CastPolicy::low;
+    const Autocast region(Device::cpu, DType::bf16);
+    TensorMap leaves;
+    const Tensors out = golden.run(low ? DType::f32 : DType::bf16, leaves);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const Tensor& want = golden.tensors.at("low." + label(out, i));
+      CHECK(out[i].dtype() == want.dtype());
+      check_close(out[i], want, low ? 2 * epsilon(DType::bf16) : 2e-5, std::max(low ? 0.1 : 1.0, largest(want)));
+    }
+  }
+}
+
+TEST_CASE("every case that PyTorch can answer has a golden") {
+  std::set<std::string> have;
+  std::set<std::string> ops;
+  for (const auto& [key, golden] : goldens()) {
+    have.insert(golden.text.dump());
+    ops.insert(golden.text["op"].get<std::string>());
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kOps + "cases")) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream file(entry.path());
+    for (const Json& c : Json::parse(file)) {
+      if (!c.value("torch", true) || c.value("sampled", false) || !chosen(c["op"])) continue;
+      const Json text = {
+          {"op", c["op"]}, {"in", c["in"]}, {"attrs", c.value("attrs", Json::object())}, {"gradient", c.value("gradient", true)}};
+      CHECK_MESSAGE(have.contains(text.dump()), "no golden for ", text.dump(),
+                    ": run python3 scripts/make_goldens.py (it needs torch)");
+    }
+  }
+#define HS_ROW(name, ...) \
+  CHECK_MESSAGE((!chosen(#name) || ops.contains(#name)), "no golden for the row " #name ": run python3 scripts/make_goldens.py");
+#define HS_UNARY HS_ROW
+#define HS_BINARY HS_ROW
+#define HS_TEST HS_ROW
+#include "framework/math/elementwise.def"
+#undef HS_ROW
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
 }

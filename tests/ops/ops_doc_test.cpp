@@ -5,20 +5,30 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/ops/registry.h"
+#include "framework/ops/op_policy.h"
 
 using namespace halfstep;
 
 TEST_CASE("docs/ops.md lists every op as registered") {
   std::ostringstream text;
   text << "# Ops\n\n"
-          "Written from the registry by the test `ops_doc_test.cpp`; do not edit. Policies: what an autocast region does with the\n"
-          "floating inputs (`amp/policy.h`). Every differentiable op can be differentiated any number of times.\n\n"
-          "| op | policy | gradient | formula |\n| --- | --- | --- | --- |\n";
+          "Written from the registry by the test `ops_doc_test.cpp`; do not edit. `halfstep ops` prints the same. Policy: the "
+          "autocast list\n"
+          "that the op is on (`amp/policy.h`): `lower` runs in the region's dtype, `fp32` in float32, `promote` in the widest of "
+          "its inputs'\n"
+          "dtypes, `banned` throws; of those on no list `builtin_promote` promotes two dtypes by itself, `keep` takes its inputs "
+          "as they are.\n"
+          "Dtypes: `floating` float16, bfloat16, float32, float64; `numbers` integers, too; `any` also bool. Every op with a "
+          "gradient\n"
+          "differentiates any number of times.\n\n"
+          "| op | policy | dtypes | gradient | what it computes |\n| --- | --- | --- | --- | --- |\n";
+  constexpr const char* takes[] = {"floating", "numbers", "any"};
   for (const Op& op : all_ops()) {
     std::string doc(op.doc);
     for (size_t at = 0; (at = doc.find('|', at)) != std::string::npos; at += 2) doc.replace(at, 1, "\\|");
-    text << "| `" << op.name << "` | " << name(op.policy) << " | " << (op.differentiable ? "yes" : "no") << " | " << doc << " |\n";
+    if (!op.alias_of.empty()) doc = "alias of `" + std::string(op.alias_of) + "`";
+    text << "| `" << op.name << "` | " << list_policy(op) << " | " << takes[size_t(op.takes)] << " | "
+         << (op.differentiable ? "yes" : "no") << " | " << doc << " |\n";
   }
   const std::string path = std::string(HALFSTEP_SOURCE_DIR) + "/docs/ops.md";
   if (std::getenv("HALFSTEP_UPDATE_DOCS")) std::ofstream(path) << text.str();

@@ -78,6 +78,8 @@ void move(const Space& s, const T* src, T* dst) {
       const int64_t a = from.stride(), b = to.stride();
       if (a == 1 && b == 1) {
         std::memcpy(out, in, size_t(n) * sizeof(T));
+      } else if (a == 1 && b == -1) {
+        for (int64_t k = 0; k < n; ++k) out[-k] = in[k];
       } else {
         for (int64_t k = 0; k < n; ++k) out[k * b] = in[k * a];
       }

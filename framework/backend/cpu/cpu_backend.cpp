@@ -125,9 +125,6 @@ class CpuBackend final : public Backend {
   void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) override {
     cpu::variance(x, correction, mean, var);
   }
-  void norm_over(const TensorView& x, double p, const TensorView& out) override {
-    cpu::norm_over(x, p, out);
-  }
   void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out) override {
     cpu::scan(op, x, dim, reverse, out);
   }

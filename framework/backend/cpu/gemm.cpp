@@ -92,6 +92,22 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   });
 }
 
+// c^T = b^T a^T, the same memory when c is one row or one column.
+Product transposed(Product p) {
+  std::swap(p.m, p.n);
+  std::swap(p.a, p.b);
+  std::swap(p.a_batch, p.b_batch);
+  const int64_t a_row = p.a_row, a_column = p.a_column;
+  p.a_row = p.b_column, p.a_column = p.b_row;
+  p.b_row = a_column, p.b_column = a_row;
+  return p;
+}
+// Of the two forms of a product of a matrix and a vector: is the other one faster? Measured on oneDNN.
+bool as_transpose(const Product& p) {
+  if (p.in == DType::bf16) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
+  return p.n == 1 && p.m > 1;
+}
+
 void multiply_doubles(const GemmArgs& g, Product p) {
   if (!g.bias) return multiply_eigen<double>(p, nullptr);
   std::vector<double> bias(size_t(p.n));
@@ -122,6 +138,9 @@ void product(const GemmArgs& g) {
   Operand a(g.a), b(g.b);
   if (a.columns == 0) return multiply_nothing(g);
   if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
+
+  if (a.rows == 1 && b.columns == 1 && !g.bias && !g.accumulate && g.activation == Activation::none)
+    return multiply_rows(g.a, g.b, g.c);
 
   Product p;
   // Rows of a batch that shares b are rows of one product.
@@ -174,6 +193,7 @@ void product(const GemmArgs& g) {
       p.bias = bias;
     }
   }
+  if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
   if (p.batch > 1 && !(a.nested() && b.nested())) {
     // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
     Product one = p;

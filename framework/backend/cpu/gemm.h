@@ -8,6 +8,7 @@
 
 namespace halfstep {
 struct GemmArgs;
+struct TensorView;
 }
 
 namespace halfstep::cpu {
@@ -30,6 +31,9 @@ struct Product {
 
 // oneDNN, with its primitives cached by shape; without oneDNN, Eigen (f32 only). Accumulates in float and rounds once.
 void multiply(const Product& p);
+
+// c[b] = a[b] b[b] for floating a [batch?, 1, k] and b [batch?, k, 1]: dot products.
+void multiply_rows(const TensorView& a, const TensorView& b, const TensorView& c);
 
 // A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
 void product(const GemmArgs& args);

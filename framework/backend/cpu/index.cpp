@@ -1,8 +1,10 @@
-// Gathering and scattering along one dimension. `index` has the shape of the output (gather) or the source (scatter_add), or is
-// one-dimensional and then chooses whole slices; a stride of 0 in it does the same.
+// Gathering along one dimension. `index` has the shape of the output, or is one-dimensional and then chooses whole slices; a stride
+// of 0 in it does the same.
+#include "framework/backend/cpu/index.h"
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <vector>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
@@ -10,14 +12,20 @@
 namespace halfstep::cpu {
 namespace {
 
-// The index with the given shape.
-TensorView spread(const TensorView& index, const Shape& shape, int dim) {
-  if (index.shape.size() == shape.size()) return index;
-  TensorView v = index;
-  v.shape = shape;
-  v.strides = Dims::filled(shape.size(), 0);
-  if (!shape.empty() && !index.shape.empty()) v.strides[dim] = index.strides[0];
-  return v;
+HS_CLONES bool any_outside(const int64_t* v, int64_t stride, int64_t n, uint64_t size) {
+  bool bad = false;
+  if (stride == 1) {
+    for (int64_t k = 0; k < n; ++k) bad |= uint64_t(v[k]) >= size;
+  } else {
+    for (int64_t k = 0; k < n; ++k) bad |= uint64_t(v[k * stride]) >= size;
+  }
+  return bad;
+}
+
+template <class T>
+HS_CLONES void gather_line(const T* line, const int64_t* index, T* to, int64_t n) {
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < n; ++k) to[k] = line[index[k]];
 }
 
 template <class T>
@@ -34,40 +42,15 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
     for (int64_t done = begin; done < end;) {
       const int64_t n = std::min(end - done, o.row_left());
       const int64_t os = o.stride(), is = i.stride(), fs = from.stride();
+      T* target = to + o.offset();
+      const T* source = in + from.offset();
+      const int64_t* chosen = indices + i.offset();
       if (is == 0 && fs == 1 && os == 1) {
-        std::memcpy(to + o.offset(), in + from.offset() + indices[i.offset()] * step, size_t(n) * sizeof(T));
+        std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));
+      } else if (is == 1 && fs == 0 && os == 1 && step == 1) {
+        gather_line(source, chosen, target, n);
       } else {
-        for (int64_t k = 0; k < n; ++k) to[o.offset() + k * os] = in[from.offset() + k * fs + indices[i.offset() + k * is] * step];
-      }
-      o.advance(n);
-      i.advance(n);
-      from.advance(n);
-      done += n;
-    }
-  });
-}
-
-// Lines along dim are independent of each other, and each is walked in order by one thread: equal indices add up in one order.
-template <class C>
-void scatter_lines(C* sums, const Strides& out_strides, int dim, const TensorView& index, const TensorView& src) {
-  Shape lines = src.shape;
-  const int64_t length = lines.empty() ? 1 : lines[dim];
-  if (!lines.empty()) lines[dim] = 1;
-  const Space s(lines, {&out_strides, &index.strides, &src.strides});
-  const int64_t out_step = lines.empty() ? 0 : out_strides[dim], index_step = lines.empty() ? 0 : index.strides[dim];
-  const int64_t src_step = lines.empty() ? 0 : src.strides[dim];
-  const int64_t* indices = index.as<const int64_t>();
-  parallel_for(s.numel, 64, s.numel * length < kParallel, [&](int64_t begin, int64_t end) {
-    alignas(64) C buffer[kBlock];
-    Cursor o(s, 0, begin), i(s, 1, begin), from(s, 2, begin);
-    for (int64_t done = begin; done < end;) {
-      const int64_t n = std::min({end - done, o.row_left(), kBlock});
-      const int64_t os = o.stride(), is = i.stride(), fs = from.stride();
-      for (int64_t k = 0; k < length; ++k) {
-        load<C>(src.dtype, at(src, from.offset() + k * src_step), fs, buffer, n);
-        const int64_t* chosen = indices + i.offset() + k * index_step;
-        C* target = sums + o.offset();
-        for (int64_t c = 0; c < n; ++c) target[c * os + chosen[c * is] * out_step] += buffer[c];
+        for (int64_t k = 0; k < n; ++k) target[k * os] = source[k * fs + chosen[k * is] * step];
       }
       o.advance(n);
       i.advance(n);
@@ -81,13 +64,23 @@ void scatter_lines(C* sums, const Strides& out_strides, int dim, const TensorVie
 
 int64_t check_indices(const TensorView& index, int64_t size) {
   const Space s(index.shape, {&index.strides});
-  if (s.numel == 0) return -1;
-  Cursor cursor(s, 0, 0);
-  for (int64_t i = 0; i < s.numel; ++i, cursor.advance(1)) {
-    const int64_t v = index.as<const int64_t>()[cursor.offset()];
-    if (v < 0 || v >= size) return i;
-  }
-  return -1;
+  std::atomic<int64_t> first = s.numel;
+  parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+    Cursor cursor(s, 0, begin);
+    for (int64_t done = begin; done < end && done < first;) {
+      const int64_t n = std::min({end - done, cursor.row_left(), kBlock});
+      const int64_t* values = index.as<const int64_t>() + cursor.offset();
+      if (any_outside(values, cursor.stride(), n, uint64_t(size))) {
+        int64_t k = done;
+        while (uint64_t(values[(k - done) * cursor.stride()]) < uint64_t(size)) ++k;
+        for (int64_t seen = first; k < seen && !first.compare_exchange_weak(seen, k);) {}
+        return;
+      }
+      cursor.advance(n);
+      done += n;
+    }
+  });
+  return first < s.numel ? first.load() : -1;
 }
 
 void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
@@ -101,18 +94,6 @@ void gather(const TensorView& x, int dim, const TensorView& index, const TensorV
   }
 }
 
-void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
-  if (src.numel() == 0) return;
-  const TensorView chosen = spread(index, src.shape, dim);
-  with_compute(compute_of(out.dtype), [&](auto tag) {
-    using C = decltype(tag);
-    if (out.dtype == dtype_of<C>) return scatter_lines(out.as<C>(), out.strides, dim, chosen, src);
-    // Many terms may land on one element: they are summed before the one rounding.
-    std::vector<C> sums(size_t(out.numel()));
-    load<C>(out.dtype, out.data, 1, sums.data(), out.numel());
-    scatter_lines(sums.data(), out.strides, dim, chosen, src);
-    store<C>(out.dtype, sums.data(), out.data, 1, out.numel());
-  });
-}
+void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) { gather(x, dim, index, out); }
 
 }  // namespace halfstep::cpu

@@ -41,7 +41,6 @@ void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::sp
                         const TensorView& out);
 
 void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var);
-void norm_over(const TensorView& x, double p, const TensorView& out);
 void scan(Scan op, const TensorView& x, int dim, bool reverse, const TensorView& out);
 void sort(const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values, const TensorView& indices);
 

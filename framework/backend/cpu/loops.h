@@ -9,7 +9,7 @@
 
 namespace halfstep::cpu {
 
-inline constexpr int kMaxOperands = 4;
+inline constexpr int kMaxOperands = 5;
 
 // One iteration space for several tensors of equal shape: dimensions that all of them walk through in one go are merged,
 // those of size 1 dropped. Dimension rank - 1 is innermost. rank is at least 1.

@@ -7,6 +7,8 @@
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
 #include "framework/backend/cpu/reduce_kernels.h"
+#include "framework/backend/cpu/reduce_split.h"
+#include "framework/backend/cpu/rows.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -15,36 +17,6 @@ constexpr int64_t kSegment = 32 * kBlock;    // elements of a row a thread reduc
 constexpr int64_t kColumns = 512;            // columns kept side by side
 constexpr int64_t kRows = 64;                // rows added in float before they go to double
 constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread reduces at once
-
-// The dimensions of x apart: those that stay (strides of out and of x) and those that go (strides of x), largest stride first.
-struct Split {
-  Shape kept, reduced;
-  Strides kept_out, kept_in, reduced_in;
-
-  Split(const TensorView& x, const TensorView& out) {
-    int order[kMaxDims], count = 0;
-    for (int d = 0; d < x.shape.size(); ++d) {
-      if (x.shape[d] != 1) order[count++] = d;
-    }
-    std::stable_sort(order, order + count, [&](int a, int b) { return std::abs(x.strides[a]) > std::abs(x.strides[b]); });
-    for (int i = 0; i < count; ++i) {
-      const int d = order[i];
-      if (out.shape[d] == 1) {
-        reduced.push_back(x.shape[d]);
-        reduced_in.push_back(x.strides[d]);
-      } else {
-        kept.push_back(x.shape[d]);
-        kept_out.push_back(out.strides[d]);
-        kept_in.push_back(x.strides[d]);
-      }
-    }
-  }
-  // Kept elements lie closer together in memory than reduced ones, and there are enough of them to fill vectors.
-  bool by_columns() const {
-    if (kept.empty() || reduced.empty() || kept.back() < 8 || numel(reduced) == 0) return false;
-    return std::abs(kept_in.back()) < std::abs(reduced_in.back());
-  }
-};
 
 // A mean of integers is a float.
 template <class W>
@@ -55,6 +27,22 @@ void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t off
   } else {
     store_one<W>(out.dtype, value, at(out, offset));
   }
+}
+
+// What is added up of each value; `buffer` may be x.
+template <class C>
+HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
+  if (op == Reduce::sum_squares) {
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] * x[i];
+    return buffer;
+  }
+  if (op == Reduce::sum_abs) {
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] < C(0) ? -x[i] : x[i];
+    return buffer;
+  }
+  return x;
 }
 
 template <class C>
@@ -75,7 +63,7 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
       W value = reduce_identity<W>(op);
       for (int64_t i = first; i < last; i += kBlock) {
         const int64_t n = std::min(kBlock, last - i);
-        const W block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
+        const W block = reduce_row<C>(op, mapped(op, fetch<C>(reduced, 0, row, i, n, buffer), buffer, n), n);
         value = i == first ? block : reduce_join(op, value, block);
       }
       if (segments > 1)
@@ -115,8 +103,10 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
         const char* at_row = at(x, base + cursor.offset());
         const bool direct = stride == 1 && x.dtype == dtype_of<C>;
         if (!direct) load<C>(x.dtype, at_row, stride, k == 0 ? sums : buffer, n);
-        if (direct && k == 0) std::copy_n(reinterpret_cast<const C*>(at_row), n, sums);
-        if (k > 0) reduce_columns<C>(op, sums, direct ? reinterpret_cast<const C*>(at_row) : buffer, n);
+        const C* values = direct ? reinterpret_cast<const C*>(at_row) : k == 0 ? sums : buffer;
+        values = mapped(op, values, k == 0 ? sums : buffer, n);
+        if (k == 0 && values != sums) std::copy_n(values, n, sums);
+        if (k > 0) reduce_columns<C>(op, sums, values, n);
         cursor.advance(1);
       }
       if (r == r0)
@@ -146,6 +136,77 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
   });
 }
 
+template <class C>
+HS_CLONES bool holds(const C* x, C value, int64_t n) {
+  uint32_t hit = 0;
+  for (int64_t i = 0; i < n; ++i) hit |= uint32_t(x[i] == value) | uint32_t(x[i] != x[i]);
+  return hit != 0;
+}
+// The first place of the extreme, which a NaN counts as: first the block, then the element.
+template <class C>
+int64_t first_extreme(bool largest, const C* x, int64_t n) {
+  const C top = C(reduce_row<C>(largest ? Reduce::max : Reduce::min, x, n));
+  int64_t i = 0;
+  while (i + 128 < n && !holds(x + i, top, 128)) i += 128;
+  while (i + 1 < n && x[i] != top && x[i] == x[i]) ++i;
+  return i;
+}
+
+// Rows of a column block, one after the other: best and where it was.
+template <class C, bool Largest>
+HS_CLONES void better_columns(const C* x, C* best, C* where, C row, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const C v = x[i], b = best[i];
+    const bool take = (Largest ? v > b : v < b) | ((v != v) & (b == b));
+    best[i] = take ? v : b;
+    where[i] = take ? row : where[i];
+  }
+}
+
+struct ArgRows {
+  const TensorView &x, &values, &indices;
+  Space rows;  // offsets in x, indices and values
+  int64_t length, step;
+  bool largest;
+
+  template <class C>
+  void write(int64_t row, int64_t index, C value) const {
+    store_one<int64_t>(indices.dtype, index, at(indices, Cursor(rows, 1, row).offset()));
+    if (values) store_one<C>(values.dtype, value, at(values, Cursor(rows, 2, row).offset()));
+  }
+  template <class C>
+  void each_row() const {
+    parallel_for(rows.numel, 16, rows.numel * length < kParallel, [&](int64_t begin, int64_t end) {
+      std::vector<C> buffer(static_cast<size_t>(length));
+      for (int64_t r = begin; r < end; ++r) {
+        const C* row = read_row<C>(x, Cursor(rows, 0, r).offset(), step, length, buffer.data());
+        const int64_t best = first_extreme(largest, row, length);
+        write(r, best, row[best]);
+      }
+    });
+  }
+  // Indices are kept as C, which holds them exactly.
+  template <class C>
+  void each_column() const {
+    const int64_t inner = rows.rank - 1, width = rows.shape[inner], stride = rows.strides[0][inner];
+    parallel_for(rows.numel, 64, rows.numel * length < kParallel, [&](int64_t begin, int64_t end) {
+      alignas(64) C buffer[kColumns], best[kColumns], where[kColumns];
+      for (int64_t c = begin; c < end;) {
+        const int64_t n = std::min({end - c, width - c % width, kColumns}), from = Cursor(rows, 0, c).offset();
+        load<C>(x.dtype, at(x, from), stride, best, n);
+        std::fill_n(where, n, C(0));
+        for (int64_t i = 1; i < length; ++i) {
+          const C* row = read_row<C>(x, from + i * step, stride, n, buffer);
+          largest ? better_columns<C, true>(row, best, where, C(i), n) : better_columns<C, false>(row, best, where, C(i), n);
+        }
+        for (int64_t k = 0; k < n; ++k) write(c + k, int64_t(where[k]), best[k]);
+        c += n;
+      }
+    });
+  }
+};
+
 }  // namespace
 
 void reduce(Reduce op, const TensorView& x, const TensorView& out) {
@@ -165,28 +226,22 @@ void reduce(Reduce op, const TensorView& x, const TensorView& out) {
 
 void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) {
   if (indices.numel() == 0) return;
-  // Rank 0 counts as one dimension of one element.
-  const int64_t length = x.shape.empty() ? 1 : x.shape[dim], step = x.shape.empty() ? 1 : x.strides[dim];
-  Shape kept = x.shape;
-  if (!kept.empty()) kept[dim] = 1;
   const Strides& value_strides = values ? values.strides : indices.strides;
-  const Space s(kept, {&x.strides, &indices.strides, &value_strides});
+  const ArgRows rows{x,
+                     values,
+                     indices,
+                     Space(without(x.shape, dim), {&x.strides, &indices.strides, &value_strides}),
+                     row_length(x, dim),
+                     row_stride(x, dim),
+                     largest};
+  const int64_t inner = rows.rows.rank - 1;
+  const bool beside = rows.rows.shape[inner] >= 8 && std::abs(rows.rows.strides[0][inner]) < std::abs(rows.step);
   with_compute(compute_of(x.dtype), [&](auto tag) {
     using C = decltype(tag);
-    parallel_for(s.numel, 16, s.numel * length < kParallel, [&](int64_t begin, int64_t end) {
-      std::vector<C> row(static_cast<size_t>(length));
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t from = Cursor(s, 0, i).offset();
-        load<C>(x.dtype, at(x, from), step, row.data(), length);
-        int64_t best = 0;
-        for (int64_t k = 1; k < length && row[size_t(best)] == row[size_t(best)]; ++k) {
-          const C v = row[size_t(k)], b = row[size_t(best)];
-          if ((largest ? v > b : v < b) || v != v) best = k;
-        }
-        store_one<int64_t>(indices.dtype, best, at(indices, Cursor(s, 1, i).offset()));
-        if (values) store_one<C>(values.dtype, row[size_t(best)], at(values, Cursor(s, 2, i).offset()));
-      }
-    });
+    if (beside && rows.length < (int64_t(1) << 24))
+      rows.each_column<C>();
+    else
+      rows.each_row<C>();
   });
 }
 

@@ -28,31 +28,45 @@ struct Sum {
   HS_HD static T join(T a, T b) {
     return a + b;
   }
+  template <class T>
+  static void into(T& a, const T& b) {
+    a += b;
+  }
 };
 struct Product {
   template <class T>
   HS_HD static T join(T a, T b) {
     return a * b;
   }
+  template <class T>
+  static void into(T& a, const T& b) {
+    a *= b;
+  }
 };
 
-constexpr int kLanes = 64;
-typedef float Lanes __attribute__((vector_size(kLanes)));  // 16 floats; split into what the instruction set has
-constexpr int kWidth = kLanes / int(sizeof(float));
+constexpr int kLanes = 64;  // bytes side by side; split into what the instruction set has
+template <class T>
+struct LanesOf {
+  typedef T type __attribute__((vector_size(kLanes)));
+};
 
-HS_CLONES float sum_floats(const float* x, int64_t n) {
-  Lanes a = {}, b = {}, v, w;
+// Sums and products, with several under way at a time.
+template <class Fn, class T>
+HS_CLONES T join_lanes(const T* x, int64_t n, T start) {
+  using Lanes = typename LanesOf<T>::type;
+  constexpr int kWidth = kLanes / int(sizeof(T));
+  Lanes a = Lanes{} + start, b = a, v, w;
   int64_t i = 0;
   for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
     std::memcpy(&v, x + i, kLanes);
     std::memcpy(&w, x + i + kWidth, kLanes);
-    a += v;
-    b += w;
+    Fn::into(a, v);
+    Fn::into(b, w);
   }
-  a += b;
-  for (; i < n; ++i) a[i % kWidth] += x[i];
+  Fn::into(a, b);
+  for (; i < n; ++i) a[i % kWidth] = Fn::join(a[i % kWidth], x[i]);
   for (int half = kWidth / 2; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) a[k] += a[k + half];
+    for (int k = 0; k < half; ++k) a[k] = Fn::join(a[k], a[k + half]);
   }
   return a[0];
 }
@@ -139,7 +153,11 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
   using W = Wide<C>;
   if (n == 0) return reduce_identity<W>(op);
   switch (op) {
-    case Reduce::prod: return join_row<Product>(x, n, W(1));
+    case Reduce::prod:
+      if constexpr (std::is_same_v<C, double>)
+        return join_lanes<Product>(x, n, 1.0);
+      else
+        return join_row<Product>(x, n, W(1));
     case Reduce::max:
       if constexpr (std::is_same_v<C, float>)
         return max_floats(x, n);
@@ -161,8 +179,8 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
       }
       return W(1);
     default:
-      if constexpr (std::is_same_v<C, float>)
-        return sum_floats(x, n);
+      if constexpr (std::is_floating_point_v<C>)
+        return join_lanes<Sum>(x, n, C(0));
       else
         return join_row<Sum>(x, n, W(0));
   }

@@ -1,0 +1,97 @@
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/op_call.h"
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+namespace {
+
+struct Options {
+  std::string op, in, out, batch, autocast, device = "cpu";
+  std::string attrs = "{}";
+  std::optional<int> threads;
+  bool grad = false, json = false;
+};
+
+int run_one(const Options& o) {
+  OpCall call{.op = o.op, .in = o.in, .grad = o.grad, .out = o.out};
+  call.attrs = nlohmann::json::parse(o.attrs, nullptr, false);
+  check<ConfigError>(call.attrs.is_object(), "op", "--attrs must be a JSON object, got ", o.attrs,
+                     Help{R"(--attrs '{"stride": 2}')"});
+  if (!o.autocast.empty()) call.autocast = autocast_dtype(o.autocast);
+  call.device = parse_device(o.device);
+  const TensorMap outputs = run_op_call(call);
+  const Json told = describe_outputs(outputs);
+  if (o.json) {
+    std::cout << told.dump() << '\n';
+    return kDone;
+  }
+  for (const Json& t : told["outputs"])
+    std::cout << t["name"].get<std::string>() << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
+  return kDone;
+}
+
+Json answer(const std::string& line) {
+  try {
+    return describe_outputs(run_op_call(read_op_call(nlohmann::json::parse(line))));
+  } catch (const nlohmann::json::exception& e) {
+    return {{"ok", false}, {"type", "ConfigError"}, {"error", std::string("[op] a line is not JSON: ") + e.what()}};
+  } catch (...) { return describe_exception(); }
+}
+
+int run_batch(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    check<DataError>(file.is_open(), "op", "cannot read ", path);
+  }
+  std::istream& lines = path == "-" ? std::cin : file;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    // An error's text may quote bytes that are no UTF-8.
+    std::cout << answer(line).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_op(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<Options>();
+  CLI::App* c = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
+  c->footer(
+      "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); one that is not there is left out. The output\n"
+      "holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for several; 1 if "
+      "absent).\n"
+      "A line of a batch: {\"op\": \"conv2d\", \"in\": \"i.safetensors\", \"attrs\": {\"stride\": 2}, \"autocast\": null, "
+      "\"device\": \"cpu\",\n"
+      "\"grad\": true, \"out\": \"o.safetensors\"}; each is answered by one line of JSON.");
+  CLI::Option* name = c->add_option("name", o->op, "as in `halfstep ops`");
+  c->add_option("--in", o->in, "safetensors file with the tensor arguments")->type_name("FILE");
+  c->add_option("--attrs", o->attrs, "the other arguments, a JSON object under PyTorch's names")->type_name("JSON");
+  c->add_option("--autocast", o->autocast, "run inside an autocast region: float16 or bfloat16")->type_name("DTYPE");
+  c->add_option("--device", o->device, "cpu, cuda or cuda:N")->type_name("DEVICE")->capture_default_str();
+  c->add_flag("--grad", o->grad, "gradients of all floating inputs, too");
+  c->add_option("--out", o->out, "safetensors file for the results")->type_name("FILE");
+  CLI::Option* batch =
+      c->add_option("--batch", o->batch, "run the calls of a JSON-lines file (-: stdin) in one process")->type_name("FILE");
+  name->excludes(batch);
+  add_threads(*c, o->threads);
+  c->add_flag("--json", o->json, "one JSON object");
+  c->callback([o, &chosen] {
+    chosen = [o] {
+      check<ConfigError>(!o->op.empty() || !o->batch.empty(), "op", "name an op, or give --batch FILE",
+                         Help{"`halfstep ops` lists them"});
+      apply_threads(o->threads);
+      return o->batch.empty() ? run_one(*o) : run_batch(o->batch);
+    };
+  });
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,57 @@
+#include <CLI/CLI.hpp>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/config/json.h"
+#include "apps/exit_codes.h"
+#include "framework/ops/op_policy.h"
+
+namespace halfstep::app {
+namespace {
+
+Json entry(const Op& op) {
+  Json dtypes = Json::array();
+  for (const DType t : dtypes_of(op)) dtypes.push_back(name(t));
+  Json j = {
+      {"name", op.name}, {"policy", list_policy(op)}, {"dtypes", dtypes}, {"differentiable", op.differentiable}, {"doc", op.doc}};
+  if (!op.alias_of.empty()) j["alias_of"] = op.alias_of;
+  return j;
+}
+
+const char* takes_text(Takes takes) { return takes == Takes::floating ? "floating" : takes == Takes::numbers ? "numbers" : "any"; }
+
+int ops(bool json) {
+  Json all = Json::array();
+  size_t width = 0;
+  for (const Op& op : all_ops()) {
+    all.push_back(entry(op));
+    width = std::max(width, op.name.size());
+  }
+  if (json) {
+    std::cout << Json{{"ops", all}}.dump() << '\n';
+    return kDone;
+  }
+  std::cout << std::left << std::setw(int(width)) << "op"
+            << "  policy           dtypes    gradient  doc\n";
+  for (const Op& op : all_ops()) {
+    std::cout << std::setw(int(width)) << op.name << "  " << std::setw(15) << list_policy(op) << "  " << std::setw(8)
+              << takes_text(op.takes) << "  " << std::setw(8) << (op.differentiable ? "yes" : "no") << "  " << op.doc;
+    if (!op.alias_of.empty()) std::cout << " (alias of " << op.alias_of << ')';
+    std::cout << '\n';
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_ops(CLI::App& program, Action& chosen) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* c =
+      program.add_subcommand("ops", "List all ops: what autocast does with them, their dtypes, whether they have a gradient");
+  c->add_flag("--json", *json, "one JSON object");
+  c->callback([json, &chosen] { chosen = [json] { return ops(*json); }; });
+}
+
+}  // namespace halfstep::app

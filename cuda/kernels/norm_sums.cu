@@ -1,0 +1,141 @@
+// Sums over a channel, in segments: blocks add up one each, then a thread a channel joins them.
+#include "cuda/kernels/norms.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+constexpr int kPack = 4;
+constexpr int64_t kSegmentRows = 32;      // fewest rows that are worth a block
+constexpr int64_t kSegmentRun = 1 << 13;  // fewest elements of a channel that are worth a block
+constexpr int64_t kMostSegments = 64;
+
+struct Sums {
+  Operand grad, x, mean, rstd;
+  int64_t rows, channels, inner, stat_row, stat_div;
+  int64_t first, count, segments;
+};
+
+template <class C, int N>
+__device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N], const C (&rstd)[N], C (&plain)[N],
+                           C (&scaled)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    plain[j] += g[j];
+    scaled[j] += g[j] * ((x[j] - mean[j]) * rstd[j]);
+  }
+}
+
+// inner = 1: a lane has N columns, a warp every kBlockWarps-th row of the segment. partial: [2, segments, count].
+template <class C, int N>
+__global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
+  constexpr int kTile = 32 * N;
+  SHARED(C, shared, [kBlockWarps][2][kTile]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int64_t tiles = (s.count + kTile - 1) / kTile, part = (s.rows + s.segments - 1) / s.segments;
+  for (int64_t task = blockIdx.x; task < tiles * s.segments; task += gridDim.x) {
+    const int64_t segment = task / tiles, tile = task % tiles * kTile, column = tile + lane * N;
+    const int64_t end = (segment + 1) * part < s.rows ? (segment + 1) * part : s.rows;
+    C plain[N] = {}, scaled[N] = {};
+    if (column < s.count) {
+      const int64_t c = s.first + column;
+      for (int64_t r = segment * part + warp; r < end; r += kBlockWarps) {
+        C g[N], x[N], mean[N], rstd[N];
+        load_some(s.grad, r * s.channels + c, g);
+        load_some(s.x, r * s.channels + c, x);
+        load_parameter(s.mean, r * s.stat_row, c, s.stat_div, C(0), mean);
+        load_parameter(s.rstd, r * s.stat_row, c, s.stat_div, C(1), rstd);
+        add(g, x, mean, rstd, plain, scaled);
+      }
+    }
+    __syncthreads();  // the sums of the last task have been read
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      shared[warp][0][lane * N + j] = plain[j];
+      shared[warp][1][lane * N + j] = scaled[j];
+    }
+    __syncthreads();
+    for (int i = int(threadIdx.x); i < 2 * kTile; i += kThreads) {
+      const int which = i / kTile, k = i % kTile;
+      C sum = 0;
+      for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][which][k];
+      if (tile + k < s.count) partial[(which * s.segments + segment) * s.count + tile + k] = sum;
+    }
+  }
+}
+
+// A block has a segment of a channel's rows * inner elements.
+template <class C, int N>
+__global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
+  SHARED(double, sums, [kBlockWarps]);
+  const int64_t packs = s.rows * s.inner / N, part = (packs + s.segments - 1) / s.segments;
+  for (int64_t task = blockIdx.x; task < s.count * s.segments; task += gridDim.x) {
+    const int64_t segment = task / s.count, k = task % s.count, c = s.first + k;
+    const int64_t end = (segment + 1) * part < packs ? (segment + 1) * part : packs;
+    C plain[N] = {}, scaled[N] = {};
+    for (int64_t p = segment * part + threadIdx.x; p < end; p += kThreads) {
+      const int64_t row = quotient(p * N, s.inner), at = (row * s.channels + c) * s.inner + p * N - row * s.inner;
+      C g[N], x[N], mean[N], rstd[N];
+      load_some(s.grad, at, g);
+      load_some(s.x, at, x);
+      const int64_t stat = row * s.stat_row + quotient(c, s.stat_div);
+      mean[0] = s.mean.data != nullptr ? s.mean.load_floating<C>(stat) : C(0);
+      rstd[0] = s.rstd.load_floating<C>(stat);
+#pragma unroll
+      for (int j = 1; j < N; ++j) mean[j] = mean[0], rstd[j] = rstd[0];
+      add(g, x, mean, rstd, plain, scaled);
+    }
+    double total[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      total[0] += double(plain[j]);
+      total[1] += double(scaled[j]);
+    }
+    for (int which = 0; which < 2; ++which) {
+      const double sum = block_join<SumJoin>(total[which], &sums[0]);
+      if (threadIdx.x == 0) partial[(which * s.segments + segment) * s.count + k] = C(sum);
+    }
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(kThreads)
+    join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count, Operand plain, Operand scaled, C* totals) {
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < 2 * count; i += step) {
+    const int64_t which = i / count, k = i % count;
+    double sum = 0;
+    for (int64_t p = 0; p < segments; ++p) sum += double(partial[(which * segments + p) * count + k]);
+    totals[i] = C(sum);
+    if (which == 0 && plain.data != nullptr) plain.store_floating(first + k, sum);
+    if (which == 1 && scaled.data != nullptr) scaled.store_floating(first + k, sum);
+  }
+}
+
+template <class C, int N>
+void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& scaled) {
+  const int64_t room = int64_t(kScratchBytes / 2 / (2 * sizeof(C))) / s.count;
+  const int64_t useful = s.inner == 1 ? s.rows / kSegmentRows : s.rows * s.inner / kSegmentRun;
+  s.segments = useful < 1 ? 1 : useful < kMostSegments ? useful : kMostSegments;
+  if (s.segments > room) s.segments = room;
+  C* partial = reinterpret_cast<C*>(q.scratch);
+  if (s.inner == 1)
+    launch(column_kernel<C, N>, blocks_for((s.count + 32 * N - 1) / (32 * N) * s.segments, 1), kThreads, 0, q.stream, s, partial);
+  else
+    launch(run_kernel<C, N>, blocks_for(s.count * s.segments, 1), kThreads, 0, q.stream, s, partial);
+  launch(join_kernel<C>, blocks_for(2 * s.count, kThreads), kThreads, 0, q.stream, static_cast<const C*>(partial), s.segments,
+         s.first, s.count, Operand(plain), Operand(scaled), reinterpret_cast<C*>(totals_of(q)));
+}
+
+}  // namespace
+
+void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
+                  const TensorView& scaled) {
+  const Sums all{s.grad, s.x, s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row, s.stat_div, first, count, 0};
+  if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum_up<double, 1>(q, all, plain, scaled);
+  // A pack of columns shares its statistics, or has one for each.
+  const bool columns = s.inner > 1 || s.stat_div == 1 || s.stat_div % kPack == 0;
+  const bool some = columns && reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, s.inner > 1 ? s.inner : s.channels);
+  some ? sum_up<float, kPack>(q, all, plain, scaled) : sum_up<float, 1>(q, all, plain, scaled);
+}
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,70 @@
+// What the normalisations share: operands of any floating dtype, several neighbouring elements at a time, and the sums over a
+// channel that gradients need.
+#pragma once
+
+#include "cuda/kernels/rows.cuh"
+
+namespace halfstep::cuda {
+
+// Elements i to i + N of an operand. N > 1: no operand is f64, its memory begins on 16 bytes and i is a multiple of N.
+template <class C, int N>
+__device__ inline void load_some(const Operand& o, int64_t i, C (&x)[N]) {
+  if constexpr (N == 1) {
+    x[0] = o.load_floating<C>(i);
+  } else {
+    switch (o.dtype) {
+      case DType::f16: return load_pack(&o.at<__half>(i), x);
+      case DType::bf16: return load_pack(&o.at<__nv_bfloat16>(i), x);
+      default: return load_pack(&o.at<float>(i), x);
+    }
+  }
+}
+template <class C, int N>
+__device__ inline void store_some(const Operand& o, int64_t i, const C (&x)[N]) {
+  if constexpr (N == 1) {
+    o.store_floating(i, x[0]);
+  } else {
+    switch (o.dtype) {
+      case DType::f16: return store_pack(static_cast<__half*>(o.data) + i, x);
+      case DType::bf16: return store_pack(static_cast<__nv_bfloat16*>(o.data) + i, x);
+      default: return store_pack(static_cast<float*>(o.data) + i, x);
+    }
+  }
+}
+
+// i / d, in 32 bits where that is enough.
+__device__ inline int64_t quotient(int64_t i, int64_t d) {
+  return (i | d) <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(d)) : i / d;
+}
+
+// The parameters of elements i to i + N of [channels, inner], the first of which is `base`; `otherwise` where there are none.
+template <class C, int N>
+__device__ inline void load_parameter(const Operand& p, int64_t base, int64_t i, int64_t inner, C otherwise, C (&v)[N]) {
+  if (p.data != nullptr && inner == 1) return load_some(p, base + i, v);
+  const C one = p.data != nullptr ? p.load_floating<C>(base + quotient(i, inner)) : otherwise;
+#pragma unroll
+  for (int j = 0; j < N; ++j) v[j] = one;
+}
+
+// Whether these (empty ones do not count) can be read N elements at a time, in runs of a multiple of N.
+inline bool reads_some(int n, std::initializer_list<const TensorView*> operands, int64_t run) {
+  bool fits = run % n == 0;
+  for (const TensorView* v : operands) fits = fits && v->dtype != DType::f64 && aligned16(v->data);
+  return fits;
+}
+
+// For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
+// are number row * stat_row + channel / stat_div. mean may be empty: 0.
+struct ChannelSums {
+  TensorView grad, x, mean, rstd;
+  int64_t rows, channels, inner, stat_row, stat_div;
+};
+// As many channels as one call takes.
+inline constexpr int64_t kChannelsAtOnce = 16384;
+// Channels [first, first + count): the sums go to `plain` and `scaled` (either may be empty) and, as C, to totals_of(q): all plain
+// ones, then the scaled. Uses all of the scratch. The order of the sums depends on the shape alone.
+void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
+                  const TensorView& scaled);
+inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 / sizeof(double); }
+
+}  // namespace halfstep::cuda

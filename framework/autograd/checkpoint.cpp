@@ -1,0 +1,101 @@
+#include "framework/autograd/checkpoint.h"
+
+#include <array>
+
+#include "amp/autocast.h"
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/base/generator.h"
+
+namespace halfstep {
+namespace {
+
+// Autocast for every device, and the default generator's position, as they were; restores what it found.
+struct Surroundings {
+  std::array<AutocastOptions, kDeviceTypeCount> regions;
+  Generator::State random;
+
+  static Surroundings now() {
+    Surroundings s;
+    for (int i = 0; i < kDeviceTypeCount; ++i)
+      s.regions[size_t(i)] = {autocast::dtype(Device::Type(i)), autocast::is_enabled(Device::Type(i)), autocast::is_cache_enabled()};
+    s.random = default_generator().state();
+    return s;
+  }
+};
+
+class Restored {
+ public:
+  explicit Restored(const Surroundings& s)
+      : cpu_(Device::cpu, s.regions[size_t(Device::Type::cpu)]),
+        cuda_(Device::cuda, s.regions[size_t(Device::Type::cuda)]),
+        random_(default_generator().state()) {
+    default_generator().set_state(s.random);
+  }
+  ~Restored() { default_generator().set_state(random_); }
+
+ private:
+  Autocast cpu_, cuda_;
+  Generator::State random_;
+};
+static_assert(kDeviceTypeCount == 2);
+
+class CheckpointNode final : public Node {
+ public:
+  CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x, Tensors parameters)
+      : f_(std::move(f)), x_(x, -1), parameters_(std::move(parameters)), around_(Surroundings::now()) {}
+  std::string_view name() const override { return "checkpoint"; }
+  void release_saved() override { x_.release(); }
+
+  Tensors backward(const Tensors& grads) override {
+    if (!grads[0].defined()) return {};
+    const bool recorded = grad_enabled();
+    // A tensor of its own, so that the search for gradients ends here.
+    Tensor x = x_.unpack(*this);
+    x = needs(0) && recorded ? x.expand(x.shape()) : x.detach();
+    if (needs(0) && !recorded) x.set_requires_grad();
+    Tensors wanted, result(edges.size());
+    std::vector<size_t> places;
+    for (size_t i = 0; i < edges.size(); ++i) {
+      const Tensor& t = i == 0 ? x : parameters_[i - 1];
+      if (!needs(i) || !t.requires_grad()) continue;
+      wanted.push_back(t);
+      places.push_back(i);
+    }
+    const EnableGrad on;
+    Tensor y;
+    {
+      const Restored as_in_forward(around_);
+      y = f_(x);
+    }
+    const Tensors got = grad({y}, wanted, {grads[0]}, {.create_graph = recorded, .allow_unused = true});
+    for (size_t i = 0; i < got.size(); ++i) result[places[i]] = got[i];
+    return result;
+  }
+
+ private:
+  std::function<Tensor(const Tensor&)> f_;
+  SavedTensor x_;
+  Tensors parameters_;
+  Surroundings around_;
+};
+
+}  // namespace
+
+Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters) {
+  Tensors inputs{x};
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  if (!should_record(inputs)) return f(x);
+  const auto node = make_node<CheckpointNode>(f, x, parameters);
+  Tensor y;
+  {
+    const NoGrad quiet;
+    y = f(x);
+  }
+  if (y.same(x)) y = x.detach();
+  for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
+  attach(node, {y});
+  return y;
+}
+
+}  // namespace halfstep

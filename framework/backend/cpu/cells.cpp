@@ -1,0 +1,218 @@
+// What follows the products of recurrent cells.
+#include <algorithm>
+
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/norm_rows.h"
+
+namespace halfstep::cpu {
+namespace {
+
+constexpr int64_t kPart = 256;  // units of a row at once: all operands' blocks stay in the first-level cache
+
+// f(row, unit, n) for parts of [rows, units], on all threads.
+template <class F>
+void each_part(int64_t rows, int64_t units, const F& f) {
+  const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(units, 1));
+  parallel_for(rows, grain, rows * units < kParallel / 16, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      for (int64_t i = 0; i < units; i += kPart) f(r, i, std::min(kPart, units - i));
+    }
+  });
+}
+
+// Up to N operands of a part: each has a buffer of its own.
+template <class C, int N>
+struct Parts {
+  alignas(64) C buffer[N][kPart];
+  const C* in[N];
+  C* out[N];
+
+  void read(int k, const TensorView& v, int64_t from, int64_t n) { in[k] = read_row<C>(v, from, 1, n, buffer[k]); }
+  void begin(int k, const TensorView& v, int64_t from) { out[k] = v ? begin_row(v, from, buffer[k]) : buffer[k]; }
+  void end(int k, const TensorView& v, int64_t from, int64_t n) {
+    if (v) end_row(v, from, out[k], n);
+  }
+};
+
+template <class C>
+HS_CLONES void lstm(const C* const* x, const C* const* h, const C* c, C* const* act, C* c_out, C* h_out, int64_t n) {
+  C *i = act[0], *f = act[1], *g = act[2], *o = act[3];
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    i[k] = m::sigmoid(C(x[0][k] + h[0][k]));
+    f[k] = m::sigmoid(C(x[1][k] + h[1][k]));
+  }
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    g[k] = m::tanh(C(x[2][k] + h[2][k]));
+    o[k] = m::sigmoid(C(x[3][k] + h[3][k]));
+  }
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    c_out[k] = f[k] * c[k] + i[k] * g[k];
+    h_out[k] = o[k] * m::tanh(c_out[k]);
+  }
+}
+
+template <class C>
+HS_CLONES void lstm_gradient(const C* dh, const C* dc, const C* const* act, const C* c, const C* c_out, C* const* d, C* dc_in,
+                             int64_t n) {
+  const C *i = act[0], *f = act[1], *g = act[2], *o = act[3];
+  C *di = d[0], *df = d[1], *dg = d[2], *d_o = d[3];
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    const C t = m::tanh(c_out[k]), to_c = dc[k] + dh[k] * o[k] * (C(1) - t * t);
+    di[k] = to_c * g[k] * i[k] * (C(1) - i[k]);
+    df[k] = to_c * c[k] * f[k] * (C(1) - f[k]);
+    dg[k] = to_c * i[k] * (C(1) - g[k] * g[k]);
+    d_o[k] = dh[k] * t * o[k] * (C(1) - o[k]);
+    dc_in[k] = to_c * f[k];
+  }
+}
+
+template <class C>
+HS_CLONES void gru(const C* const* x, const C* const* h, const C* before, C* const* act, C* h_out, int64_t n) {
+  C *r = act[0], *z = act[1], *a = act[2], *hn = act[3];
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    r[k] = m::sigmoid(C(x[0][k] + h[0][k]));
+    z[k] = m::sigmoid(C(x[1][k] + h[1][k]));
+  }
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    hn[k] = h[2][k];
+    a[k] = m::tanh(C(x[2][k] + r[k] * h[2][k]));
+    h_out[k] = (C(1) - z[k]) * a[k] + z[k] * before[k];
+  }
+}
+
+template <class C>
+HS_CLONES void gru_gradient(const C* dh, const C* const* act, const C* before, C* const* dx, C* const* dg, C* dh_in, int64_t n) {
+  const C *r = act[0], *z = act[1], *a = act[2], *hn = act[3];
+  HS_INDEPENDENT
+  for (int64_t k = 0; k < n; ++k) {
+    const C da = dh[k] * (C(1) - z[k]) * (C(1) - a[k] * a[k]);
+    const C dr = da * hn[k] * r[k] * (C(1) - r[k]), dz = dh[k] * (before[k] - a[k]) * z[k] * (C(1) - z[k]);
+    dx[0][k] = dg[0][k] = dr;
+    dx[1][k] = dg[1][k] = dz;
+    dx[2][k] = da;
+    dg[2][k] = da * r[k];
+    dh_in[k] = dh[k] * z[k];
+  }
+}
+
+template <class F>
+void for_dtype(const TensorView& v, const F& f) {
+  v.dtype == DType::f64 ? f(double{}) : f(float{});
+}
+
+}  // namespace
+
+void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& c, const TensorView& h_out,
+               const TensorView& c_out, const TensorView& activated) {
+  const int64_t units = c.shape[1];
+  for_dtype(c, [&](auto tag) {
+    using C = decltype(tag);
+    each_part(c.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
+      Parts<C, 4> x, h, act;
+      Parts<C, 3> rest;
+      const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
+      for (int k = 0; k < 4; ++k) {
+        x.read(k, x_gates, gate(k), n);
+        h.read(k, h_gates, gate(k), n);
+        act.begin(k, activated, gate(k));
+      }
+      const int64_t at_unit = r * units + u;
+      rest.read(0, c, at_unit, n);
+      rest.begin(1, c_out, at_unit);
+      rest.begin(2, h_out, at_unit);
+      lstm(x.in, h.in, rest.in[0], act.out, rest.out[1], rest.out[2], n);
+      for (int k = 0; k < 4; ++k) act.end(k, activated, gate(k), n);
+      rest.end(1, c_out, at_unit, n);
+      rest.end(2, h_out, at_unit, n);
+    });
+  });
+}
+
+void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
+                        const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) {
+  const int64_t units = c.shape[1];
+  for_dtype(c, [&](auto tag) {
+    using C = decltype(tag);
+    each_part(c.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
+      Parts<C, 4> act, d, in;
+      Parts<C, 1> out;
+      const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
+      const int64_t at_unit = r * units + u;
+      for (int k = 0; k < 4; ++k) {
+        act.read(k, activated, gate(k), n);
+        d.begin(k, dgates, gate(k));
+      }
+      const TensorView* const views[4] = {&dh, &dc, &c, &c_out};
+      for (int k = 0; k < 4; ++k) {
+        if (*views[k])
+          in.read(k, *views[k], at_unit, n);
+        else
+          in.in[k] = std::fill_n(in.buffer[k], n, C(0)) - n;
+      }
+      out.begin(0, dc_in, at_unit);
+      lstm_gradient(in.in[0], in.in[1], act.in, in.in[2], in.in[3], d.out, out.out[0], n);
+      for (int k = 0; k < 4; ++k) d.end(k, dgates, gate(k), n);
+      out.end(0, dc_in, at_unit, n);
+    });
+  });
+}
+
+void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
+              const TensorView& activated) {
+  const int64_t units = h.shape[1];
+  for_dtype(h, [&](auto tag) {
+    using C = decltype(tag);
+    each_part(h.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
+      Parts<C, 4> act;
+      Parts<C, 3> xg, hg;
+      Parts<C, 2> rest;
+      const auto gate = [&](int k) { return (r * 3 + k) * units + u; };
+      for (int k = 0; k < 3; ++k) {
+        xg.read(k, x_gates, gate(k), n);
+        hg.read(k, h_gates, gate(k), n);
+      }
+      for (int k = 0; k < 4; ++k) act.begin(k, activated, (r * 4 + k) * units + u);
+      rest.read(0, h, r * units + u, n);
+      rest.begin(1, h_out, r * units + u);
+      gru(xg.in, hg.in, rest.in[0], act.out, rest.out[1], n);
+      for (int k = 0; k < 4; ++k) act.end(k, activated, (r * 4 + k) * units + u, n);
+      rest.end(1, h_out, r * units + u, n);
+    });
+  });
+}
+
+void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
+                       const TensorView& dh_gates, const TensorView& dh_in) {
+  const int64_t units = h.shape[1];
+  for_dtype(h, [&](auto tag) {
+    using C = decltype(tag);
+    each_part(h.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
+      Parts<C, 4> act;
+      Parts<C, 3> dx, dg, rest;
+      const auto gate = [&](int k) { return (r * 3 + k) * units + u; };
+      for (int k = 0; k < 4; ++k) act.read(k, activated, (r * 4 + k) * units + u, n);
+      for (int k = 0; k < 3; ++k) {
+        dx.begin(k, dx_gates, gate(k));
+        dg.begin(k, dh_gates, gate(k));
+      }
+      const int64_t at_unit = r * units + u;
+      rest.read(0, dh, at_unit, n);
+      rest.read(1, h, at_unit, n);
+      rest.begin(2, dh_in, at_unit);
+      gru_gradient(rest.in[0], act.in, rest.in[1], dx.out, dg.out, rest.out[2], n);
+      for (int k = 0; k < 3; ++k) {
+        dx.end(k, dx_gates, gate(k), n);
+        dg.end(k, dh_gates, gate(k), n);
+      }
+      rest.end(2, dh_in, at_unit, n);
+    });
+  });
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,107 @@
+// Convolutions: oneDNN where it has code, in float32 or native bfloat16; else products of unfolded columns.
+#include "framework/backend/cpu/conv_onednn.h"
+#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/unfold_conv.h"
+#include "framework/backend/workspace.h"
+
+namespace halfstep::cpu {
+namespace {
+
+class Kernels final : public ConvKernels {
+ public:
+  Device device() const override { return Device::cpu; }
+  int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // which caches hold
+  void gemm(const GemmArgs& args) const override { cpu::gemm(args); }
+  void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) const override {
+    cpu::unfold(x, window, positions, columns);
+  }
+  void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) const override {
+    cpu::fold(columns, window, positions, out);
+  }
+  void sum(const TensorView& x, const TensorView& out) const override { cpu::reduce(Reduce::sum, x, out); }
+  void add(const TensorView& a, const TensorView& b, const TensorView& out) const override { cpu::binary(Binary::add, a, b, out); }
+  void copy(const TensorView& src, const TensorView& dst) const override { cpu::copy(src, dst); }
+  void fill(const TensorView& dst, double value) const override { cpu::fill(dst, value); }
+};
+const Kernels kKernels;
+
+// One tensor of a convolution for oneDNN: itself, or a float32 image of it.
+struct Side {
+  TensorView mine, theirs;
+  bool differs() const { return mine.dtype != theirs.dtype; }
+};
+
+// One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done.
+bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
+                 const Window& window, int64_t groups) {
+  if (x.dtype == DType::f64 || x.numel() == 0 || weight.numel() == 0 || y.numel() == 0) return false;
+  const int written = pass == ConvPass::data ? 0 : pass == ConvPass::weight ? 1 : 2;
+  Side sides[3] = {{x, x}, {weight, weight}, {y, y}};
+  const DType from = (written == 0 ? y : x).dtype, code = from == DType::bf16 && bf16_is_native() ? DType::bf16 : DType::f32;
+  // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
+  const bool bias_after = pass == ConvPass::data && bias;
+  for (int i = 0; i < 3; ++i) sides[i].theirs.dtype = code;
+  TensorView& result = sides[written].theirs;
+  if (sides[written].mine.dtype == DType::f32 || bias_after) result.dtype = DType::f32;
+
+  ConvPlan* const plan = conv_plan({.pass = pass,
+                                    .images = x.shape[0],
+                                    .channels = x.shape[1],
+                                    .filters = y.shape[1],
+                                    .groups = groups,
+                                    .window = window,
+                                    .in = spatial_sizes(x, window.dims),
+                                    .out = spatial_sizes(y, window.dims),
+                                    .from = code,
+                                    .to = result.dtype,
+                                    .with_bias = bias && !bias_after});
+  if (!plan) return false;
+
+  const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
+  const int64_t channels = bias ? bias.shape[0] : 0;
+  int64_t floats = bias_differs ? (channels + 15) / 16 * 16 : 0, starts[3];
+  for (int i = 0; i < 3; ++i) {
+    starts[i] = floats;
+    if (sides[i].differs()) floats += (sides[i].mine.numel() + 15) / 16 * 16;
+  }
+  const Workspace work(Device::cpu, size_t(floats) * sizeof(float));
+  float* const memory = reinterpret_cast<float*>(work.data());
+  for (int i = 0; i < 3; ++i) {
+    if (!sides[i].differs()) continue;
+    sides[i].theirs.data = memory + starts[i];
+    if (i != written) copy(sides[i].mine, sides[i].theirs);
+  }
+  const TensorView own_bias{memory, DType::f32, {channels}, {1}};
+  if (bias_differs && pass == ConvPass::forward) copy(bias, own_bias);
+  const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
+  run(*plan, sides[0].theirs.data, sides[1].theirs.data, sides[2].theirs.data, static_cast<const float*>(bias_data));
+  if (bias_differs && pass == ConvPass::weight) copy(own_bias, bias);
+  if (bias_after)
+    add_channel_bias(kKernels, result, bias, sides[written].mine);
+  else if (sides[written].differs())
+    copy(result, sides[written].mine);
+  return true;
+}
+
+}  // namespace
+
+void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+          const TensorView& out) {
+  if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups))
+    unfold_conv(kKernels, x, weight, bias, window, groups, out);
+}
+
+void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
+                        int64_t groups, const TensorView& out) {
+  if (!with_onednn(ConvPass::data, out, weight, grad, bias, window, groups))
+    unfold_conv_backward_data(kKernels, grad, weight, bias, window, groups, out);
+}
+
+void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups, const TensorView& out,
+                          const TensorView& bias_out) {
+  if (!with_onednn(ConvPass::weight, x, out, grad, bias_out, window, groups))
+    unfold_conv_backward_weight(kKernels, x, grad, window, groups, out, bias_out);
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,304 @@
+#include "framework/backend/cpu/conv_onednn.h"
+
+#include "framework/backend/backend.h"
+
+#ifdef HALFSTEP_WITH_DNNL
+#include <omp.h>
+
+#include <cstring>
+#include <dnnl.hpp>
+#include <list>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "framework/backend/workspace.h"
+#include "framework/base/check.h"
+
+namespace halfstep::cpu {
+namespace {
+
+using Memory = dnnl::memory;
+using Algorithm = dnnl::algorithm;
+
+constexpr size_t kPlans = 256;
+constexpr int64_t kBlock = 16;       // channels that the library's layouts keep together, padded with zeros
+constexpr int64_t kFewChannels = 4;  // ... of which most would be zeros
+
+dnnl::engine& engine() {
+  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  return e;
+}
+
+constexpr int kWords = 8 + 6 * 3 + 2;
+struct Key {
+  int64_t words[kWords];
+  bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t h = 0;
+    for (int64_t w : key.words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return size_t(h);
+  }
+};
+
+// A primitive's schedule is made for a number of threads.
+Key key_of(const ConvProblem& p) {
+  Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
+           omp_get_max_threads()}};
+  int at = 10;
+  for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
+    for (int64_t n : *s) key.words[at++] = n;
+  return key;
+}
+
+// What a primitive is made of: the three tensors as they lie in memory, and the window as oneDNN counts it.
+struct Shapes {
+  Memory::desc x, weight, y, bias;
+  Memory::dims strides, dilates, before, after;
+
+  explicit Shapes(const ConvProblem& p) {
+    const int dims = p.window.dims;
+    Memory::dims in{p.images, p.channels}, taps, out{p.images, p.filters};
+    if (p.groups > 1) taps.push_back(p.groups);
+    taps.push_back(p.filters / p.groups);
+    taps.push_back(p.channels / p.groups);
+    for (size_t d = 0; d < size_t(dims); ++d) {
+      const int64_t stride = p.window.stride[d], reach = (p.window.size[d] - 1) * p.window.dilation[d] + 1;
+      in.push_back(p.in[d]);
+      taps.push_back(p.window.size[d]);
+      out.push_back(p.out[d]);
+      strides.push_back(stride);
+      dilates.push_back(p.window.dilation[d] - 1);
+      before.push_back(p.window.padding[d]);
+      after.push_back((p.out[d] - 1) * stride + reach - p.in[d] - p.window.padding[d]);
+    }
+    const auto type = [](DType t) { return t == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; };
+    x = plain(in, type(p.pass == ConvPass::data ? p.to : p.from));
+    weight = plain(taps, type(p.pass == ConvPass::weight ? p.to : p.from));
+    y = plain(out, type(p.pass == ConvPass::forward ? p.to : p.from));
+    bias = p.with_bias ? plain({p.filters}, Memory::data_type::f32) : Memory::desc();
+  }
+  // The same, with layouts for the library to choose.
+  Shapes free() const {
+    Shapes s = *this;
+    for (Memory::desc* d : {&s.x, &s.weight, &s.y}) *d = Memory::desc(d->dims(), d->data_type(), Memory::format_tag::any);
+    return s;
+  }
+
+ private:
+  static Memory::desc plain(const Memory::dims& sizes, Memory::data_type type) {
+    Memory::dims steps(sizes.size(), 1);
+    for (size_t d = sizes.size() - 1; d-- > 0;) steps[d] = steps[d + 1] * sizes[d + 1];
+    return Memory::desc(sizes, type, steps);
+  }
+};
+
+// A primitive and the layouts it wants.
+struct Chosen {
+  dnnl::primitive primitive;
+  Memory::desc x, weight, y, scratch;
+};
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr a;
+  a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return a;
+}
+
+dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
+  using dnnl::convolution_forward;
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto op = s.bias ? convolution_forward::desc(kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
+                         : convolution_forward::desc(kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+  return {op, attributes(), engine()};
+}
+
+// The library's own products of columns ("gemm") are slower than ours where it reorders for nothing; its reference code is for
+// tests.
+bool worth_calling(std::string_view code, bool plain) {
+  return code.find("ref") == std::string_view::npos && (plain || code.find("gemm") == std::string_view::npos);
+}
+
+// False, or an exception, where there is no code.
+bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, bool plain, Chosen& chosen) {
+  if (pass == ConvPass::forward) {
+    const auto pd = forward(how, s);
+    if (!worth_calling(pd.impl_info_str(), plain)) return false;
+    chosen = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+    return true;
+  }
+  const auto first = forward(Algorithm::convolution_direct, hint);
+  if (pass == ConvPass::data) {
+    using Backward = dnnl::convolution_backward_data;
+    const Backward::desc op(how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+    const Backward::primitive_desc pd(op, attributes(), engine(), first);
+    if (!worth_calling(pd.impl_info_str(), plain)) return false;
+    chosen = {Backward(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+    return true;
+  }
+  using Backward = dnnl::convolution_backward_weights;
+  const Backward::desc op = s.bias ? Backward::desc(how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
+                                   : Backward::desc(how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+  const Backward::primitive_desc pd(op, attributes(), engine(), first);
+  if (!worth_calling(pd.impl_info_str(), plain)) return false;
+  chosen = {Backward(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+  return true;
+}
+
+// A gradient's code wants to know the forward's: one of the operands' dtype throughout.
+bool try_choose(const ConvProblem& p, Algorithm how, bool plain, Chosen& chosen) {
+  ConvProblem forward_of = p;
+  forward_of.pass = ConvPass::forward;
+  forward_of.to = p.from;
+  try {
+    const Shapes shapes(p), hint(forward_of);
+    return plain ? choose(p.pass, how, shapes, hint, true, chosen) : choose(p.pass, how, shapes.free(), hint.free(), false, chosen);
+  } catch (const dnnl::error&) { return false; }
+}
+
+bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
+
+// Measured. Winograd is 1.8 to 2.5 times direct code where it applies. Reorders cost more than they bring where a layer has one
+// tap, or a gradient few channels: products of plain columns are faster, but for one pass.
+bool choose(const ConvProblem& p, Chosen& chosen) {
+  const Window& w = p.window;
+  const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data;
+  if (p.groups == 1) {
+    if (all_are(w.size, 1))
+      return data && p.from == DType::f32 && steps && all_are(w.padding, 0) &&
+             try_choose(p, Algorithm::convolution_direct, true, chosen);
+    if (data && p.channels <= kFewChannels) return false;
+    const bool winograd =
+        p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && steps && p.channels >= kBlock && p.filters >= kBlock;
+    if (winograd && try_choose(p, Algorithm::convolution_winograd, false, chosen)) return true;
+  }
+  return try_choose(p, Algorithm::convolution_direct, false, chosen);
+}
+
+}  // namespace
+
+// A primitive with its arguments bound once; a call only changes the pointers. `inner` memory is in the library's layout.
+class ConvPlan {
+ public:
+  ConvPlan(const ConvProblem& p, const Chosen& chosen) : primitive_(chosen.primitive) {
+    const Shapes outside(p);
+    const bool data = p.pass == ConvPass::data, weight = p.pass == ConvPass::weight;
+    bind(x_, outside.x, chosen.x, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, data);
+    bind(weight_, outside.weight, chosen.weight, weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weight);
+    bind(y_, outside.y, chosen.y, data || weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, !data && !weight);
+    if (p.with_bias) {
+      bias_ = Memory(outside.bias, engine(), nullptr);
+      arguments_.push_back({weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, bias_.get()});
+    }
+    scratch_ = Memory(chosen.scratch, engine(), nullptr);
+    scratch_at_ = take(chosen.scratch.get_size());
+    arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratch_.get()});
+  }
+
+  void run(const void* x, const void* weight, const void* y, const float* bias) {
+    thread_local dnnl::stream stream(engine());
+    const Workspace work(Device::cpu, bytes_);
+    const void* pointers[3] = {x, weight, y};
+    Side* sides[3] = {&x_, &weight_, &y_};
+    for (int i = 0; i < 3; ++i) {
+      Side& s = *sides[i];
+      set(s.outer, pointers[i]);
+      if (!s.reorder) continue;
+      set(s.inner, work.data() + s.inner_at);
+      if (!s.written) execute(s.reorder, stream, {{DNNL_ARG_FROM, s.outer.get()}, {DNNL_ARG_TO, s.inner.get()}});
+    }
+    if (bias) set(bias_, bias);
+    set(scratch_, work.data() + scratch_at_);
+    execute(primitive_, stream, arguments_);
+    for (Side* s : sides)
+      if (s->reorder && s->written) execute(s->reorder, stream, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
+  }
+
+ private:
+  struct Side {
+    Memory outer, inner;      // as the caller has it, as the primitive wants it
+    dnnl::primitive reorder;  // between the two; none where they are the same
+    size_t inner_at = 0;
+    bool written = false;
+  };
+
+  void bind(Side& side, const Memory::desc& outside, const Memory::desc& inside, int argument, bool written) {
+    side.written = written;
+    side.outer = Memory(outside, engine(), nullptr);
+    if (inside != outside) {
+      side.inner = Memory(inside, engine(), nullptr);
+      side.inner_at = take(inside.get_size());
+      side.reorder = written ? dnnl::reorder(side.inner, side.outer) : dnnl::reorder(side.outer, side.inner);
+    }
+    arguments_.push_back({argument, (side.reorder ? side.inner : side.outer).get()});
+  }
+  size_t take(size_t bytes) {
+    const size_t at = bytes_;
+    bytes_ += (bytes + 63) / 64 * 64;
+    return at;
+  }
+  static void set(Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
+  static void execute(const dnnl::primitive& p, const dnnl::stream& stream, const std::vector<dnnl_exec_arg_t>& arguments) {
+    const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream.get(), int(arguments.size()), arguments.data());
+    check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
+  }
+
+  dnnl::primitive primitive_;
+  Side x_, weight_, y_;
+  Memory bias_, scratch_;
+  size_t scratch_at_ = 0, bytes_ = 0;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+namespace {
+
+// One a host thread: no lock, and a plan's pointers may be changed freely. Problems without code are remembered, too.
+class Plans {
+ public:
+  ConvPlan* find(const Key& key, const ConvProblem& p) {
+    if (const auto it = index_.find(key); it != index_.end()) {
+      entries_.splice(entries_.begin(), entries_, it->second);
+      return entries_.front().plan.get();
+    }
+    std::unique_ptr<ConvPlan> plan;
+    if (Chosen chosen; choose(p, chosen)) plan = std::make_unique<ConvPlan>(p, chosen);
+    if (entries_.size() == kPlans) {
+      index_.erase(entries_.back().key);
+      entries_.pop_back();
+    }
+    entries_.push_front({key, std::move(plan)});
+    index_[key] = entries_.begin();
+    return entries_.front().plan.get();
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::unique_ptr<ConvPlan> plan;
+  };
+  std::list<Entry> entries_;  // newest use first
+  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
+};
+
+}  // namespace
+
+ConvPlan* conv_plan(const ConvProblem& problem) {
+  thread_local Plans plans;
+  const int threads = num_threads();
+  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+  try {
+    return plans.find(key_of(problem), problem);
+  } catch (const dnnl::error&) { return nullptr; }
+}
+
+void run(ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias) { plan.run(x, weight, y, bias); }
+
+}  // namespace halfstep::cpu
+#else
+namespace halfstep::cpu {
+ConvPlan* conv_plan(const ConvProblem&) { return nullptr; }
+void run(ConvPlan&, const void*, const void*, const void*, const float*) {}
+}  // namespace halfstep::cpu
+#endif

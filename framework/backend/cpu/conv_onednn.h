@@ -1,0 +1,29 @@
+// oneDNN's convolutions, on plain contiguous memory: layouts that its code prefers are made and undone around it.
+#pragma once
+
+#include "framework/backend/layer_args.h"
+
+namespace halfstep::cpu {
+
+enum class ConvPass : uint8_t { forward, data, weight };
+
+// One pass of y = conv(x, weight) + bias. x: [images, channels, in...], weight: [filters, channels / groups, size...],
+// y: [images, filters, out...].
+struct ConvProblem {
+  ConvPass pass;
+  int64_t images, channels, filters, groups;
+  Window window;
+  Spatial in, out;
+  DType from = DType::f32;  // of the two operands: f32, or bf16 where bf16_is_native()
+  DType to = DType::f32;    // of the result: f32, or bf16 from bf16
+  bool with_bias = false;   // f32, read by `forward` and written by `weight`; `data` has none
+};
+
+class ConvPlan;
+// The code for a problem and the present number of threads; nullptr where oneDNN has none worth calling. Plans are kept by each
+// thread, the latest kPlans of them; a plan is good until the next call.
+ConvPlan* conv_plan(const ConvProblem& problem);
+// Which of the tensors is written depends on the pass.
+void run(ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
+
+}  // namespace halfstep::cpu

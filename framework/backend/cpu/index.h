@@ -1,0 +1,18 @@
+// What gathering and scattering share.
+#pragma once
+
+#include "framework/tensor/view.h"
+
+namespace halfstep::cpu {
+
+// The index seen with `shape`: one that is one-dimensional chooses whole slices along dim.
+inline TensorView spread(const TensorView& index, const Shape& shape, int dim) {
+  if (index.shape.size() == shape.size()) return index;
+  TensorView v = index;
+  v.shape = shape;
+  v.strides = Dims::filled(shape.size(), 0);
+  if (!shape.empty() && !index.shape.empty()) v.strides[dim] = index.strides[0];
+  return v;
+}
+
+}  // namespace halfstep::cpu

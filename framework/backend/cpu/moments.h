@@ -1,0 +1,41 @@
+// Mean and variance of blocks of values, and how blocks are joined.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace halfstep::cpu {
+
+struct Moments {
+  double mean = 0, squares = 0;  // squares: sum (x - mean)^2
+  int64_t count = 0;
+
+  void join(const Moments& o);
+};
+
+// sum (x - center) and sum (x - center)^2. For a block that is in the cache: added up in C.
+template <class C>
+void sums_about(const C* x, C center, int64_t n, double& sum, double& squares);
+
+// Two passes over a block.
+template <class C>
+Moments moments_of(const C* x, int64_t n);
+
+// The sum of 64 bytes of lanes, halves first.
+template <class C>
+[[gnu::always_inline]] inline C sum_lanes(const C* lanes) {
+  constexpr int kWidth = 64 / int(sizeof(C));
+  typedef C Half __attribute__((vector_size(32)));
+  typedef C Quarter __attribute__((vector_size(16)));
+  Half h[2];
+  std::memcpy(h, lanes, sizeof h);
+  h[0] += h[1];
+  Quarter q[2];
+  std::memcpy(q, h, sizeof q);
+  q[0] += q[1];
+  C sum = 0;
+  for (int k = 0; k < kWidth / 4; ++k) sum += q[0][k];
+  return sum;
+}
+
+}  // namespace halfstep::cpu

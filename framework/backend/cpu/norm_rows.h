@@ -1,0 +1,128 @@
+// What the normalisations do to a row in the cache. A row's mean and scale are one number, or one of each element.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "framework/backend/cpu/moments.h"
+#include "framework/backend/cpu/rows.h"
+
+namespace halfstep::cpu {
+
+inline constexpr int64_t kShortRun = 64;  // pixels of a channel below which parameters are repeated for each of them
+
+// The values of a parameter, each `repeat` times; `otherwise` where there is none. count: without repetition.
+template <class C>
+std::vector<C> parameter(const TensorView& v, int64_t count, int64_t repeat, C otherwise) {
+  std::vector<C> values(size_t(count * repeat), otherwise);
+  if (!v) return values;
+  if (repeat == 1) {
+    load<C>(v.dtype, v.data, 1, values.data(), count);
+  } else {
+    for (int64_t i = 0; i < count; ++i) std::fill_n(values.data() + i * repeat, repeat, load_one<C>(v.dtype, at(v, i)));
+  }
+  return values;
+}
+
+// Where n results from element `from` on are to be made: in place, or in a buffer that `end` stores.
+template <class C>
+C* begin_row(const TensorView& out, int64_t from, C* buffer) {
+  return out.dtype == dtype_of<C> ? out.as<C>() + from : buffer;
+}
+template <class C>
+void end_row(const TensorView& out, int64_t from, const C* made, int64_t n) {
+  if (out.dtype != dtype_of<C>) store<C>(out.dtype, made, at(out, from), 1, n);
+}
+
+// sum g and sum g (x - mean) rstd, of a block in the cache; with `w`, of g w.
+template <bool Weighted, class C>
+HS_CLONES void gradient_sums(const C* g, const C* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second) {
+  constexpr int kWidth = 64 / int(sizeof(C));
+  typedef C Lanes __attribute__((vector_size(64)));
+  Lanes a = {}, b = {}, gv = {}, xv = {}, wv = {};
+  for (int64_t i = 0; i < n; i += kWidth) {
+    if (i + kWidth <= n) {
+      std::memcpy(&gv, g + i, sizeof gv);
+      std::memcpy(&xv, x + i, sizeof xv);
+      if constexpr (Weighted) std::memcpy(&wv, w + i, sizeof wv);
+    } else {  // what is missing has no gradient
+      gv = xv = wv = Lanes{};
+      for (int64_t k = i; k < n; ++k) {
+        gv[k - i] = g[k];
+        xv[k - i] = x[k];
+        if constexpr (Weighted) wv[k - i] = w[k];
+      }
+    }
+    if constexpr (Weighted) gv *= wv;
+    a += gv;
+    b += gv * ((xv - mean) * rstd);
+  }
+  C lanes[2][kWidth];
+  std::memcpy(lanes[0], &a, sizeof a);
+  std::memcpy(lanes[1], &b, sizeof b);
+  first = double(sum_lanes(lanes[0]));
+  second = double(sum_lanes(lanes[1]));
+}
+
+// (x - mean) scale + bias
+template <class C>
+HS_CLONES void map_run(const C* x, C mean, C scale, C bias, C* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale + bias;
+}
+
+// scale (g - first - (x - mean) second)
+template <class C>
+HS_CLONES void gradient_run(const C* g, const C* x, C mean, C scale, C first, C second, C* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = scale * (g[i] - first - (x[i] - mean) * second);
+}
+
+// into = the sums of rows [0, count) of `rows`, `n` wide, each column in order.
+template <class C, class F>
+void join_rows(const std::vector<C>& rows, int64_t count, int64_t n, const F& take) {
+  parallel_for(n, kBlock, n * count < kParallel, [&](int64_t begin, int64_t end) {
+    double sums[kBlock];
+    for (int64_t from = begin; from < end; from += kBlock) {
+      const int64_t width = std::min(kBlock, end - from);
+      std::fill_n(sums, width, 0.0);
+      for (int64_t r = 0; r < count; ++r) {
+        const C* row = rows.data() + r * n + from;
+        for (int64_t i = 0; i < width; ++i) sums[i] += double(row[i]);
+      }
+      for (int64_t i = 0; i < width; ++i) take(from + i, sums[i]);
+    }
+  });
+}
+
+// How columns are added up: rows in parts that are joined (many rows), or each block of columns over all rows (wide ones). Fixed
+// by the shape, so that sums do not depend on the threads.
+inline bool wide_rows(int64_t rows, int64_t columns) { return rows < kBlock && columns >= 4 * kBlock; }
+inline int64_t rows_at_once(int64_t rows) { return std::clamp<int64_t>(rows / 64, 16, 256); }
+
+// add(row, column, n, into): adds a wide row's n elements from `column` on to the two sums of each column, into[0] and into[1].
+// add_whole(row, into): the same for all of a row. take(column, sum, sum): called once for each column.
+template <class C, class Add, class AddWhole, class Take>
+void sum_columns(int64_t rows, int64_t columns, bool serial, const Add& add, const AddWhole& add_whole, const Take& take) {
+  if (wide_rows(rows, columns)) {
+    return parallel_tasks((columns + kBlock - 1) / kBlock, serial, [&](int64_t block) {
+      const int64_t from = block * kBlock, n = std::min(kBlock, columns - from);
+      alignas(64) C sums[2][kBlock] = {};
+      C* const into[2] = {sums[0], sums[1]};
+      for (int64_t r = 0; r < rows; ++r) add(r, from, n, into);
+      for (int64_t i = 0; i < n; ++i) take(from + i, double(sums[0][i]), double(sums[1][i]));
+    });
+  }
+  const int64_t part = rows_at_once(rows), parts = (rows + part - 1) / part;
+  std::vector<C> sums(size_t(2 * parts * columns));
+  parallel_tasks(parts, serial, [&](int64_t p) {
+    C* const into[2] = {sums.data() + p * 2 * columns, sums.data() + (p * 2 + 1) * columns};
+    for (int64_t r = p * part; r < std::min(rows, (p + 1) * part); ++r) add_whole(r, into);
+  });
+  std::vector<double> joined(static_cast<size_t>(2 * columns));
+  join_rows(sums, parts, 2 * columns, [&](int64_t i, double v) { joined[size_t(i)] = v; });
+  for (int64_t i = 0; i < columns; ++i) take(i, joined[size_t(i)], joined[size_t(columns + i)]);
+}
+
+}  // namespace halfstep::cpu

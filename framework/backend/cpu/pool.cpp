@@ -1,0 +1,123 @@
+// Maxima. An output row is computed whole, tap by tap over all of its windows at once.
+#include "framework/backend/cpu/pool.h"
+
+#include <limits>
+
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/reduce_kernels.h"
+
+namespace halfstep::cpu {
+namespace {
+
+using namespace pooling;
+
+// Takes x[i * stride] where it is larger than best[i] or the first NaN; its index is first + i * stride.
+template <class C, class I, int Stride, bool Indices>
+HS_CLONES void take_larger(const C* x, int64_t stride, I first, C* best, I* where, int64_t n) {
+  const int64_t step = Stride ? Stride : stride;
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const C v = x[i * step], old = best[i];
+    const bool takes = (v > old) | ((v != v) & (old == old));
+    best[i] = takes ? v : old;
+    if constexpr (Indices) where[i] = takes ? I(first + I(i) * I(step)) : where[i];
+  }
+}
+template <class C, class I, bool Indices>
+void take_larger(const C* x, int64_t stride, I first, C* best, I* where, int64_t n) {
+  if (stride == 1) return take_larger<C, I, 1, Indices>(x, 1, first, best, where, n);
+  if (stride == 2) return take_larger<C, I, 2, Indices>(x, 2, first, best, where, n);
+  take_larger<C, I, 0, Indices>(x, stride, first, best, where, n);
+}
+
+// The maximum of x[0, n) against the best so far, for the windows of adaptive pooling.
+template <class C, class I>
+void take_largest(const C* x, int64_t n, I first, C& best, I& where) {
+  const C top = C(reduce_row<C>(Reduce::max, x, n));
+  if (!(top > best || (top != top && best == best))) return;
+  int64_t i = 0;
+  while (!(x[i] == top || (top != top && x[i] != x[i]))) ++i;
+  best = top;
+  where = first + I(i);
+}
+
+template <class C, class I, bool Indices>
+void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
+  const Axis &z = p.z, &y = p.y, &x = p.x;
+  // Where nothing is larger than -inf: the first tap.
+  const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
+  for (int64_t o = 0; o < x.out; ++o) {
+    best[o] = -std::numeric_limits<C>::infinity();
+    where[o] = I(corner + std::min(x.begin(o), x.in - 1));
+  }
+  for (int64_t iz = z.begin(oz); iz < z.end(oz); iz += z.dilation) {
+    for (int64_t iy = y.begin(oy); iy < y.end(oy); iy += y.dilation) {
+      const C* const row = rows.row(plane, iz, iy);
+      const I base = I((iz * y.in + iy) * x.in);
+      if (x.adaptive) {
+        for (int64_t o = 0; o < x.out; ++o) take_largest(row + x.begin(o), x.end(o) - x.begin(o), I(base + I(x.begin(o))), best[o], where[o]);
+        continue;
+      }
+      // Only taps that lie inside somewhere.
+      const int64_t least = std::max<int64_t>(0, (x.padding - x.stride * (x.out - 1)) / x.dilation);
+      const int64_t most = std::min(x.size, (x.in - 1 + x.padding) / x.dilation + 1);
+      for (int64_t k = least; k < most; ++k) {
+        const auto [lo, hi] = x.having(k);
+        const int64_t from = x.first(lo) + k * x.dilation;
+        if (lo < hi) take_larger<C, I, Indices>(row + from, x.stride, I(base + I(from)), best + lo, where + lo, hi - lo);
+      }
+    }
+  }
+}
+
+template <class C, class I>
+void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
+  const Pooling p(x.shape, out.shape, args);
+  const int64_t width = p.x.out;
+  const bool direct = out.dtype == dtype_of<C>;
+  parallel_for(p.rows(), 1, out.numel() * 4 < kParallel, [&](int64_t begin, int64_t end) {
+    Rows<C> rows(x, p);
+    std::vector<C> values(direct ? 0 : size_t(width));
+    std::vector<I> where(static_cast<size_t>(width));
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t oy = r % p.y.out, oz = r / p.y.out % p.z.out, plane = r / p.y.out / p.z.out;
+      C* const best = direct ? out.as<C>() + r * width : values.data();
+      if (indices) {
+        max_row<C, I, true>(p, rows, plane, oz, oy, best, where.data());
+        std::copy(where.begin(), where.end(), indices.as<int64_t>() + r * width);
+      } else {
+        max_row<C, I, false>(p, rows, plane, oz, oy, best, where.data());
+      }
+      if (!direct) store<C>(out.dtype, best, at(out, r * width), 1, width);
+    }
+  });
+}
+
+}  // namespace
+
+void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
+  if (out.numel() == 0) return;
+  const int64_t plane = x.numel() / (x.shape[0] * x.shape[1]);
+  // Indices of large planes need 64 bits, which the wide kernel has.
+  if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max()) max_pool_in<double, int64_t>(x, args, out, indices);
+  else max_pool_in<float, int32_t>(x, args, out, indices);
+}
+
+void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) {
+  if (out.numel() == 0) return;
+  floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
+    using C = decltype(tag);
+    const int64_t planes = out.shape[0] * out.shape[1], n = grad.numel() / planes;
+    for_planes<C>(out, planes, [&](int64_t plane, C* dx) {
+      C block[kBlock];
+      for (int64_t i = 0; i < n; i += kBlock) {
+        const int64_t part = std::min(kBlock, n - i);
+        load<C>(grad.dtype, at(grad, plane * n + i), 1, block, part);
+        const int64_t* const where = indices.as<const int64_t>() + plane * n + i;
+        for (int64_t k = 0; k < part; ++k) dx[where[k]] += block[k];
+      }
+    });
+  });
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,197 @@
+#include "framework/backend/unfold_conv.h"
+
+#include <algorithm>
+
+#include "framework/backend/workspace.h"
+
+namespace halfstep {
+namespace {
+
+// All sizes of one convolution. The columns of an image: [groups * inner, positions].
+struct Sizes {
+  int64_t images, channels, filters, groups, pixels, positions, inner;
+  bool plain;  // a product of the image as it is: one tap, which reads each pixel once, in order
+  Spatial out;
+
+  Sizes(const TensorView& x, const TensorView& y, const Window& w, int64_t group_count)
+      : images(x.shape[0]), channels(x.shape[1]), filters(y.shape[1]), groups(group_count), out(spatial_sizes(y, w.dims)) {
+    const WindowGeometry g(w, spatial_sizes(x, w.dims), out);
+    pixels = g.pixels();
+    positions = g.positions();
+    inner = channels / groups * g.taps();
+    plain = g.taps() == 1 && g.stride == Spatial{1, 1, 1} && g.padding == Spatial{0, 0, 0} && g.in == g.out;
+  }
+  // Images to take at once when each needs so many bytes.
+  int64_t portion(const ConvKernels& kernels, int64_t bytes) const {
+    return std::clamp(kernels.workspace_bytes() / std::max<int64_t>(bytes, 1), int64_t(1), images);
+  }
+};
+
+TensorView dense(void* data, DType dtype, const Shape& shape) { return {data, dtype, shape, contiguous_strides(shape)}; }
+
+// Images [first, first + count) of a contiguous tensor, as `shape`.
+TensorView images_of(const TensorView& v, int64_t first, const Shape& shape) {
+  const int64_t each = v.numel() / std::max<int64_t>(v.shape[0], 1);
+  return dense(v.as<char>() + first * each * int64_t(size_of(v.dtype)), v.dtype, shape);
+}
+Shape with_count(const TensorView& v, int64_t count) {
+  Shape shape = v.shape;
+  shape[0] = count;
+  return shape;
+}
+
+TensorView transposed(TensorView m) {
+  std::swap(m.shape[1], m.shape[2]);
+  std::swap(m.strides[1], m.strides[2]);
+  return m;
+}
+
+int64_t bytes_of(int64_t elements, DType t) { return elements * int64_t(size_of(t)); }
+DType sum_type(DType t) { return t == DType::f64 ? t : DType::f32; }
+int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// The weight as a batch of matrices for `count` images and all groups: [count * groups, filters / groups, inner]. One group is
+// repeated by a stride of 0; more need copies, unless there is one image.
+class Weights {
+ public:
+  Weights(const ConvKernels& kernels, const TensorView& weight, const Sizes& s, int64_t count)
+      : rows_(s.filters / s.groups),
+        inner_(s.inner),
+        groups_(s.groups),
+        copies_(kernels.device(), s.groups > 1 && count > 1 ? size_t(bytes_of(count * weight.numel(), weight.dtype)) : 0),
+        all_(weight) {
+    if (!copies_.data()) return;
+    all_.data = copies_.data();
+    TensorView repeated = dense(weight.data, weight.dtype, {count, weight.numel()});
+    repeated.strides[0] = 0;
+    kernels.copy(repeated, dense(all_.data, weight.dtype, {count, weight.numel()}));
+  }
+  TensorView matrices(int64_t count) const {
+    TensorView m = dense(all_.data, all_.dtype, {count * groups_, rows_, inner_});
+    if (groups_ == 1) m.strides[0] = 0;
+    return m;
+  }
+
+ private:
+  int64_t rows_, inner_, groups_;
+  Workspace copies_;
+  TensorView all_;
+};
+
+// A sum over nothing, and a bias.
+void bias_alone(const ConvKernels& kernels, const TensorView& bias, const TensorView& out) {
+  kernels.fill(out, 0);
+  if (bias) add_channel_bias(kernels, out, bias, out);
+}
+
+}  // namespace
+
+Spatial spatial_sizes(const TensorView& x, int dims) {
+  Spatial s{1, 1, 1};
+  for (int d = 0; d < dims; ++d) s[size_t(d)] = x.shape[2 + d];
+  return s;
+}
+
+void add_channel_bias(const ConvKernels& kernels, const TensorView& x, const TensorView& bias, const TensorView& out) {
+  TensorView b = bias;
+  b.shape = out.shape;
+  b.strides = Dims::filled(out.shape.size(), 0);
+  b.strides[1] = bias.strides[0];
+  kernels.add(x, b, out);
+}
+
+void channel_sums(const ConvKernels& kernels, const TensorView& x, const TensorView& out) {
+  const int64_t images = x.shape[0], channels = x.shape[1], pixels = numel(x.shape) / std::max<int64_t>(images * channels, 1);
+  kernels.sum(dense(x.data, x.dtype, {images, channels, pixels}),
+              {out.data, out.dtype, {1, channels, 1}, {channels * out.strides[0], out.strides[0], 1}});
+}
+
+void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                 const Window& window, int64_t groups, const TensorView& out) {
+  if (out.numel() == 0) return;
+  if (weight.numel() == 0 || x.numel() == 0) return bias_alone(kernels, bias, out);
+  const Sizes s(x, out, window, groups);
+  // A 16-bit result is rounded after the bias, not before.
+  const bool late = bias && is_half(out.dtype);
+  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
+                result_each = late ? bytes_of(s.filters * s.positions, DType::f32) : 0;
+  const int64_t portion = s.portion(kernels, columns_each + result_each);
+  const Weights weights(kernels, weight, s, portion);
+  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
+  for (int64_t first = 0; first < s.images; first += portion) {
+    const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
+    TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
+    if (!s.plain) {
+      columns.data = work.data();
+      kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
+                     dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));
+    }
+    TensorView product = images_of(out, first, {batch, s.filters / s.groups, s.positions});
+    if (late) product = dense(work.data() + padded(portion * columns_each), DType::f32, product.shape);
+    kernels.gemm({.a = weights.matrices(count), .b = columns, .c = product});
+    if (!bias) continue;
+    const Shape shape{count, s.filters, s.positions};
+    add_channel_bias(kernels, dense(product.data, product.dtype, shape), bias, images_of(out, first, shape));
+  }
+}
+
+void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& grad, const TensorView& weight, const TensorView& bias,
+                               const Window& window, int64_t groups, const TensorView& out) {
+  if (out.numel() == 0) return;
+  if (weight.numel() == 0 || grad.numel() == 0) return bias_alone(kernels, bias, out);
+  const Sizes s(out, grad, window, groups);
+  const bool late = bias && is_half(out.dtype);
+  const DType columns_type = sum_type(grad.dtype);
+  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, columns_type),
+                result_each = late ? bytes_of(s.channels * s.pixels, DType::f32) : 0;
+  const int64_t portion = s.portion(kernels, columns_each + result_each);
+  const Weights weights(kernels, weight, s, portion);
+  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
+  for (int64_t first = 0; first < s.images; first += portion) {
+    const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
+    TensorView result = images_of(out, first, with_count(out, count));
+    if (late) result = dense(work.data() + padded(portion * columns_each), DType::f32, result.shape);
+    const TensorView columns = s.plain ? dense(result.data, result.dtype, {batch, s.inner, s.positions})
+                                       : dense(work.data(), columns_type, {batch, s.inner, s.positions});
+    kernels.gemm({.a = transposed(weights.matrices(count)),
+                  .b = images_of(grad, first, {batch, s.filters / s.groups, s.positions}),
+                  .c = columns});
+    if (!s.plain) kernels.fold(dense(columns.data, columns_type, {count, s.groups * s.inner, s.positions}), window, s.out, result);
+    if (bias) add_channel_bias(kernels, result, bias, images_of(out, first, with_count(out, count)));
+  }
+}
+
+void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x, const TensorView& grad, const Window& window,
+                                 int64_t groups, const TensorView& out, const TensorView& bias_out) {
+  if (bias_out) channel_sums(kernels, grad, bias_out);
+  if (out.numel() == 0) return;
+  if (x.numel() == 0 || grad.numel() == 0) return kernels.fill(out, 0);
+  const Sizes s(x, grad, window, groups);
+  // A product for each image, then the sum of the products: more of them at once than in a long chain of sums.
+  const DType type = sum_type(x.dtype);
+  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
+                product_each = bytes_of(out.numel(), type);
+  const int64_t portion = s.portion(kernels, columns_each + product_each), portions = (s.images + portion - 1) / portion;
+  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * product_each)),
+      sums(kernels.device(), size_t(portions > 1 ? portions * product_each : 0));
+  char* const products = work.data() + padded(portion * columns_each);
+  const auto add_up = [&](void* from, int64_t count, const TensorView& to) {
+    kernels.sum(dense(from, type, {count, out.numel()}), dense(to.data, to.dtype, {1, out.numel()}));
+  };
+  for (int64_t i = 0; i < portions; ++i) {
+    const int64_t first = i * portion, count = std::min(portion, s.images - first), batch = count * s.groups;
+    TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
+    if (!s.plain) {
+      columns.data = work.data();
+      kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
+                     dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));
+    }
+    kernels.gemm({.a = images_of(grad, first, {batch, s.filters / s.groups, s.positions}),
+                  .b = transposed(columns),
+                  .c = dense(products, type, {batch, s.filters / s.groups, s.inner})});
+    add_up(products, count, portions == 1 ? out : dense(sums.data() + i * product_each, type, out.shape));
+  }
+  if (portions > 1) add_up(sums.data(), portions, out);
+}
+
+}  // namespace halfstep

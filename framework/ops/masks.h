@@ -1,0 +1,30 @@
+// Choosing by bool masks and by the diagonal.
+#pragma once
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// value where mask (broadcast to x's shape) is true, else x. A tensor value is 0-dim. The result has x's dtype.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
+// The elements of x where mask is true, in order, 1-D; x and mask broadcast against each other. The host reads their number.
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+// x with its elements where mask is true replaced by the first ones of src, in order. The host reads their number.
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src);
+// [n, rank], int64: where x is not zero. The host reads x.
+Tensor nonzero(const Tensor& x);
+
+// x [..., M, N], zero above (tril) or below (triu) the diagonal `diagonal` right of the main one.
+Tensor tril(const Tensor& x, int64_t diagonal = 0);
+Tensor triu(const Tensor& x, int64_t diagonal = 0);
+// [2, n], int64: the places that tril or triu of a [rows, columns] matrix keeps.
+Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
+Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
+
+// Of one shape and with equal values: the host reads the answer.
+bool equal(const Tensor& a, const Tensor& b);
+// |a - b| <= atol + rtol |b| everywhere, infinities being equal to themselves. The host reads the answer.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
+
+}  // namespace halfstep

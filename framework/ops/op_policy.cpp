@@ -1,0 +1,37 @@
+#include "framework/ops/op_policy.h"
+
+#include <algorithm>
+
+#include "framework/math/functors.h"
+
+namespace halfstep {
+namespace {
+
+bool promotes_by_itself(std::string_view name) {
+  const auto named = [&](const ElementwiseRow& row) { return row.name == name; };
+  return name == "where" || name == "equal" || std::any_of(std::begin(kBinaryRows), std::end(kBinaryRows), named) ||
+         std::any_of(std::begin(kTestRows), std::end(kTestRows), named);
+}
+
+}  // namespace
+
+std::string_view list_policy(const Op& op) {
+  switch (op.policy) {
+    case CastPolicy::low: return "lower";
+    case CastPolicy::f32:
+    case CastPolicy::f32_output: return "fp32";
+    case CastPolicy::promote: return "promote";
+    case CastPolicy::banned: return "banned";
+    case CastPolicy::keep: break;
+  }
+  return promotes_by_itself(op.alias_of.empty() ? op.name : op.alias_of) ? "builtin_promote" : "keep";
+}
+
+std::vector<DType> dtypes_of(const Op& op) {
+  std::vector<DType> out = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  if (op.takes != Takes::floating) out.insert(out.end(), {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64});
+  if (op.takes == Takes::any) out.push_back(DType::boolean);
+  return out;
+}
+
+}  // namespace halfstep

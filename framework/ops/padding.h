@@ -1,0 +1,18 @@
+// Padding. Names, defaults and errors' conditions are PyTorch's.
+#pragma once
+
+#include <string>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// padding: pairs (before, after) from the last dimension on; negative ones cut off. mode:
+//   constant   value, any dtype
+//   reflect    mirrored at the border element, which is not repeated; padding < size
+//   replicate  the border element
+//   circular   the other end; padding <= size
+// The last three take the last 1 to 3 dimensions of [C, ...] or [N, C, ...].
+Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode = "constant", double value = 0);
+
+}  // namespace halfstep

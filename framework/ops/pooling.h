@@ -1,0 +1,72 @@
+// Pooling. Names, defaults and errors' conditions are PyTorch's. Inputs are [N, C, in...] or [C, in...]; lists have one entry for
+// all spatial dimensions, or one each.
+//
+//   y = max_pool2d(x, {3}, {.stride = {2}, .padding = {1}});
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+struct MaxPoolOptions {
+  Dims stride{};         // empty: the kernel size
+  Dims padding{0};       // at most half the kernel; what it adds counts as -inf
+  Dims dilation{1};
+  bool ceil_mode = false;
+};
+struct AvgPoolOptions {
+  Dims stride{};
+  Dims padding{0};
+  bool ceil_mode = false;
+  bool count_include_pad = true;                  // divide by all elements of the window, or only by those of the input
+  std::optional<int64_t> divisor_override = {};   // divide by this instead
+};
+
+// The largest element of each window, NaN above all; out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, with
+// ceil_mode rounded up as long as the last window begins inside the input or the padding before it.
+Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+// And where it lay in the input's plane, row-major, i64.
+std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
+
+// The mean of each window.
+Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
+Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
+
+// Windows that cover the input evenly: output o is made of [floor(o in / out), ceil((o + 1) in / out)). Unset sizes stay the
+// input's.
+using OutputSize = std::vector<std::optional<int64_t>>;
+Tensor adaptive_avg_pool1d(const Tensor& x, const OutputSize& output_size);
+Tensor adaptive_avg_pool2d(const Tensor& x, const OutputSize& output_size);
+Tensor adaptive_avg_pool3d(const Tensor& x, const OutputSize& output_size);
+Tensor adaptive_max_pool1d(const Tensor& x, const OutputSize& output_size);
+Tensor adaptive_max_pool2d(const Tensor& x, const OutputSize& output_size);
+Tensor adaptive_max_pool3d(const Tensor& x, const OutputSize& output_size);
+std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, const OutputSize& output_size);
+std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const OutputSize& output_size);
+std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const OutputSize& output_size);
+
+// (sum of x^norm_type over each window)^(1 / norm_type); no padding.
+Tensor lp_pool1d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
+Tensor lp_pool2d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
+Tensor lp_pool3d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
+
+struct MaxUnpoolOptions {
+  Dims stride{};         // empty: the kernel size
+  Dims padding{0};
+  Dims output_size{};    // empty: (in - 1) stride - 2 padding + kernel
+};
+// Zeros, with x where the indices of a max_pool say; of several for one place the last stays.
+Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
+Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
+Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
+
+}  // namespace halfstep

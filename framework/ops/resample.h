@@ -1,0 +1,47 @@
+// Interpolation: resizing the spatial dimensions of [N, C, in...]. Names, defaults and errors' conditions are PyTorch's, as are the
+// positions: output o reads at (o + 0.5) in / out - 0.5, with align_corners at o (in - 1) / (out - 1); `nearest` at floor(o in / out).
+//
+//   y = interpolate(x, {.scale_factor = {2}, .mode = "bilinear"});
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Exactly one of size and scale_factor; one entry for all spatial dimensions, or one each.
+struct InterpolateOptions {
+  Dims size{};
+  std::vector<double> scale_factor{};        // sizes become floor(in * scale_factor)
+  std::string mode = "nearest";              // nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area
+  std::optional<bool> align_corners = {};    // linear to trilinear, bicubic: the corner elements keep their places
+  bool recompute_scale_factor = false;       // positions from the sizes, not from scale_factor
+  bool antialias = false;                    // bilinear, bicubic: when shrinking, a filter as wide as the step
+};
+// area: adaptive_avg_pool. The others are the functions below. (autocast: f32)
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
+
+// What sizes an upsample_...: sizes, or scale factors with empty sizes; both: the factors decide on the positions.
+struct UpsampleSize {
+  Dims output_size{};
+  std::vector<double> scale_factors{};
+};
+Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size);
+Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size);
+Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size);
+// At floor((o + 0.5) in / out).
+Tensor upsample_nearest_exact1d(const Tensor& x, const UpsampleSize& size);
+Tensor upsample_nearest_exact2d(const Tensor& x, const UpsampleSize& size);
+Tensor upsample_nearest_exact3d(const Tensor& x, const UpsampleSize& size);
+Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
+Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
+Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.75
+// With antialias.
+Tensor upsample_bilinear2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
+Tensor upsample_bicubic2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.5
+
+}  // namespace halfstep

@@ -1,0 +1,19 @@
+// Running sums, products and extremes along one dimension. A 0-dim tensor counts as one element.
+#pragma once
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// out[i] = x[0] + ... + x[i], and the products. Integers in int64. Autocast: f32 out.
+Tensor cumsum(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
+Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
+// ln of the running sums of e^x, without leaving the range.
+Tensor logcumsumexp(const Tensor& x, int64_t dim);
+// Values and indices of the largest and smallest so far: the last of equals; a NaN stays until the next one.
+std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
+std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
+// Differences of neighbours, n times over; bool: whether they differ. prepend and append are joined to x first.
+Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1, const Tensor& prepend = Tensor(), const Tensor& append = Tensor());
+
+}  // namespace halfstep

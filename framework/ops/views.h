@@ -1,0 +1,14 @@
+// How ops make views.
+#pragma once
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Other geometry over x's memory, as a tensor of its own in the graph.
+Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset = 0);
+
+// Throws ShapeError, in the name of an op, for negative sizes and more elements than can be counted.
+void check_size(std::string_view op, const Shape& shape);
+
+}  // namespace halfstep

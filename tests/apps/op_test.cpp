@@ -1,0 +1,117 @@
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+Tensor numbers(const Shape& shape) { return (arange(0, double(numel(shape)), 1) * 0.25 - 1.0).reshape(shape); }
+
+}  // namespace
+
+TEST_CASE("op: results and weighted gradients go to the file") {
+  TempDir dir;
+  const Tensor x = numbers({3, 4}), w = numbers({2, 4}), b = numbers({2}), weight = numbers({3, 2});
+  save_safetensors(dir / "in.safetensors", {{"0", x}, {"1", w}, {"2", b}, {"w", weight}});
+  const Ran r = run(dir, "op linear --in in.safetensors --grad --out out.safetensors --json");
+  CAPTURE(r.err);
+  REQUIRE(r.code == 0);
+  CHECK(r.json()["ok"] == true);
+  const auto got = load_safetensors(dir / "out.safetensors").tensors;
+  CHECK(got.at("out").to_vector<double>() == linear(x, w, b).to_vector<double>());
+  CHECK(got.at("grad.0").to_vector<double>() == mm(weight, w).to_vector<double>());
+  CHECK(got.at("grad.1").to_vector<double>() == mm(weight.t(), x).to_vector<double>());
+  CHECK(got.at("grad.2").to_vector<double>() == sum(weight, {0}).to_vector<double>());
+
+  const Ran plain = run(dir, "op linear --in in.safetensors --autocast bfloat16");
+  CHECK(plain.code == 0);
+  CHECK(plain.out == "out  bfloat16  [3,2]\n");
+}
+
+TEST_CASE("op: lists, several outputs, arguments left out, attributes") {
+  TempDir dir;
+  save_safetensors(dir / "list.safetensors", {{"0.0", numbers({2, 3})}, {"0.1", numbers({2, 1})}});
+  const Ran cat = run(dir, R"(op cat --in list.safetensors --attrs '{"dim":1}' --grad --out cat.safetensors)");
+  CAPTURE(cat.err);
+  CHECK(cat.out == "out  float32  [2,4]\ngrad.0.0  float32  [2,3]\ngrad.0.1  float32  [2,1]\n");
+
+  save_safetensors(dir / "x.safetensors", {{"0", numbers({2, 3})}, {"w.0", numbers({2})}});
+  const Ran max = run(dir, R"(op max --in x.safetensors --attrs '{"dim":1}' --grad)");
+  CHECK(max.out == "out.0  float32  [2]\nout.1  int64  [2]\ngrad.0  float32  [2,3]\n");
+}
+
+TEST_CASE("op: errors are the op's, with the program's exit codes") {
+  TempDir dir;
+  save_safetensors(dir / "bad.safetensors", {{"0", numbers({2, 3})}, {"1", numbers({2, 3})}});
+  const Ran shape = run(dir, "op mm --in bad.safetensors");
+  CHECK(shape.code == 1);
+  CHECK(contains(shape.err, "[mm] "));
+  CHECK(contains(run(dir, "op conv2dd").err, "there is no op 'conv2dd'"));
+  CHECK(run(dir, "op mm --attrs '[1]'").code == 2);
+  CHECK(run(dir, "op mm --autocast float64").code == 2);
+  CHECK(run(dir, "op").code == 2);
+  save_safetensors(dir / "names.safetensors", {{"weight", numbers({2, 3})}});
+  CHECK(contains(run(dir, "op relu --in names.safetensors").err, "tensor 'weight' of names.safetensors is no argument"));
+}
+
+TEST_CASE("op --batch: one answer a line, whatever fails") {
+  TempDir dir;
+  save_safetensors(dir / "x.safetensors", {{"0", numbers({2, 3})}});
+  write(
+      dir / "calls.jsonl",
+      R"({"op": "relu", "in": "x.safetensors", "attrs": {}, "autocast": null, "device": "cpu", "grad": true, "out": "o.safetensors"}
+{"op": "mm", "in": "x.safetensors"}
+{"op": "relu", "in": "absent.safetensors"}
+{"op": "nothing"}
+{"op": "relu", "speed": 1}
+{"op": "relu", "autocast": "float32"}
+
+not JSON
+{"op": "exp", "in": "x.safetensors", "autocast": "float16"}
+)");
+  const Ran r = run(dir, "op --batch calls.jsonl");
+  CHECK(r.code == 0);
+  std::istringstream lines(r.out);
+  std::vector<Json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
+  REQUIRE(answers.size() == 8);
+  CHECK(
+      answers[0].dump() ==
+      R"({"ok":true,"outputs":[{"name":"out","dtype":"float32","shape":[2,3]},{"name":"grad.0","dtype":"float32","shape":[2,3]}]})");
+  const std::vector<std::string> types = {"", "ValueError", "IoError", "ValueError", "ConfigError", "ConfigError", "ConfigError"};
+  for (size_t i = 1; i < types.size(); ++i) {
+    CAPTURE(answers[i].dump());
+    CHECK(answers[i]["ok"] == false);
+    CHECK(answers[i]["type"] == types[i]);
+    CHECK(answers[i]["error"].get<std::string>().front() == '[');
+  }
+  CHECK(answers[7]["outputs"][0]["dtype"] == "float32");
+}
+
+TEST_CASE("ops lists all ops in the words of the autocast lists") {
+  TempDir dir;
+  const Json j = run(dir, "ops --json").json();
+  std::map<std::string, Json> by_name;
+  for (const Json& op : j["ops"]) by_name[op["name"]] = op;
+  CHECK(by_name["mm"]["policy"] == "lower");
+  CHECK(by_name["exp"]["policy"] == "fp32");
+  CHECK(by_name["sum"]["policy"] == "fp32");
+  CHECK(by_name["atan2"]["policy"] == "promote");
+  CHECK(by_name["add"]["policy"] == "builtin_promote");
+  CHECK(by_name["eq"]["policy"] == "builtin_promote");
+  CHECK(by_name["where"]["policy"] == "builtin_promote");
+  CHECK(by_name["relu"]["policy"] == "keep");
+  CHECK(by_name["eq"]["differentiable"] == false);
+  CHECK(by_name["__pow__"]["alias_of"] == "pow");
+  CHECK(by_name["exp"]["dtypes"] ==
+        Json({"float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool"}));
+  CHECK(by_name["softmax"]["dtypes"] == Json({"float16", "bfloat16", "float32", "float64"}));
+  CHECK(contains(run(dir, "ops").out, "logsigmoid"));
+}

@@ -1,0 +1,77 @@
+// Batch normalisation against the CPU backend.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+void check_batch_norm(const BatchNormArgs& a, DType t, DType parameters, bool given = true, int64_t shift = 0) {
+  const Shape shape{a.batch, a.channels, a.inner}, channels{a.channels};
+  const DType wide = t == DType::f64 ? t : DType::f32;
+  const std::string what = "batch_norm " + std::to_string(a.batch) + "x" + std::to_string(a.channels) + "x" +
+                           std::to_string(a.inner) + (a.training ? " training" : "");
+  const Buffer x = uniform(t, shape, 3, -1, 5), g = uniform(t, shape, 4), w = uniform(parameters, channels, 5),
+               b = uniform(parameters, channels, 6);
+  const TensorView none;
+  const auto or_none = [&](const TensorView& v) -> const TensorView& { return given ? v : none; };
+  const OnDevice dev_x(x, shift), dev_g(g, shift), dev_w(w), dev_b(b);
+
+  const Buffer running_mean = uniform(parameters, channels, 7), running_var = uniform(parameters, channels, 8, 0.5, 2);
+  const Buffer want_running_mean = uniform(parameters, channels, 7), want_running_var = uniform(parameters, channels, 8, 0.5, 2);
+  const Buffer y = poisoned(t, shape), mean = poisoned(wide, channels), rstd = poisoned(wide, channels);
+  const Buffer want_y = make(t, shape), want_mean = make(wide, channels), want_rstd = make(wide, channels);
+  const auto running = [&](const TensorView& v) -> const TensorView& { return given || !a.training ? v : none; };
+  cpu().batch_norm(a, x, or_none(w), or_none(b), running(want_running_mean), running(want_running_var), want_y, want_mean,
+                   want_rstd);
+  {
+    const OnDevice dev_running_mean(running_mean), dev_running_var(running_var), dev_y(y), dev_mean(mean), dev_rstd(rstd);
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), running(dev_running_mean), running(dev_running_var), dev_y,
+                     dev_mean, dev_rstd);
+    for (const OnDevice* d : {&dev_running_mean, &dev_running_var, &dev_y, &dev_mean, &dev_rstd}) d->fetch();
+  }
+  check_close(y, want_y, 2, 4e-6, what);
+  check_close(mean, want_mean, 8, 1e-6, what + " mean");
+  check_close(rstd, want_rstd, 64, 1e-6, what + " rstd");
+  check_close(running_mean, want_running_mean, 2, 1e-6, what + " running mean");
+  check_close(running_var, want_running_var, 2, 1e-6, what + " running var");
+
+  const Buffer dx = poisoned(t, shape), dweight = poisoned(wide, channels), dbias = poisoned(wide, channels);
+  const Buffer want_dx = make(t, shape), want_dweight = make(wide, channels), want_dbias = make(wide, channels);
+  cpu().batch_norm_backward(a, g, x, or_none(w), want_mean, want_rstd, want_dx, or_none(want_dweight), or_none(want_dbias));
+  {
+    const OnDevice dev_mean(want_mean), dev_rstd(want_rstd), dev_dx(dx), dev_dweight(dweight), dev_dbias(dbias);
+    cuda::batch_norm_backward(queue(), a, dev_g, dev_x, or_none(dev_w), dev_mean, dev_rstd, dev_dx, or_none(dev_dweight),
+                              or_none(dev_dbias));
+    for (const OnDevice* d : {&dev_dx, &dev_dweight, &dev_dbias}) d->fetch();
+  }
+  const double sums = 1e-6 * double(a.batch * a.inner + 8);
+  check_close(dx, want_dx, 4, 2e-5, what + " dx");
+  if (!given) return;
+  check_close(dweight, want_dweight, 16, sums, what + " dweight");
+  check_close(dbias, want_dbias, 16, sums, what + " dbias");
+}
+
+}  // namespace
+
+TEST_CASE("batch normalisation of rows, short and long channels") {
+  for (bool training : {true, false}) {
+    for (const auto& [t, parameters] :
+         {std::pair{DType::f32, DType::f32}, {DType::f16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}}) {
+      const auto check = [&](int64_t batch, int64_t channels, int64_t inner, bool given = true, int64_t shift = 0) {
+        check_batch_norm({batch, channels, inner, 1e-5, 0.1, training}, t, parameters, given, shift);
+      };
+      for (int64_t channels : {1, 7, 8, 33, 264}) check(9, channels, 1);
+      check(300, 40, 1, false);
+      check(3, 5, 7);
+      check(2, 3, 49);
+      check(4, 2, 64, false);
+      check(2, 3, 256, true, 1);
+      check(3, 2, 4104);
+    }
+  }
+}
+
+TEST_CASE("more channels than are summed at once") {
+  check_batch_norm({3, 16384 + 40, 1, 1e-5, 0.1, true}, DType::f32, DType::f32);
+}

@@ -1,0 +1,76 @@
+// Sampling at the points of a grid against the CPU backend.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+void check_sampling(DType t, const SampleArgs& args, const Shape& in, const Shape& points, double reach) {
+  Shape grid_shape{in[0]}, out{in[0], in[1]};
+  for (int64_t n : points) {
+    grid_shape.push_back(n);
+    out.push_back(n);
+  }
+  grid_shape.push_back(points.size());
+  const Buffer x = uniform(t, in, 1), grid = uniform(t, grid_shape, 2, -reach, reach), g = uniform(t, out, 3);
+  const Buffer y = poisoned(t, out), dx = poisoned(t, in), dgrid = poisoned(t, grid_shape);
+  const Buffer want = make(t, out), want_dx = make(t, in), want_dgrid = make(t, grid_shape);
+  cpu().grid_sample(args, x, grid, want);
+  cpu().grid_sample_backward(args, g, x, grid, want_dx, want_dgrid);
+  const OnDevice dev_x(x), dev_grid(grid), dev_g(g), dev_y(y), dev_dx(dx), dev_dgrid(dgrid);
+  cuda::grid_sample(queue(), args, dev_x, dev_grid, dev_y);
+  cuda::grid_sample_backward(queue(), args, dev_g, dev_x, dev_grid, dev_dx, dev_dgrid);
+  for (const OnDevice* d : {&dev_y, &dev_dx, &dev_dgrid}) d->fetch();
+  const double some = t == DType::f64 ? 1e-12 : 2e-5;
+  check_close(y, want, 2, some, "grid_sample");
+  check_close(dx, want_dx, 2, some, "dx");
+  check_close(dgrid, want_dgrid, 2, 10 * some, "dgrid");
+}
+
+}  // namespace
+
+TEST_CASE("every mode and padding") {
+  for (DType t : kFloating) {
+    for (SampleMode mode : {SampleMode::bilinear, SampleMode::nearest, SampleMode::bicubic}) {
+      for (SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+        for (bool align : {false, true}) {
+          check_sampling(t, {mode, padding, align}, {2, 3, 5, 7}, {4, 9}, 1.6);
+          if (mode != SampleMode::bicubic) check_sampling(t, {mode, padding, align}, {1, 2, 3, 4, 5}, {2, 3, 4}, 1.6);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("sizes around blocks, and points that meet in few elements") {
+  for (int64_t n : {1, 31, 32, 33, 257, 700}) check_sampling(DType::f32, {}, {1, 2, 3, 3}, {1, n}, 1.2);
+  check_sampling(DType::f32, {}, {1, 1, 1, 1}, {3, 100}, 0.5);
+  check_sampling(DType::f32, {}, {1, 1, 50, 60}, {20, 20}, 1);  // more than a tile
+  check_sampling(DType::f32, {}, {2, 40, 4, 5}, {3, 3}, 1);     // more channels than a thread takes
+}
+
+TEST_CASE("coordinates that are no numbers read nothing") {
+  const double inf = INFINITY;
+  const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1), grid = make(DType::f32, {1, 1, 4, 2}, {inf, 0, -inf, 0, std::nan(""), 0, 1e30, -1e30});
+  const Buffer y = poisoned(DType::f32, {1, 1, 1, 4}), want = make(DType::f32, {1, 1, 1, 4});
+  cpu().grid_sample({}, x, grid, want);
+  const OnDevice dev_x(x), dev_grid(grid), dev_y(y);
+  cuda::grid_sample(queue(), {}, dev_x, dev_grid, dev_y);
+  dev_y.fetch();
+  for (int64_t i = 0; i < 4; ++i) {
+    CHECK(want[i] == 0);
+    CHECK(y[i] == 0);
+  }
+}
+
+TEST_CASE("the CPU's results do not depend on the threads") {
+  const Buffer x = uniform(DType::f32, {2, 20, 30, 31}, 1), grid = uniform(DType::f32, {2, 40, 41, 2}, 2, -1.2, 1.2);
+  const Buffer g = uniform(DType::f32, {2, 20, 40, 41}, 3);
+  same_for_any_threads([&] {
+    const Buffer y = make(DType::f32, {2, 20, 40, 41}), dx = make(DType::f32, {2, 20, 30, 31}), dgrid = make(DType::f32, {2, 40, 41, 2});
+    cpu().grid_sample({}, x, grid, y);
+    cpu().grid_sample_backward({}, g, x, grid, dx, dgrid);
+    return y.raw() + dx.raw() + dgrid.raw();
+  });
+}

@@ -1,0 +1,96 @@
+// Layer, RMS and group normalisation against the CPU backend.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct Types {
+  DType x, weight, out;
+};
+// One dtype throughout; float32 parameters; float32 results of a region.
+constexpr Types kTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::f16, DType::f16, DType::f16},
+                            {DType::bf16, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f32},
+                            {DType::bf16, DType::bf16, DType::f32}, {DType::f64, DType::f64, DType::f64}};
+
+void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0) {
+  const Shape shape{a.rows, a.groups, a.channels, a.inner}, parameter{a.groups * a.channels}, slices{a.rows * a.groups};
+  const DType wide = t.x == DType::f64 ? t.x : DType::f32;
+  const std::string what = "normalize " + std::to_string(a.rows) + "x" + std::to_string(a.groups) + "x" +
+                           std::to_string(a.channels) + "x" + std::to_string(a.inner);
+  const Buffer x = uniform(t.x, shape, 3, -1, 5), g = uniform(t.out, shape, 4), w = uniform(t.weight, parameter, 5),
+               b = uniform(t.weight, parameter, 6);
+  const TensorView none;
+  const OnDevice dev_x(x, shift), dev_g(g, shift), dev_w(w), dev_b(b);
+  const TensorView &dw = affine ? dev_w.view : none, &db = affine ? dev_b.view : none;
+
+  const Buffer y = poisoned(t.out, shape), mean = poisoned(wide, slices), rstd = poisoned(wide, slices);
+  const Buffer want_y = make(t.out, shape), want_mean = make(wide, slices), want_rstd = make(wide, slices);
+  cpu().normalize(a, x, affine ? w.view : none, affine ? b.view : none, want_y, a.centered ? want_mean.view : none, want_rstd);
+  {
+    const OnDevice dev_y(y), dev_mean(mean), dev_rstd(rstd);
+    cuda::normalize(queue(), a, dev_x, dw, db, dev_y, a.centered ? dev_mean.view : none, dev_rstd);
+    for (const OnDevice* d : {&dev_y, &dev_mean, &dev_rstd}) d->fetch();
+  }
+  check_close(y, want_y, 2, 4e-6, what);
+  if (a.centered) check_close(mean, want_mean, 8, 1e-6, what + " mean");
+  check_close(rstd, want_rstd, 64, 1e-6, what + " rstd");
+
+  const Buffer dx = poisoned(t.x, shape), dweight = poisoned(wide, parameter), dbias = poisoned(wide, parameter);
+  const Buffer want_dx = make(t.x, shape), want_dweight = make(wide, parameter), want_dbias = make(wide, parameter);
+  cpu().normalize_backward(a, g, x, affine ? w.view : none, a.centered ? want_mean.view : none, want_rstd, want_dx, want_dweight,
+                           want_dbias);
+  {
+    const OnDevice dev_mean(want_mean), dev_rstd(want_rstd), dev_dx(dx), dev_dweight(dweight), dev_dbias(dbias);
+    cuda::normalize_backward(queue(), a, dev_g, dev_x, dw, a.centered ? dev_mean.view : none, dev_rstd, dev_dx, dev_dweight,
+                             dev_dbias);
+    for (const OnDevice* d : {&dev_dx, &dev_dweight, &dev_dbias}) d->fetch();
+  }
+  const double sums = 1e-6 * double(a.rows * a.inner + 8);
+  check_close(dx, want_dx, 4, 5e-5, what + " dx");
+  check_close(dweight, want_dweight, 16, sums, what + " dweight");
+  check_close(dbias, want_dbias, 16, sums, what + " dbias");
+}
+
+}  // namespace
+
+TEST_CASE("layer and RMS normalisation of rows of every length") {
+  for (const Types& t : kTypes) {
+    for (bool centered : {true, false}) {
+      for (int64_t n : {1, 7, 8, 31, 32, 33, 256, 264, 1024, 1025, 2056}) check_normalize({9, 1, n, 1, 1e-5, centered}, t);
+      check_normalize({70, 1, 40, 1, 1e-3, centered}, t, false);
+      check_normalize({3, 1, 64, 1, 1e-5, centered}, t, true, 1);  // not on 16 bytes
+    }
+  }
+}
+
+TEST_CASE("group normalisation of short and long channels") {
+  for (const Types& t : kTypes) {
+    check_normalize({3, 2, 3, 5, 1e-5}, t);
+    check_normalize({2, 4, 2, 8, 1e-5}, t);
+    check_normalize({2, 3, 1, 49, 1e-5}, t);
+    check_normalize({2, 2, 4, 400, 1e-5}, t, false);
+    check_normalize({5, 4, 1, 1, 1e-5}, t);
+    check_normalize({4, 8, 4, 1, 1e-5}, t);
+  }
+}
+
+TEST_CASE("sums over many rows take several segments") {
+  for (const Types& t : {kTypes[0], kTypes[1]}) {
+    check_normalize({300, 1, 136, 1, 1e-5}, t);
+    check_normalize({2500, 1, 3, 1, 1e-5}, t);
+    check_normalize({5, 1, 2, 4100, 1e-5}, t);
+  }
+}
+
+TEST_CASE("nothing to normalise leaves gradients of zero") {
+  const NormArgs a{0, 1, 5, 1, 1e-5};
+  const Buffer x = make(DType::f32, {0, 5}), w = make(DType::f32, {5}), mean = make(DType::f32, {0}),
+               dweight = poisoned(DType::f32, {5});
+  const OnDevice dev_x(x), dev_w(w), dev_mean(mean), dev_dweight(dweight);
+  cuda::normalize(queue(), a, dev_x, dev_w, dev_w, dev_x, dev_mean, dev_mean);
+  cuda::normalize_backward(queue(), a, dev_x, dev_x, dev_w, dev_mean, dev_mean, TensorView(), dev_dweight, TensorView());
+  dev_dweight.fetch();
+  for (int64_t i = 0; i < 5; ++i) CHECK(dweight[i] == 0);
+}

@@ -1,0 +1,120 @@
+// Pooling against the CPU backend.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct Case {
+  Shape in, out;  // without batch and channels
+  PoolArgs args;
+};
+
+Shape planes(const Shape& sizes) {
+  Shape s{2, 3};
+  for (int64_t n : sizes) s.push_back(n);
+  return s;
+}
+
+const Case kCases[] = {
+    {{1}, {1}, {.window = {.dims = 1, .size = {1, 1, 1}}}},
+    {{33}, {16}, {.window = {.dims = 1, .size = {3, 1, 1}, .stride = {2, 1, 1}}}},
+    {{5000}, {2500}, {.window = {.dims = 1, .size = {2, 1, 1}, .stride = {2, 1, 1}}}},
+    {{31, 32}, {15, 16}, {.window = {.size = {2, 2, 1}, .stride = {2, 2, 1}}}},
+    {{31, 33}, {16, 17}, {.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}}},
+    {{31, 33}, {16, 17}, {.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}, .count_include_pad = false}},
+    {{7, 8}, {5, 6}, {.window = {.size = {3, 3, 1}}, .divisor = 4}},
+    {{12, 10}, {2, 1}, {.window = {.size = {9, 10, 1}, .stride = {3, 1, 1}}}},
+    {{4, 5, 3}, {4, 2, 2}, {.window = {.dims = 3, .size = {2, 3, 2}, .stride = {1, 2, 1}, .padding = {1, 0, 0}}}},
+    {{7, 5}, {3, 2}, {.window = {.dims = 2}, .adaptive = true}},
+    {{3, 4}, {5, 7}, {.window = {.dims = 2}, .adaptive = true}},
+    {{33, 32}, {1, 1}, {.window = {.dims = 2}, .adaptive = true}},
+    {{3, 5, 4}, {2, 5, 1}, {.window = {.dims = 3}, .adaptive = true}},
+};
+
+Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
+
+}  // namespace
+
+TEST_CASE("maxima, their indices and gradients") {
+  for (DType t : kFloating) {
+    for (const Case& c : kCases) {
+      if (c.args.divisor) continue;
+      const Shape in = planes(c.in), out = planes(c.out);
+      const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2);
+      set(x.view, 0, std::nan(""));
+      const Buffer y = out_like(t, out), want = make(t, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
+      cpu().max_pool(x, c.args, want, want_where);
+      const OnDevice dev_x(x), dev_y(y), dev_where(where), dev_grad(grad);
+      cuda::max_pool(queue(), dev_x, c.args, dev_y, dev_where);
+      dev_y.fetch();
+      dev_where.fetch();
+      check_close(y, want, 0, 0, "max_pool");
+      check_close(where, want_where, 0, 0, "max_pool indices");
+
+      const Buffer dx = out_like(t, in), want_dx = make(t, in);
+      cpu().max_pool_backward(grad, want_where, want_dx);
+      const OnDevice dev_dx(dx);
+      cuda::max_pool_backward(queue(), dev_grad, dev_where, dev_dx);
+      dev_dx.fetch();
+      check_close(dx, want_dx, 0, 0, "max_pool_backward");
+
+      const Buffer alone = out_like(t, out);
+      const OnDevice dev_alone(alone);
+      cuda::max_pool(queue(), dev_x, c.args, dev_alone, {});
+      dev_alone.fetch();
+      check_close(alone, want, 0, 0, "max_pool without indices");
+    }
+  }
+}
+
+TEST_CASE("maxima with dilation and windows of -inf") {
+  const PoolArgs args{.window = {.size = {3, 2, 1}, .stride = {3, 2, 1}, .padding = {1, 1, 0}, .dilation = {2, 1, 1}}};
+  const Buffer x = uniform(DType::f32, {1, 1, 7, 6}, 1);
+  for (int64_t i = 0; i < 18; ++i) set(x.view, i, -INFINITY);
+  const Shape out{1, 1, 2, 4};
+  const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
+  cpu().max_pool(x, args, want, want_where);
+  const OnDevice dev_x(x), dev_y(y), dev_where(where);
+  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
+  dev_y.fetch();
+  dev_where.fetch();
+  check_close(y, want, 0, 0, "max_pool");
+  check_close(where, want_where, 0, 0, "max_pool indices");
+}
+
+TEST_CASE("means and their gradients") {
+  for (DType t : kFloating) {
+    for (const Case& c : kCases) {
+      const Shape in = planes(c.in), out = planes(c.out);
+      const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2);
+      const Buffer y = out_like(t, out), want = make(t, out), dx = out_like(t, in), want_dx = make(t, in);
+      cpu().avg_pool(x, c.args, want);
+      cpu().avg_pool_backward(grad, c.args, want_dx);
+      const OnDevice dev_x(x), dev_y(y), dev_grad(grad), dev_dx(dx);
+      cuda::avg_pool(queue(), dev_x, c.args, dev_y);
+      cuda::avg_pool_backward(queue(), dev_grad, c.args, dev_dx);
+      dev_y.fetch();
+      dev_dx.fetch();
+      check_close(y, want, 2, 1e-6, "avg_pool");
+      check_close(dx, want_dx, 2, 1e-6, "avg_pool_backward");
+    }
+  }
+}
+
+TEST_CASE("the CPU's results do not depend on the threads") {
+  const PoolArgs args{.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}};
+  for (DType t : {DType::f32, DType::bf16}) {
+    const Buffer x = uniform(t, {3, 5, 67, 71}, 1), grad = uniform(t, {3, 5, 34, 36}, 2);
+    same_for_any_threads([&] {
+      const Buffer y = make(t, {3, 5, 34, 36}), where = make(DType::i64, {3, 5, 34, 36}), mean = make(t, {3, 5, 34, 36});
+      const Buffer dx = make(t, {3, 5, 67, 71}), dmean = make(t, {3, 5, 67, 71});
+      cpu().max_pool(x, args, y, where);
+      cpu().max_pool_backward(grad, where, dx);
+      cpu().avg_pool(x, args, mean);
+      cpu().avg_pool_backward(grad, args, dmean);
+      return y.raw() + where.raw() + mean.raw() + dx.raw() + dmean.raw();
+    });
+  }
+}

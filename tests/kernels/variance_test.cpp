@@ -1,0 +1,41 @@
+// Mean and variance against the CPU backend.
+#include "device.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+void check_variance(const Buffer& x, const Shape& shape, double correction, bool with_mean = true, int64_t shift = 0) {
+  const DType t = x.view.dtype, wide = t == DType::f64 ? t : DType::f32;
+  const Buffer mean = poisoned(wide, shape), var = poisoned(t, shape), want_mean = make(wide, shape), want = make(t, shape);
+  cpu().variance(x, correction, want_mean, want);
+  const OnDevice dev_x(x, shift), dev_mean(mean), dev_var(var, shift);
+  cuda::variance(queue(), dev_x, correction, with_mean ? dev_mean.view : TensorView{}, dev_var);
+  dev_var.fetch();
+  check_close(var, want, 2, t == DType::f64 ? 1e-12 : 2e-6, "variance");
+  if (!with_mean) return;
+  dev_mean.fetch();
+  check_close(mean, want_mean, 2, t == DType::f64 ? 1e-12 : 1e-6, "mean");
+}
+
+}  // namespace
+
+TEST_CASE("variance of rows, columns and everything") {
+  for (DType t : kFloating) {
+    for (const Shape& shape : {Shape{3, 31}, Shape{9, 33}, Shape{40, 257}, Shape{2, 1025}, Shape{600, 40}}) {
+      check_variance(uniform(t, shape, 1), {shape[0], 1}, 1);
+      check_variance(uniform(t, shape, 2), {1, shape[1]}, 0, false);
+      check_variance(uniform(t, shape, 3, 1, 3), {1, 1}, 1, true, 1);
+    }
+    for (Layout layout : kLayouts) check_variance(uniform(t, {4, 9, 33}, 4, -2, 2, layout), {1, 9, 1}, 1);
+  }
+  check_variance(uniform(DType::f32, {1, 20000}, 5), {1, 1}, 1);
+}
+
+TEST_CASE("variance of one element, of none, and far from zero") {
+  check_variance(uniform(DType::f32, {}, 1), {}, 1);
+  check_variance(uniform(DType::f32, {3, 1}, 1), {3, 1}, 0);
+  check_variance(make(DType::f32, {2, 0}), {2, 1}, 1);
+  check_variance(uniform(DType::f32, {2, 3000}, 1, 9999, 10001), {2, 1}, 1);
+}

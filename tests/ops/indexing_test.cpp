@@ -1,0 +1,141 @@
+// In-place forms, errors and dtypes of the ops that take indices and masks.
+#include <doctest/doctest.h>
+
+#include "framework/ops/create.h"
+#include "framework/ops/index_ops.h"
+#include "framework/ops/masks.h"
+#include "framework/ops/shaping.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+
+namespace {
+
+Tensor ints(const std::vector<int64_t>& v) { return from_vector(v, {int64_t(v.size())}); }
+Tensor matrix() { return arange(0.0, 12.0, 1, {.dtype = DType::f32}).reshape({3, 4}); }
+
+}  // namespace
+
+TEST_CASE("in place, an index op gives what its other form gives, recorded or not") {
+  const Tensor index = ints({2, 0}), each = from_vector(std::vector<int64_t>{0, 3, 1, 1}, {2, 2}), mask = gt(matrix(), 4.0);
+  const Tensor rows = full({2, 4}, 7), part = full({2, 2}, 9);
+  const std::vector<std::pair<std::function<Tensor(const Tensor&)>, std::function<void(const Tensor&)>>> forms{
+      {[&](const Tensor& x) { return x.index_add(0, index, rows, 0.5); },
+       [&](const Tensor& x) { x.index_add_(0, index, rows, 0.5); }},
+      {[&](const Tensor& x) { return x.index_copy(0, index, rows); }, [&](const Tensor& x) { x.index_copy_(0, index, rows); }},
+      {[&](const Tensor& x) { return x.index_put({index}, rows); }, [&](const Tensor& x) { x.index_put_({index}, rows); }},
+      {[&](const Tensor& x) {
+         return x.index_put({Tensor(), index}, rows.slice(1, 0, 1).flatten(), true);
+       },
+       [&](const Tensor& x) {
+         x.index_put_({Tensor(), index}, rows.slice(1, 0, 1).flatten(), true);
+       }},
+      {[&](const Tensor& x) { return x.scatter(1, each, part); }, [&](const Tensor& x) { x.scatter_(1, each, part); }},
+      {[&](const Tensor& x) { return x.scatter(1, each, -2.0); }, [&](const Tensor& x) { x.scatter_(1, each, -2.0); }},
+      {[&](const Tensor& x) { return x.scatter_add(1, each, part); }, [&](const Tensor& x) { x.scatter_add_(1, each, part); }},
+      {[&](const Tensor& x) { return x.masked_fill(mask, 3.0); }, [&](const Tensor& x) { x.masked_fill_(mask, 3.0); }},
+      {[&](const Tensor& x) { return x.tril(1); }, [&](const Tensor& x) { x.tril_(1); }},
+      {[&](const Tensor& x) { return x.triu(); }, [&](const Tensor& x) { x.triu_(); }}};
+  for (const auto& [form, in_place] : forms) {
+    const Tensor want = form(matrix());
+    const Tensor plain = matrix();
+    const uint64_t before = plain.version();
+    in_place(plain);
+    CHECK(equal(plain, want));
+    CHECK(plain.version() > before);
+    const Tensor strided = matrix().t().contiguous().t();
+    in_place(strided);
+    CHECK(equal(strided, want));
+    // Recorded: the gradient is the other form's.
+    const Tensor leaf = matrix().set_requires_grad(), other = matrix().set_requires_grad(), changed = leaf * 2.0;
+    in_place(changed);
+    changed.sum().backward();
+    form(other * 2.0).sum().backward();
+    CHECK(equal(leaf.grad(), other.grad()));
+    CHECK_THROWS_AS(in_place(leaf), AutogradError);
+  }
+}
+
+TEST_CASE("an index op in place reads what shares its memory before it writes") {
+  const Tensor x = matrix();
+  x.index_copy_(0, ints({1, 2}), x.narrow(0, 0, 2));
+  CHECK(equal(x.select(0, 1), matrix().select(0, 0)));
+  CHECK(equal(x.select(0, 2), matrix().select(0, 1)));
+}
+
+TEST_CASE("indices outside their dimension are IndexErrors that name them") {
+  const Tensor x = matrix();
+  CHECK_THROWS_WITH_AS(index_select(x, 0, ints({0, 3})), "[index_select] index 3 at position 1 is outside [0, 3)", IndexError);
+  CHECK_THROWS_WITH_AS(index_select(x, 0, ints({-1})), "[index_select] index -1 at position 0 is outside [0, 3)", IndexError);
+  CHECK_THROWS_WITH_AS(index(x, {ints({2, -4})}), "[index] index -4 at position 1 is outside [-3, 3)", IndexError);
+  CHECK_THROWS_WITH_AS(take(x, ints({12})), "[take] index 12 at position 0 is outside [-12, 12)", IndexError);
+  CHECK_THROWS_AS(x.gather(1, from_vector(std::vector<int64_t>{4}, {1, 1})), IndexError);
+  CHECK_THROWS_AS(embedding(x, ints({3})), IndexError);
+  CHECK_THROWS_AS(one_hot(ints({3}), 3), IndexError);
+  CHECK_THROWS_AS(one_hot(ints({-1})), Error);
+  CHECK_THROWS_AS(x.index_put({ints({3})}, scalar(1)), IndexError);
+  CHECK_THROWS_AS(index(x, {ints({0}), ints({0}), ints({0})}), IndexError);
+  CHECK_THROWS_AS(index(x, {gt(x.select(1, 0), 0.0), ints({0, 1, 0})}), ShapeError);
+}
+
+TEST_CASE("shapes and dtypes that do not fit are refused") {
+  const Tensor x = matrix();
+  CHECK_THROWS_AS(index_select(x, 2, ints({0})), IndexError);
+  CHECK_THROWS_AS(index_select(x, 0, x), DTypeError);
+  CHECK_THROWS_AS(index_add(x, 0, ints({0}), full({2, 4}, 1)), ShapeError);
+  CHECK_THROWS_AS(index_add(x, 0, ints({0}), full({1, 4}, 1, {.dtype = DType::f16})), DTypeError);
+  CHECK_THROWS_AS(index_put(x, {ints({0, 1})}, full({3, 4}, 1)), ShapeError);
+  CHECK_THROWS_AS(index_put(x, {}, scalar(1)), ValueError);
+  CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
+  CHECK_THROWS_AS(masked_fill(x, gt(x, 0.0), full({1}, 1)), ShapeError);
+  CHECK_THROWS_AS(x.masked_fill_(gt(full({2, 3, 4}, 1), 0.0), 1), ShapeError);
+  CHECK_THROWS_AS(tril(ints({1})), ShapeError);
+  CHECK_THROWS_AS(split(x, 0), ValueError);
+  CHECK_THROWS_AS(split(x, std::vector<int64_t>{1, 1}), ValueError);
+  CHECK_THROWS_AS(repeat(x, {2}), ShapeError);
+  CHECK_THROWS_AS(repeat(x, {int64_t(1) << 62, int64_t(1) << 62}), ShapeError);
+  CHECK_THROWS_AS(expand(full({1, 1}, 1), {int64_t(1) << 40, int64_t(1) << 40}), ShapeError);
+  CHECK_THROWS_AS(reshape(x, {-3, -4}), ShapeError);
+  CHECK_THROWS_AS(diagonal(x, 0, 1, 1), ValueError);
+  CHECK_THROWS_AS(rand({2}, {.dtype = DType::i64}), DTypeError);
+  CHECK_THROWS_AS(bernoulli(x), ValueError);
+  CHECK_THROWS_AS(multinomial(x, 5), ValueError);
+}
+
+TEST_CASE("parts are views, and one part's gradient leaves zeros in the others") {
+  const Tensor x = matrix().set_requires_grad();
+  const Tensors parts = split(x, 3, 1);
+  CHECK(parts.size() == 2);
+  CHECK(parts[1].shares_memory_with(x));
+  CHECK(diagonal(x).shares_memory_with(x));
+  parts[1].sum().backward();
+  CHECK(x.grad().to_vector<int>() == std::vector<int>{0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1});
+}
+
+TEST_CASE("an embedding's padding row gets no gradient") {
+  const Tensor weight = matrix().set_requires_grad();
+  embedding(weight, ints({1, 2, 1, 0}), 1).sum().backward();
+  CHECK(weight.grad().to_vector<int>() == std::vector<int>{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1});
+  const Tensor again = matrix().set_requires_grad();
+  embedding(again, ints({2, 2, 0}), {}, true).sum().backward();
+  CHECK(again.grad().to_vector<int>() == std::vector<int>{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1});
+}
+
+TEST_CASE("autocast widens what index ops join, and leaves forms in place alone") {
+  const Autocast region(Device::cpu, DType::bf16);
+  const Tensor low = full({3, 4}, 1, {.dtype = DType::bf16}), wide = full({2, 4}, 2);
+  CHECK(index_put(low, {ints({0, 1})}, wide).dtype() == DType::f32);
+  CHECK(index_copy(low, 0, ints({0, 1}), wide).dtype() == DType::f32);
+  CHECK(scatter_add(low, 0, zeros({2, 4}, {.dtype = DType::i64}), wide).dtype() == DType::f32);
+  CHECK(index_select(low, 0, ints({0})).dtype() == DType::bf16);
+  CHECK_THROWS_AS(low.index_copy_(0, ints({0, 1}), wide), DTypeError);
+}
+
+TEST_CASE("drawn classes follow their weights") {
+  manual_seed(3);
+  const Tensor drawn = multinomial(tensor({1, 0, 3}), 4000, true);
+  const double twos = sum(eq(drawn, 2.0).to(DType::f64)).item<double>();
+  CHECK(sum(eq(drawn, 1.0).to(DType::f64)).item<double>() == 0);
+  CHECK(twos == doctest::Approx(3000).epsilon(0.05));
+  for (int64_t v : multinomial(tensor({0, 2, 3, 0}), 2).to_vector<int64_t>()) CHECK((v == 1 || v == 2));
+}
