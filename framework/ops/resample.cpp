@@ -81,7 +81,7 @@ Tensor upsample(const Kernel& k, const Tensor& x, const UpsampleSize& size, bool
   return apply_rows(k.info, x, rows);
 }
 
-constexpr OpInfo kInterpolateInfo{.name = "interpolate", .doc = "resizes the spatial dimensions; made of upsample_... and adaptive_avg_pool"};
+constexpr OpInfo kInterpolateInfo{.name = "interpolate", .policy = CastPolicy::f32, .doc = "resizes the spatial dimensions; made of upsample_... and adaptive_avg_pool"};
 
 const Kernel* kernel_for(RowKind rows, int dims) {
   for (const Kernel& k : kKernels)
