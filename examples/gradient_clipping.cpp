@@ -31,7 +31,7 @@ std::pair<std::vector<float>, double> train(bool amp) {
     double squares = 0;
     for (const Tensor& p : net.parameters()) squares += p.grad().square().sum().item<double>();
     largest = std::max(largest, std::sqrt(squares));
-    scaler.step(opt);      // does not unscale again
+    scaler.step(opt);  // does not unscale again
     scaler.update();
   }
   return {net.parameters()[0].detach().to_vector<float>(), largest};

@@ -26,8 +26,10 @@ int main() {
     scaler.scale(loss_first).backward({}, /*retain_graph=*/true);  // both losses go through both models
     scaler.scale(loss_second).backward();
     const bool overflow = step == 1;
-    if (overflow) second.parameters()[0].grad().fill_(std::numeric_limits<double>::infinity());  // as if a gradient had left the range
-    const auto before = second.parameters()[0].detach().to_vector<float>(), moved = first.parameters()[0].detach().to_vector<float>();
+    if (overflow)
+      second.parameters()[0].grad().fill_(std::numeric_limits<double>::infinity());  // as if a gradient had left the range
+    const auto before = second.parameters()[0].detach().to_vector<float>(),
+               moved = first.parameters()[0].detach().to_vector<float>();
     const double scale = scaler.get_scale();
     scaler.unscale_(opt_first);  // may be inspected or clipped here
     const auto outcome_first = scaler.step(opt_first), outcome_second = scaler.step(opt_second);

@@ -45,12 +45,11 @@ Result train(bool amp, double init_scale) {
 
 int main() {
   const Result plain = train(false, 1), amp = train(true, 65536), high = train(true, 0x1p40);
-  std::cout << "float32   loss " << plain.first << " -> " << plain.last << "\nfloat16   loss " << amp.first << " -> " << amp.last << ", scale "
-            << amp.scale << ", " << amp.skipped << " steps skipped\nscale 2^40: " << high.skipped << " steps skipped until the scale was "
-            << high.scale << '\n';
+  std::cout << "float32   loss " << plain.first << " -> " << plain.last << "\nfloat16   loss " << amp.first << " -> " << amp.last
+            << ", scale " << amp.scale << ", " << amp.skipped << " steps skipped\nscale 2^40: " << high.skipped
+            << " steps skipped until the scale was " << high.scale << '\n';
   claim(plain.last < 0.5 * plain.first, "the loss falls in float32");
   claim(std::fabs(amp.last - plain.last) < 0.05 * plain.last, "and to the same value in mixed precision");
-  claim(high.skipped > 5 && high.last < 0.5 * high.first,
-        "a scale that is far too high costs a few skipped steps, nothing else");
+  claim(high.skipped > 5 && high.last < 0.5 * high.first, "a scale that is far too high costs a few skipped steps, nothing else");
   return failed_claims;
 }

@@ -36,7 +36,7 @@ template <int N, class F>
 __device__ inline void each_element(const BatchNorm& a, const F& f) {
   const int64_t row = a.count * a.inner, step = int64_t(gridDim.x) * blockDim.x * N;
   for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N; i < a.batch * row; i += step) {
-    const int64_t b = quotient(i, row), place = a.first * a.inner + i - b * row;
+    const int64_t b = short_quotient(i, row), place = a.first * a.inner + i - b * row;
     f(b * a.channels * a.inner + place, place);
   }
 }

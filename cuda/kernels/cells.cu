@@ -22,7 +22,7 @@ template <int N, class F>
 __device__ inline void each_unit(int64_t rows, int64_t units, const F& f) {
   const int64_t packs = units / N, step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < rows * packs; p += step) {
-    const int64_t r = quotient(p, packs);
+    const int64_t r = short_quotient(p, packs);
     f(r, (p - r * packs) * N);
   }
 }

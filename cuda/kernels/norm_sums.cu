@@ -73,11 +73,11 @@ __global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
     const int64_t end = (segment + 1) * part < packs ? (segment + 1) * part : packs;
     C plain[N] = {}, scaled[N] = {};
     for (int64_t p = segment * part + threadIdx.x; p < end; p += kThreads) {
-      const int64_t row = quotient(p * N, s.inner), at = (row * s.channels + c) * s.inner + p * N - row * s.inner;
+      const int64_t row = short_quotient(p * N, s.inner), at = (row * s.channels + c) * s.inner + p * N - row * s.inner;
       C g[N], x[N], mean[N], rstd[N];
       load_some(s.grad, at, g);
       load_some(s.x, at, x);
-      const int64_t stat = row * s.stat_row + quotient(c, s.stat_div);
+      const int64_t stat = row * s.stat_row + short_quotient(c, s.stat_div);
       mean[0] = s.mean.data != nullptr ? s.mean.load_floating<C>(stat) : C(0);
       rstd[0] = s.rstd.load_floating<C>(stat);
 #pragma unroll

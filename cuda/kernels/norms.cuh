@@ -33,7 +33,7 @@ __device__ inline void store_some(const Operand& o, int64_t i, const C (&x)[N]) 
 }
 
 // i / d, in 32 bits where that is enough.
-__device__ inline int64_t quotient(int64_t i, int64_t d) {
+__device__ inline int64_t short_quotient(int64_t i, int64_t d) {
   return (i | d) <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(d)) : i / d;
 }
 
@@ -41,7 +41,7 @@ __device__ inline int64_t quotient(int64_t i, int64_t d) {
 template <class C, int N>
 __device__ inline void load_parameter(const Operand& p, int64_t base, int64_t i, int64_t inner, C otherwise, C (&v)[N]) {
   if (p.data != nullptr && inner == 1) return load_some(p, base + i, v);
-  const C one = p.data != nullptr ? p.load_floating<C>(base + quotient(i, inner)) : otherwise;
+  const C one = p.data != nullptr ? p.load_floating<C>(base + short_quotient(i, inner)) : otherwise;
 #pragma unroll
   for (int j = 0; j < N; ++j) v[j] = one;
 }

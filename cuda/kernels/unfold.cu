@@ -54,16 +54,19 @@ __global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* c
     for (int d = 2; d >= 0; --d) k[d] = digits.take(s.size[d]);
     const int64_t a = pixel(s, 0, o[0], k[0]), b = pixel(s, 1, o[1], k[1]);
     const Bits* row = x + digits.rest * s.pixels + (a * s.in[1] + b) * s.in[2];
-    alignas(16) Bits values[N];
+    Bits values[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const int64_t c = pixel(s, 2, o[2] + j, k[2]);
       values[j] = a >= 0 && b >= 0 && c >= 0 ? row[c] : Bits(0);
     }
-    if constexpr (N == 1)
+    if constexpr (N == 1) {
       columns[p] = values[0];
-    else
-      *reinterpret_cast<uint4*>(columns + p * N) = *reinterpret_cast<const uint4*>(values);
+    } else {
+      uint4 word;
+      memcpy(&word, values, sizeof word);
+      *reinterpret_cast<uint4*>(columns + p * N) = word;
+    }
   }
 }
 

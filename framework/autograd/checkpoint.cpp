@@ -18,7 +18,8 @@ struct Surroundings {
   static Surroundings now() {
     Surroundings s;
     for (int i = 0; i < kDeviceTypeCount; ++i)
-      s.regions[size_t(i)] = {autocast::dtype(Device::Type(i)), autocast::is_enabled(Device::Type(i)), autocast::is_cache_enabled()};
+      s.regions[size_t(i)] = {autocast::dtype(Device::Type(i)), autocast::is_enabled(Device::Type(i)),
+                              autocast::is_cache_enabled()};
     s.random = default_generator().state();
     return s;
   }

@@ -191,4 +191,60 @@ HS_HD float erfc(float x) {
   return a < 0.5f ? 1.0f - small_erf(x) : large;
 }
 
+// |x| and the power between are kept in double, where no bits are lost that a float would show.
+HS_HD float pow(float x, float y) {
+  const double a = double(magnitude(x));
+  uint64_t u;
+  memcpy(&u, &a, 8);
+  // a = 2^e m, m in [sqrt(1/2), sqrt(2)); log2 m through t = (m - 1)/(m + 1).
+  const uint64_t shifted = u + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
+  const double e = double(int32_t(shifted >> 52) - 1023);
+  const uint64_t mantissa = (shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;
+  double m;
+  memcpy(&m, &mantissa, 8);
+  const double t = (m - 1.0) / (m + 1.0), s = t * t;
+  double q = 1.0 / 15.0;
+  q = q * s + 1.0 / 13.0;
+  q = q * s + 1.0 / 11.0;
+  q = q * s + 1.0 / 9.0;
+  q = q * s + 1.0 / 7.0;
+  q = q * s + 1.0 / 5.0;
+  q = q * s + 1.0 / 3.0;
+  q = q * s + 1.0;
+  double l = e + q * t * 2.8853900817779268;
+  l = a == double(kInf) ? double(kInf) : l;
+  l = a == 0.0 ? -double(kInf) : l;
+  l = x != x ? double(x) : l;
+  double z = double(y) * l;
+  z = z > 160.0 ? 160.0 : z;
+  z = z < -160.0 ? -160.0 : z;
+  constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
+  const double rounded = z + kRound, n = rounded - kRound, r = (z - n) * 0.69314718055994531;
+  double p = 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  uint64_t bits;
+  memcpy(&bits, &rounded, 8);
+  const uint64_t scale_bits = (bits + 1023u) << 52;
+  double scale;
+  memcpy(&scale, &scale_bits, 8);
+  float result = float(p * scale);
+  result = z != z ? kNan : result;
+  const float half = y * 0.5f;
+  const bool whole = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
+  const bool even = (magnitude(half) >= 8388608.0f) | ((magnitude(half) + 8388608.0f) - 8388608.0f == magnitude(half));
+  const bool negative = (bits_of(x) & 0x80000000u) != 0;
+  result = negative & whole & !even ? -result : result;
+  result = (x < 0.0f) & !whole & (magnitude(x) != kInf) ? kNan : result;
+  result = (x == -1.0f) & (magnitude(y) == kInf) ? 1.0f : result;
+  return (y == 0.0f) | (x == 1.0f) ? 1.0f : result;
+}
+
 }  // namespace halfstep::m::host

@@ -73,7 +73,11 @@ HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos
 HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
 #undef HS_OWN
 #undef HS_LIBM
+#ifdef __CUDA_ARCH__
 HS_HD float pow(float a, float b) { return ::powf(a, b); }
+#else
+HS_HD float pow(float a, float b) { return host::pow(a, b); }
+#endif
 HS_HD double pow(double a, double b) { return ::pow(a, b); }
 HS_HD float atan2(float a, float b) { return ::atan2f(a, b); }
 HS_HD double atan2(double a, double b) { return ::atan2(a, b); }

@@ -103,7 +103,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   const Shape shape = along_channels(x, weight);
   check_same_device("prelu", {x, weight});
   std::array<Tensor, 2> in{x, weight};
-  autocast::apply("prelu", CastPolicy::low, in, "");
+  autocast::apply("prelu", info_of(Pointwise::prelu).policy, in, "");
   const autocast::Off off;
   check_same_dtype("prelu", {in[0], in[1]});
   return call_pointwise(Pointwise::prelu, {in[0], in[1].reshape(shape)});

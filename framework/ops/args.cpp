@@ -14,7 +14,8 @@ using Json = nlohmann::json;
 
 Args::Args(std::string_view op, std::vector<TensorArgument> tensors, const Json& attributes)
     : op_(op), tensors_(std::move(tensors)), tensor_used_(tensors_.size()), attributes_(attributes) {
-  check<ValueError>(attributes.is_object() || attributes.is_null(), op, "attributes must be an object of names and values, got ", attributes.dump());
+  check<ValueError>(attributes.is_object() || attributes.is_null(), op, "attributes must be an object of names and values, got ",
+                    attributes.dump());
 }
 
 bool Args::has_tensor(size_t i) const { return i < tensors_.size() && (tensors_[i].is_list || tensors_[i].one.defined()); }
@@ -71,7 +72,8 @@ double to_number(std::string_view op, std::string_view name, const Json& v) {
 }
 
 int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
-  const bool fits = v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+  const bool fits =
+      v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
   if (!fits) wrong(op, name, "an integer", v);
   return v.get<int64_t>();
 }
@@ -149,7 +151,8 @@ void Args::check_all_used() const {
   for (const auto& [name, value] : attributes_.items()) {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
     const std::string near = nearest_name(name, asked_);
-    fail<ValueError>(op_, "has no argument '", name, "'", Help{near.empty() ? "it may be one of PyTorch's that halfstep lacks" : "did you mean '" + near + "'?"});
+    fail<ValueError>(op_, "has no argument '", name, "'",
+                     Help{near.empty() ? "it may be one of PyTorch's that halfstep lacks" : "did you mean '" + near + "'?"});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "framework/ops/products.h"
 #include "framework/ops/promotion.h"
 #include "framework/ops/registry.h"
+#include "framework/ops/views.h"
 
 namespace halfstep {
 namespace {
@@ -380,7 +381,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
   // Each chunk begins a new block of four numbers, and has a row or more.
   if (o.dropout_p > 0) attr.state = (o.generator ? *o.generator : default_generator()).reserve(batches * heads * query.size(-2) * (key.size(-2) + 4));
-  return call<Sdpa>({q, k, v, mask}, attr).reshape(out);
+  return as_result(call<Sdpa>({q, k, v, mask}, attr).reshape(out));
 }
 
 void add_attention(OpList& list) {

@@ -16,13 +16,9 @@ auto under_name(std::string_view op, Body&& body) {
   };
   try {
     return body();
-  } catch (const ShapeError& e) {
-    throw ShapeError(renamed(e));
-  } catch (const DTypeError& e) {
+  } catch (const ShapeError& e) { throw ShapeError(renamed(e)); } catch (const DTypeError& e) {
     throw DTypeError(renamed(e));
-  } catch (const ValueError& e) {
-    throw ValueError(renamed(e));
-  } catch (const IndexError& e) {
+  } catch (const ValueError& e) { throw ValueError(renamed(e)); } catch (const IndexError& e) {
     throw IndexError(renamed(e));
   }
 }

@@ -8,6 +8,7 @@
 
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/products.h"
 #include "framework/ops/registry.h"
 #include "framework/ops/windows.h"
 
@@ -81,8 +82,7 @@ struct Conv {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return run_forward(a, in[0], in[1], in[2], in[0].dtype());
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
@@ -98,8 +98,7 @@ struct ConvTranspose {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return run_data(a, in[0], in[1], in[2], in[0].dtype());
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
@@ -113,8 +112,7 @@ struct ConvWeight {
                                .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return run_weight(a, in[0], in[1], in[0].dtype());
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {

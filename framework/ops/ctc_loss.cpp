@@ -18,7 +18,8 @@ struct Alignment {
   std::vector<int64_t> label, last;  // last: [N], index of the final state
   std::vector<bool> skip;            // a label may follow the one before it directly: they differ
 
-  Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths, int64_t blank) {
+  Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
+            int64_t blank) {
     for (int64_t n : lengths) states = std::max(states, 2 * n + 1);
     label.assign(lengths.size() * size_t(states), blank);
     skip.assign(label.size(), false);
@@ -43,10 +44,12 @@ std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch
 
 }  // namespace
 
-Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths, const CtcOptions& o) {
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
+                const CtcOptions& o) {
   constexpr std::string_view op = kCtc.name;
   check_floating(op, {log_probs});
-  check<ShapeError>(log_probs.dim() == 3 || log_probs.dim() == 2, op, "log_probs must be [T, N, C] or [T, C], got ", log_probs.shape());
+  check<ShapeError>(log_probs.dim() == 3 || log_probs.dim() == 2, op, "log_probs must be [T, N, C] or [T, C], got ",
+                    log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
   check<ValueError>(o.blank >= 0 && o.blank < classes, op, "blank must be in [0, ", classes, "), got ", o.blank);
@@ -62,26 +65,28 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     starts.push_back(joined ? total : i * targets.size(1));
     total += out_lengths[size_t(i)];
   }
-  check<ShapeError>(!joined || total <= targets.numel(), op, "target_lengths ask for ", total, " labels, targets have ", targets.numel());
+  check<ShapeError>(!joined || total <= targets.numel(), op, "target_lengths ask for ", total, " labels, targets have ",
+                    targets.numel());
   const Alignment table(targets.to_vector<int64_t>(), starts, out_lengths, o.blank);
   for (int64_t label : table.label)
     check<IndexError>(label >= 0 && label < classes, op, "target ", label, " is outside [0, ", classes, ")");
 
   const Device device = log_probs.device();
   const int64_t states = table.states;
-  const Tensor labels = from_vector(table.label, {1, batch, states}, device), skip = from_vector(table.skip, {batch, states}, device);
+  const Tensor labels = from_vector(table.label, {1, batch, states}, device),
+               skip = from_vector(table.skip, {batch, states}, device);
   const Tensor frames = from_vector(in_lengths, {batch, 1}, device), last = from_vector(table.last, {batch, 1}, device);
   return composite(kCtc, {log_probs}, [&](const Tensors& in) {
     const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
     const TensorOptions like{.dtype = x.dtype(), .device = device};
-    const Tensor emitted = x.gather(2, labels.expand({steps, batch, states}));
-    const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states)).to(device);
+    const Tensors emitted = x.gather(2, labels.expand({steps, batch, states})).unbind(0);
+    const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
     // ln of the probability of being in a state after t frames; before the first, in the state before all labels.
     Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
     const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
     for (int64_t t = 0; t < steps; ++t) {
       const Tensor one = shifted(alpha), two = where(skip, shifted(one), kNever);
-      const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[t];
+      const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
       alpha = where(gt(frames, double(t)), next, alpha);
     }
     // It may end in the last label or in the blank behind it.

@@ -34,7 +34,8 @@ struct Norm {
   static void check(const Attr& a, const Tensors& in) {
     check_floating("norm", in);
     halfstep::check<ValueError>(a.p == a.p, "norm", "p must be a number, got nan");
-    halfstep::check<DTypeError>(!a.dtype || is_floating(*a.dtype), "norm", "dtype must be floating, got ", a.dtype.value_or(DType::f32));
+    halfstep::check<DTypeError>(!a.dtype || is_floating(*a.dtype), "norm", "dtype must be floating, got ",
+                                a.dtype.value_or(DType::f32));
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const DType dtype = a.dtype.value_or(in[0].dtype());
@@ -48,7 +49,7 @@ struct Norm {
       y = norm_formula(in[0].to(wide), a.p, a.dims, true);
     }
     ctx.save(in[0]);
-    ctx.save(y);
+    ctx.save(y.detach());  // y may be the output itself, which must not be held by its own node
     return (a.keepdim ? y : y.reshape(reduced(in[0].shape(), a.dims, "norm").dropped)).to(dtype);
   }
   // x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., 0 where y is: each case written so that nothing is divided by 0.
@@ -84,8 +85,11 @@ Tensor all_distances(const Tensor& a, const Tensor& b, double p) { return norm(a
 
 // a: [B, P, M], b: [B, R, M] -> [B, P, R]; inputs f32 or f64.
 struct Cdist {
-  struct Attr { double p; };
-  static constexpr OpInfo info{.name = "cdist", .policy = CastPolicy::f32, .doc = "distances between all rows of a [P, M] and b [R, M]"};
+  struct Attr {
+    double p;
+  };
+  static constexpr OpInfo info{
+      .name = "cdist", .policy = CastPolicy::f32, .doc = "distances between all rows of a [P, M] and b [R, M]"};
   static constexpr int64_t kProductRows = 25;
   static constexpr int64_t kDifferences = int64_t(1) << 22;  // elements of differences at a time
 
@@ -135,7 +139,8 @@ struct Cdist {
 
 constexpr OpInfo kNormalize{.name = "normalize", .policy = CastPolicy::f32, .doc = "x / max(|x|_p, eps) along a dimension"};
 constexpr OpInfo kDist{.name = "dist", .policy = CastPolicy::f32, .doc = "|a - b|_p over all elements"};
-constexpr OpInfo kPairwise{.name = "pairwise_distance", .policy = CastPolicy::f32, .doc = "|a - b + eps|_p along the last dimension"};
+constexpr OpInfo kPairwise{
+    .name = "pairwise_distance", .policy = CastPolicy::f32, .doc = "|a - b + eps|_p along the last dimension"};
 constexpr OpInfo kPdist{.name = "pdist", .policy = CastPolicy::f32, .doc = "distances between all pairs of rows"};
 constexpr OpInfo kCosine{.name = "cosine_similarity", .policy = CastPolicy::f32, .doc = "a b / (|a| |b|) along a dimension"};
 constexpr OpInfo kRenorm{.name = "renorm", .policy = CastPolicy::f32, .doc = "slices scaled down to a largest norm"};
@@ -162,15 +167,16 @@ Tensor dist(const Tensor& a, const Tensor& b, double p) {
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
   check_floating("pairwise_distance", {a, b});
-  check<ShapeError>(broadcast(a.shape(), b.shape(), "pairwise_distance").size() > 0, "pairwise_distance", "needs at least 1 dimension, got ", a.shape(),
-                    " and ", b.shape());
+  check<ShapeError>(broadcast(a.shape(), b.shape(), "pairwise_distance").size() > 0, "pairwise_distance",
+                    "needs at least 1 dimension, got ", a.shape(), " and ", b.shape());
   return composite(kPairwise, {a, b}, [&](const Tensors& in) { return norm(in[0] - in[1] + eps, p, {-1}, keepdim); });
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p) {
   check_floating("cdist", {a, b});
   check_p("cdist", p);
-  check<ShapeError>(a.dim() >= 2 && b.dim() >= 2, "cdist", "both inputs must have at least 2 dimensions, got ", a.shape(), " and ", b.shape());
+  check<ShapeError>(a.dim() >= 2 && b.dim() >= 2, "cdist", "both inputs must have at least 2 dimensions, got ", a.shape(), " and ",
+                    b.shape());
   check<ShapeError>(a.size(-1) == b.size(-1), "cdist", "rows must have one length, got ", a.shape(), " and ", b.shape());
   Shape a_batch = a.shape(), b_batch = b.shape();
   for (Shape* s : {&a_batch, &b_batch}) s->erase(s->size() - 1), s->erase(s->size() - 1);
@@ -193,8 +199,9 @@ Tensor pdist(const Tensor& x, double p) {
   check_floating("pdist", {x});
   check_p("pdist", p);
   check<ShapeError>(x.dim() == 2, "pdist", "input must be [N, M], got ", x.shape());
-  const int64_t n = x.size(0), pairs = n * (n - 1) / 2;
+  const int64_t n = x.size(0);
   check<ShapeError>(n <= 65536, "pdist", "takes at most 65536 rows, got ", x.shape());
+  const int64_t pairs = n * (n - 1) / 2;
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = i + 1; j < n; ++j) first.push_back(i), second.push_back(j);
@@ -240,17 +247,18 @@ Tensor Tensor::dist(const Tensor& o, double p) const { return halfstep::dist(*th
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 
 void add_distances(OpList& list) {
-  list.add(Norm::info, [](Args& a) {
-    return norm(a.tensor(0), a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
-  });
-  list.add(kNormalize, [](Args& a) { return normalize(a.tensor(0), a.number("p", 2), a.ints("dim", Dims{1}), a.number("eps", 1e-12)); });
+  list.add(Norm::info,
+           [](Args& a) { return norm(a.tensor(0), a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+  list.add(kNormalize,
+           [](Args& a) { return normalize(a.tensor(0), a.number("p", 2), a.ints("dim", Dims{1}), a.number("eps", 1e-12)); });
   list.add(kDist, [](Args& a) { return dist(a.tensor(0), a.tensor(1), a.number("p", 2)); });
   list.add(kPairwise, [](Args& a) {
     return pairwise_distance(a.tensor(0), a.tensor(1), a.number("p", 2), a.number("eps", 1e-6), a.flag("keepdim", false));
   });
   list.add(Cdist::info, [](Args& a) { return cdist(a.tensor(0), a.tensor(1), a.number("p", 2)); });
   list.add(kPdist, [](Args& a) { return pdist(a.tensor(0), a.number("p", 2)); });
-  list.add(kCosine, [](Args& a) { return cosine_similarity(a.tensor(0), a.tensor(1), a.integer("dim", 1), a.number("eps", 1e-8)); });
+  list.add(kCosine,
+           [](Args& a) { return cosine_similarity(a.tensor(0), a.tensor(1), a.integer("dim", 1), a.number("eps", 1e-8)); });
   list.add(kRenorm, [](Args& a) { return renorm(a.tensor(0), a.number("p"), a.integer("dim"), a.number("maxnorm")); });
   list.alias("linalg_vector_norm", "norm", [](Args& a) -> Tensors {
     return {norm(a.tensor(0), a.number("ord", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype())};

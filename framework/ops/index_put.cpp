@@ -223,8 +223,10 @@ const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, b
   check_same_dtype("index_put_", {*this, values});
   const Chosen c("index_put_", *this, indices);
   const Tensor spread = spread_values("index_put_", values.detach(), c.picks.result());
+  Tensors others = c.indices;
+  others.push_back(values);
   return change_in_place(
-      "index_put_", *this, {values},
+      "index_put_", *this, others,
       [&] {
         IndexPut::run({c.picks, accumulate}, detach(), spread, c.indices);
       },

@@ -33,7 +33,8 @@ struct Scattered {
     check_shapes(op, line.shape(), index.shape(), dim);
     check<ShapeError>(src.dim() == index.dim(), op, "src must have the rank of index ", index.shape(), ", got ", src.shape());
     for (int i = 0; i < src.dim(); ++i) {
-      check<ShapeError>(index.shape()[i] <= src.shape()[i], op, "index ", index.shape(), " must not be larger than src ", src.shape());
+      check<ShapeError>(index.shape()[i] <= src.shape()[i], op, "index ", index.shape(), " must not be larger than src ",
+                        src.shape());
       if (index.shape()[i] < src.shape()[i]) src = src.narrow(i, 0, index.shape()[i]);
     }
     check_index(op, index, line.shape()[dim]);
@@ -45,7 +46,8 @@ struct Gather {
     int dim;
     Shape from;
   };
-  static constexpr OpInfo info{.name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static constexpr OpInfo info{
+      .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .takes = Takes::any};
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(in[1].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     backend_for(out.device()).gather(in[0].view(), a.dim, in[1].view(), out.view());
@@ -64,7 +66,10 @@ struct ScatterAdd {
     int dim;
     Shape shape;
   };
-  static constexpr OpInfo info{.name = "scatter_add", .policy = CastPolicy::promote, .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "scatter_add",
+                               .policy = CastPolicy::promote,
+                               .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0",
+                               .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone() : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
@@ -83,8 +88,11 @@ Tensor Gather::add_at(const Tensor& index, const Attr& a, const Tensor& grad) {
 }
 
 struct Scatter {
-  struct Attr { int dim; };
-  static constexpr OpInfo info{.name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  struct Attr {
+    int dim;
+  };
+  static constexpr OpInfo info{
+      .name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].clone();
@@ -110,7 +118,8 @@ struct Cat {
     int dim;
     std::vector<int64_t> sizes;
   };
-  static constexpr OpInfo info{.name = "cat", .policy = CastPolicy::promote, .doc = "tensors joined along a dimension; dtypes promote", .takes = Takes::any};
+  static constexpr OpInfo info{
+      .name = "cat", .policy = CastPolicy::promote, .doc = "tensors joined along a dimension; dtypes promote", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     DType dtype = in[0].dtype();
     Shape shape = in[0].shape();
@@ -138,7 +147,10 @@ struct Cat {
   }
 };
 
-constexpr OpInfo kStackInfo{.name = "stack", .policy = CastPolicy::promote, .doc = "tensors joined along a new dimension; made of cat", .takes = Takes::any};
+constexpr OpInfo kStackInfo{.name = "stack",
+                            .policy = CastPolicy::promote,
+                            .doc = "tensors joined along a new dimension; made of cat",
+                            .takes = Takes::any};
 
 }  // namespace
 
@@ -158,13 +170,16 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
   const Tensor line = as_line(x), out = call<ScatterAdd>({line, s.index, s.src}, {s.dim, line.shape()});
   return x.dim() ? out : out.reshape({});
 }
-Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const { return halfstep::scatter_add(*this, dim, index, src); }
+Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return halfstep::scatter_add(*this, dim, index, src);
+}
 const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const {
   const Scattered s("scatter_add_", *this, dim, index, src);
   check_same_dtype("scatter_add_", {*this, src});
-  return change_in_place("scatter_add_", *this, {index, src},
-                         [&] { backend_for(device()).scatter_add(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
-                         [&] { return scatter_add(dim, index, src); });
+  return change_in_place(
+      "scatter_add_", *this, {index, src},
+      [&] { backend_for(device()).scatter_add(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { return scatter_add(dim, index, src); });
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -176,14 +191,17 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) 
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value));
 }
-Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const { return halfstep::scatter(*this, dim, index, src); }
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return halfstep::scatter(*this, dim, index, src);
+}
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, double value) const { return halfstep::scatter(*this, dim, index, value); }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
   const Scattered s("scatter_", *this, dim, index, src);
   check_same_dtype("scatter_", {*this, src});
-  return change_in_place("scatter_", *this, {index, src},
-                         [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
-                         [&] { return scatter(dim, index, src); });
+  return change_in_place(
+      "scatter_", *this, {index, src},
+      [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { return scatter(dim, index, src); });
 }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) const {
   check<ValueError>(index.defined(), "scatter_", "index is undefined");
@@ -199,7 +217,8 @@ Tensor cat(const Tensors& xs, int64_t dim) {
   for (const Tensor& t : xs) {
     Shape other = t.shape();
     if (other.size() == xs[0].dim()) other[d] = xs[0].shape()[d];
-    check<ShapeError>(other == xs[0].shape(), "cat", "sizes must agree outside dimension ", d, ", got ", xs[0].shape(), " and ", t.shape());
+    check<ShapeError>(other == xs[0].shape(), "cat", "sizes must agree outside dimension ", d, ", got ", xs[0].shape(), " and ",
+                      t.shape());
     sizes.push_back(t.shape()[d]);
   }
   return call<Cat>(xs, {d, sizes});
@@ -212,7 +231,8 @@ Tensor stack(const Tensors& xs, int64_t dim) {
   dim = wrap_dim(dim, xs[0].dim() + 1, "stack");
   Tensors rows;
   for (const Tensor& t : xs) {
-    check<ShapeError>(t.shape() == xs[0].shape(), "stack", "all tensors must have one shape, got ", xs[0].shape(), " and ", t.shape());
+    check<ShapeError>(t.shape() == xs[0].shape(), "stack", "all tensors must have one shape, got ", xs[0].shape(), " and ",
+                      t.shape());
     rows.push_back(t.unsqueeze(dim));
   }
   return cat(rows, dim);

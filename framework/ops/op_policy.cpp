@@ -28,9 +28,11 @@ std::string_view list_policy(const Op& op) {
 }
 
 std::vector<DType> dtypes_of(const Op& op) {
-  std::vector<DType> out = {DType::f16, DType::bf16, DType::f32, DType::f64};
-  if (op.takes != Takes::floating) out.insert(out.end(), {DType::u8, DType::i8, DType::i16, DType::i32, DType::i64});
-  if (op.takes == Takes::any) out.push_back(DType::boolean);
+  std::vector<DType> out;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType t = DType(i);
+    if (is_floating(t) || (is_integral(t) && op.takes != Takes::floating) || op.takes == Takes::any) out.push_back(t);
+  }
   return out;
 }
 

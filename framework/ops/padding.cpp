@@ -25,7 +25,9 @@ Shape padded_shape(const Shape& x, const PadAttr& a) {
 
 struct Pad {
   using Attr = PadAttr;
-  static constexpr OpInfo info{.name = "pad", .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "pad",
+                               .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
+                               .takes = Takes::any};
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
@@ -69,16 +71,20 @@ Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
 Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, const Dims& padding) {
   const std::string_view op = info.name;
   const int dims = padding.size() / 2;
-  check<ShapeError>(dims >= 1 && dims <= 3 && (x.dim() == dims + 1 || x.dim() == dims + 2), op, "modes other than constant pad the last 1 to 3 dimensions of [C, ...] or "
-                    "[N, C, ...], got ", x.shape(), " and ", padding);
+  check<ShapeError>(dims >= 1 && dims <= 3 && (x.dim() == dims + 1 || x.dim() == dims + 2), op,
+                    "modes other than constant pad the last 1 to 3 dimensions of [C, ...] or "
+                    "[N, C, ...], got ",
+                    x.shape(), " and ", padding);
   std::vector<DimRows> rows;
   for (int i = 0; i < dims; ++i) {
     const int d = x.dim() - 1 - i;
     const int64_t before = padding[2 * i], after = padding[2 * i + 1], n = x.size(d);
     const int64_t most = kind == RowKind::reflect ? n - 1 : n;
-    check<ShapeError>(n > 0 && n + before + after > 0, op, "dimension ", d, " of ", x.shape(), " would have no elements with padding ", padding);
-    check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op, kind == RowKind::reflect ? "reflect" : "circular",
-                      " padding must be ", kind == RowKind::reflect ? "less than" : "at most", " the size, got ", padding, " for ", x.shape());
+    check<ShapeError>(n > 0 && n + before + after > 0, op, "dimension ", d, " of ", x.shape(),
+                      " would have no elements with padding ", padding);
+    check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op,
+                      kind == RowKind::reflect ? "reflect" : "circular", " padding must be ",
+                      kind == RowKind::reflect ? "less than" : "at most", " the size, got ", padding, " for ", x.shape());
     if (before == 0 && after == 0) continue;
     rows.push_back({d, {.kind = kind, .in = n, .out = n + before + after, .before = before}});
   }
@@ -103,7 +109,8 @@ constexpr std::array<Named, 6> kNamed{{
 
 void check_padding(std::string_view op, const Dims& padding) {
   check<ShapeError>(padding.size() % 2 == 0, op, "padding must hold pairs, got ", padding);
-  for (int64_t p : padding) check<ValueError>(p >= -kMostWindow && p <= kMostWindow, op, "padding must lie within +-", kMostWindow, ", got ", padding);
+  for (int64_t p : padding)
+    check<ValueError>(p >= -kMostWindow && p <= kMostWindow, op, "padding must lie within +-", kMostWindow, ", got ", padding);
 }
 
 }  // namespace
@@ -123,7 +130,8 @@ Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode, double
   }
   const Shape out = padded_shape(x.shape(), a);
   for (int d = 0; d < out.size(); ++d)
-    check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding, " cuts off more than there is of ", x.shape());
+    check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding,
+                      " cuts off more than there is of ", x.shape());
   check_countable(op, out);
   return call<Pad>({x}, a);
 }

@@ -108,13 +108,14 @@ PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& ker
   for (int d = 0; d < dims; ++d) {
     const auto i = size_t(d);
     const int64_t reach = w.dilation[i] * (w.size[i] - 1) + 1, in = x.size(d - dims);
-    check<ValueError>(w.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ", w.padding[i]);
+    check<ValueError>(w.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
+                      w.padding[i]);
     const int64_t room = in + 2 * w.padding[i] - reach;
     int64_t out = room < 0 ? 0 : (room + (o.ceil_mode ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
     if (room < 0 && o.ceil_mode && room + w.stride[i] - 1 >= 0) out = 1;
     if (o.ceil_mode && (out - 1) * w.stride[i] >= in + w.padding[i]) --out;
-    check<ShapeError>(out > 0, op, "a kernel that reaches over ", reach, " elements does not fit input ", x.shape(), " with padding ",
-                      w.padding[i], " in spatial dimension ", d);
+    check<ShapeError>(out > 0, op, "a kernel that reaches over ", reach, " elements does not fit input ", x.shape(),
+                      " with padding ", w.padding[i], " in spatial dimension ", d);
     a.in[i] = in;
     a.out[i] = out;
   }
@@ -123,8 +124,8 @@ PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& ker
 
 PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSize& output_size) {
   check_input(op, x, dims);
-  check<ShapeError>(output_size.size() == 1 || output_size.size() == size_t(dims), op, "output_size must have 1 or ", dims, " entries, got ",
-                    output_size.size());
+  check<ShapeError>(output_size.size() == 1 || output_size.size() == size_t(dims), op, "output_size must have 1 or ", dims,
+                    " entries, got ", output_size.size());
   PoolAttr a;
   a.args.window.dims = dims;
   a.args.adaptive = true;
@@ -132,7 +133,8 @@ PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSi
     const auto i = size_t(d);
     a.in[i] = x.size(d - dims);
     a.out[i] = output_size[output_size.size() == 1 ? 0 : i].value_or(a.in[i]);
-    check<ValueError>(a.out[i] >= 0 && a.out[i] <= kMostWindow, op, "output_size must lie in [0, ", kMostWindow, "], got ", a.out[i]);
+    check<ValueError>(a.out[i] >= 0 && a.out[i] <= kMostWindow, op, "output_size must lie in [0, ", kMostWindow, "], got ",
+                      a.out[i]);
   }
   return a;
 }
@@ -179,11 +181,14 @@ Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, con
   check<ValueError>(p != 0, info.name, "norm_type must not be 0");
   const PoolAttr a = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
   const Spatial& size = a.args.window.size;
-  return composite(info, {x}, [&](const Tensors& in) { return pow(run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]), 1 / p); });
+  return composite(info, {x},
+                   [&](const Tensors& in) { return pow(run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]), 1 / p); });
 }
 
 constexpr const char* kUnpoolDoc = "zeros, with x where the indices of a max_pool say; made of scatter";
-constexpr OpInfo kUnpoolInfo[3] = {{.name = "max_unpool1d", .doc = kUnpoolDoc}, {.name = "max_unpool2d", .doc = kUnpoolDoc}, {.name = "max_unpool3d", .doc = kUnpoolDoc}};
+constexpr OpInfo kUnpoolInfo[3] = {{.name = "max_unpool1d", .doc = kUnpoolDoc},
+                                   {.name = "max_unpool2d", .doc = kUnpoolDoc},
+                                   {.name = "max_unpool3d", .doc = kUnpoolDoc}};
 Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& o) {
   const std::string_view op = kUnpoolInfo[dims - 1].name;
   check_input(op, x, dims);
@@ -191,8 +196,10 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& 
   check<ShapeError>(indices.shape() == x.shape(), op, "indices must have the input's shape ", x.shape(), ", got ", indices.shape());
   Spatial sizes{1, 1, 1};
   if (o.output_size.empty()) {
-    const Window w = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1), o.stride.empty() ? kernel_size : o.stride, o.padding, {1});
-    for (size_t d = 0; d < size_t(dims); ++d) sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
+    const Window w = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
+                               o.stride.empty() ? kernel_size : o.stride, o.padding, {1});
+    for (size_t d = 0; d < size_t(dims); ++d)
+      sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
   } else {
     // Sizes of the whole output, or only the spatial ones.
     Dims given = o.output_size;
@@ -216,7 +223,10 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& 
 // ---- by name
 
 MaxPoolOptions max_options(Args& a) {
-  return {.stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .dilation = a.ints("dilation", Dims{1}), .ceil_mode = a.flag("ceil_mode", false)};
+  return {.stride = a.ints("stride", Dims()),
+          .padding = a.ints("padding", Dims{0}),
+          .dilation = a.ints("dilation", Dims{1}),
+          .ceil_mode = a.flag("ceil_mode", false)};
 }
 OutputSize output_size(Args& a) {
   const nlohmann::json* v = a.raw("output_size");
@@ -235,20 +245,26 @@ Tensors given(const std::pair<Tensor, Tensor>& found) {
 
 }  // namespace
 
-#define HS_POOLS(dims)                                                                                                                            \
-  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& o) { return max_pool(x, dims, k, o, false).first; }              \
-  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {                             \
-    return max_pool(x, dims, k, o, true);                                                                                                         \
-  }                                                                                                                                               \
-  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& o) { return avg_pool(x, dims, k, o); }                           \
-  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); }                         \
-  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_max_pool(x, dims, size, false).first; }            \
-  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {                                    \
-    return adaptive_max_pool(x, dims, size, true);                                                                                                \
-  }                                                                                                                                               \
-  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) { return lp_pool(x, dims, p, k, stride, ceil); } \
-  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& o) {                                  \
-    return max_unpool(x, indices, dims, k, o);                                                                                                    \
+#define HS_POOLS(dims)                                                                                                    \
+  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {                                     \
+    return max_pool(x, dims, k, o, false).first;                                                                          \
+  }                                                                                                                       \
+  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {     \
+    return max_pool(x, dims, k, o, true);                                                                                 \
+  }                                                                                                                       \
+  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& o) { return avg_pool(x, dims, k, o); }   \
+  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); } \
+  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                            \
+    return adaptive_max_pool(x, dims, size, false).first;                                                                 \
+  }                                                                                                                       \
+  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {            \
+    return adaptive_max_pool(x, dims, size, true);                                                                        \
+  }                                                                                                                       \
+  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                      \
+    return lp_pool(x, dims, p, k, stride, ceil);                                                                          \
+  }                                                                                                                       \
+  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& o) {          \
+    return max_unpool(x, indices, dims, k, o);                                                                            \
   }
 HS_POOLS(1)
 HS_POOLS(2)
@@ -271,8 +287,11 @@ void add_pooling(OpList& list) {
       const Tensor x = a.tensor(0);
       const Dims kernel = a.ints("kernel_size");
       return avg_pool(x, dims, kernel,
-                      {.stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .ceil_mode = a.flag("ceil_mode", false),
-                       .count_include_pad = a.flag("count_include_pad", true), .divisor_override = a.integer_or_none("divisor_override")});
+                      {.stride = a.ints("stride", Dims()),
+                       .padding = a.ints("padding", Dims{0}),
+                       .ceil_mode = a.flag("ceil_mode", false),
+                       .count_include_pad = a.flag("count_include_pad", true),
+                       .divisor_override = a.integer_or_none("divisor_override")});
     });
     list.add(AvgPool::kInfo[1][dims - 1], [dims](Args& a) { return adaptive_avg_pool(a.tensor(0), dims, output_size(a)); });
     list.add(kLpInfo[dims - 1], [dims](Args& a) {
@@ -283,7 +302,8 @@ void add_pooling(OpList& list) {
     });
     list.add(kUnpoolInfo[dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0), indices = a.tensor(1);
-      const MaxUnpoolOptions o{.stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .output_size = a.ints("output_size", Dims())};
+      const MaxUnpoolOptions o{
+          .stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .output_size = a.ints("output_size", Dims())};
       return max_unpool(x, indices, dims, a.ints("kernel_size", o.output_size.empty() ? std::optional<Dims>() : Dims{1}), o);
     });
   }

@@ -9,6 +9,7 @@
 #include "framework/ops/promotion.h"
 #include "framework/ops/registry.h"
 #include "framework/ops/vectors.h"
+#include "framework/ops/views.h"
 
 namespace halfstep {
 
@@ -56,6 +57,11 @@ void check_factors(std::string_view op, DType dtype, double beta, double alpha) 
                     " tensors, beta and alpha must be whole numbers, got ", beta, " and ", alpha);
 }
 
+void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b) {
+  ctx.save(b.requires_grad() ? a : Tensor());
+  ctx.save(a.requires_grad() ? b : Tensor());
+}
+
 Tensor column_sums(const Tensor& x, DType dtype) {
   const Tensor sums = Tensor::empty({1, x.size(1)}, {.dtype = dtype, .device = x.device()});
   backend_for(x.device()).reduce(Reduce::sum, x.view(), sums.view());
@@ -81,54 +87,63 @@ Tensors product_backward(const OpContext& ctx, const Tensor& g, Product recorded
 }
 
 void check_inner(std::string_view op, const Tensor& a, const Tensor& b, int rank) {
-  check<ShapeError>(a.dim() == rank && b.dim() == rank, op, "both inputs must have ", rank, " dimensions, got ", a.shape(), " and ", b.shape());
-  check<ShapeError>(a.size(-1) == b.size(-2) && (rank == 2 || a.size(0) == b.size(0)), op, "inner sizes must match, got ", a.shape(), " and ",
+  check<ShapeError>(a.dim() == rank && b.dim() == rank, op, "both inputs must have ", rank, " dimensions, got ", a.shape(), " and ",
                     b.shape());
+  check<ShapeError>(a.size(-1) == b.size(-2) && (rank == 2 || a.size(0) == b.size(0)), op, "inner sizes must match, got ",
+                    a.shape(), " and ", b.shape());
   check_product_dtypes(op, {a, b});
 }
 
 struct Mm {
   struct Attr {};
-  static constexpr OpInfo info{.name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
+  static constexpr OpInfo info{
+      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("mm", in[0], in[1], 2); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return product(in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) { return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return mm(a, b); }); }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return mm(a, b); });
+  }
 };
 
 struct Bmm {
   struct Attr {};
-  static constexpr OpInfo info{.name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
+  static constexpr OpInfo info{
+      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("bmm", in[0], in[1], 3); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return product(in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) { return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return bmm(a, b); }); }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return bmm(a, b); });
+  }
 };
 
 struct Linear {
-  struct Attr { bool relu = false; };
-  static constexpr OpInfo info{.name = "linear", .policy = CastPolicy::low, .doc = "x W^T + b, optionally ReLU of it in the same pass", .takes = Takes::numbers};
+  struct Attr {
+    bool relu = false;
+  };
+  static constexpr OpInfo info{.name = "linear",
+                               .policy = CastPolicy::low,
+                               .doc = "x W^T + b, optionally ReLU of it in the same pass",
+                               .takes = Takes::numbers};
 
   static void check(const Attr&, const Tensors& in) {
     const Tensor &x = in[0], &w = in[1], &b = in[2];
-    halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1), "] to match input ",
-                                x.shape(), ", got ", w.shape());
+    halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
+                                "] to match input ", x.shape(), ", got ", w.shape());
     halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == w.size(0)), "linear", "bias must be [", w.size(0),
                                 "] to match weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
     check_product_dtypes("linear", in);
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
-                             {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
-                              .activation = a.relu ? Activation::relu : Activation::none});
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    const Tensor y = product(
+        in[0], in[1].t(), in[0].dtype(),
+        {.bias = in[2].defined() ? in[2].contiguous() : Tensor(), .activation = a.relu ? Activation::relu : Activation::none});
+    save_factors(ctx, in[0], in[1]);
     if (a.relu) ctx.save_output(y);
     return y;
   }
@@ -166,23 +181,27 @@ struct Addmm {
     Shape input_shape;
     bool batched;
   };
-  static constexpr OpInfo kInfo[2] = {
-      {.name = "addmm", .policy = CastPolicy::low, .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all", .takes = Takes::numbers},
-      {.name = "baddbmm", .policy = CastPolicy::low, .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all", .takes = Takes::numbers}};
+  static constexpr OpInfo kInfo[2] = {{.name = "addmm",
+                                       .policy = CastPolicy::low,
+                                       .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all",
+                                       .takes = Takes::numbers},
+                                      {.name = "baddbmm",
+                                       .policy = CastPolicy::low,
+                                       .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all",
+                                       .takes = Takes::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
 
   static void check(const Attr& a, const Tensors& in) {
     const std::string_view name = info_of(a).name;
     check_inner(name, in[1], in[2], a.batched ? 3 : 2);
     const Shape out = shape_of(in);
-    halfstep::check<ShapeError>(in[0].dim() <= out.size() && broadcast(in[0].shape(), out, name) == out, name, "input ", in[0].shape(),
-                                " must broadcast to ", out);
+    halfstep::check<ShapeError>(in[0].dim() <= out.size() && broadcast(in[0].shape(), out, name) == out, name, "input ",
+                                in[0].shape(), " must broadcast to ", out);
     check_same_dtype(name, in);
     check_factors(name, in[0].dtype(), a.beta, a.alpha);
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    ctx.save(in[1]);
-    ctx.save(in[2]);
+    save_factors(ctx, in[1], in[2]);
     const DType dtype = in[1].dtype();
     const Shape shape = shape_of(in);
     if (a.beta == 1 && a.alpha == 1 && !a.batched && in[0].shape() == Shape{shape.back()} && is_floating(dtype))
@@ -191,8 +210,10 @@ struct Addmm {
     const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[1].device()});
     if (a.beta != 0 && a.alpha == 1 && (dtype == DType::f32 || dtype == DType::f64)) {
       const TensorView input = broadcast_view(in[0], shape);
-      if (a.beta == 1) backend.copy(input, out.view());
-      else backend.binary(Binary::mul, input, broadcast_view(wrapped_number(a.beta, in[0]), shape), out.view());
+      if (a.beta == 1)
+        backend.copy(input, out.view());
+      else
+        backend.binary(Binary::mul, input, broadcast_view(wrapped_number(a.beta, in[0]), shape), out.view());
       backend.gemm({.a = gemm_ready(in[1]).view(), .b = gemm_ready(in[2]).view(), .c = out.view(), .accumulate = true});
       return out;
     }
@@ -231,7 +252,10 @@ constexpr OpInfo kAddbmmInfo{.name = "addbmm",
                              .policy = CastPolicy::low,
                              .doc = "beta input + alpha (the sum of a b over the batch); beta 0 ignores input, NaN and all",
                              .takes = Takes::numbers};
-constexpr OpInfo kMatmulInfo{.name = "matmul", .policy = CastPolicy::low, .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm", .takes = Takes::numbers};
+constexpr OpInfo kMatmulInfo{.name = "matmul",
+                             .policy = CastPolicy::low,
+                             .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm",
+                             .takes = Takes::numbers};
 
 }  // namespace
 
@@ -249,8 +273,8 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   check<ShapeError>(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "addbmm",
                     "needs batches [B, N, M] and [B, M, P], got ", a.shape(), " and ", b.shape());
   const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);
-  check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ", input.shape(),
-                    " must broadcast to ", Shape{n, p});
+  check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ",
+                    input.shape(), " must broadcast to ", Shape{n, p});
   std::array<Tensor, 3> in{input, a, b};
   autocast::apply("addbmm", kAddbmmInfo.policy, in, "");
   check_product_dtypes("addbmm", {in[0], in[1], in[2]});
@@ -263,17 +287,18 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check<ShapeError>(x.dim() >= 1, "linear", "input must have at least 1 dimension, got ", x.shape());
   if (x.dim() == 2) return call<Linear>({x, weight, bias}, {relu});
-  check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1), "] to match input ",
-                    x.shape(), ", got ", weight.shape());
+  check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
+                    "] to match input ", x.shape(), ", got ", weight.shape());
   Shape out = x.shape();
   out[x.dim() - 1] = weight.size(0);
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
-  return call<Linear>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out);
+  return as_result(call<Linear>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
-  check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "both inputs must have at least 1 dimension, got ", a.shape(), " and ", b.shape());
+  check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "both inputs must have at least 1 dimension, got ", a.shape(), " and ",
+                    b.shape());
   if (a.dim() == 1 || b.dim() == 1) {  // a vector is a one-row or one-column matrix whose extra dimension is dropped again
     const int last = b.dim() == 1 ? -1 : -2;
     check<ShapeError>(a.size(-1) == b.size(last), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
@@ -281,7 +306,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     if (a.dim() == 2) return mv(a, b);
     if (b.dim() == 2) return mv(b.t(), a);
     const Tensor y = matmul(a.dim() == 1 ? a.unsqueeze(0) : a, b.dim() == 1 ? b.unsqueeze(1) : b);
-    return a.dim() == 1 ? y.squeeze(-2) : y.squeeze(-1);
+    return as_result(a.dim() == 1 ? y.squeeze(-2) : y.squeeze(-1));
   }
   check<ShapeError>(a.size(-1) == b.size(-2), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
   if (a.dim() == 2 && b.dim() == 2) return mm(a, b);
@@ -296,16 +321,26 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     s.push_back(r), s.push_back(c);
     return s;
   };
-  if (b.dim() == 2) return mm(a.reshape({batches * m, k}), b).reshape(with(m, n));  // one tall product
-  return bmm(a.expand(with(m, k)).reshape({batches, m, k}), b.expand(with(k, n)).reshape({batches, k, n})).reshape(with(m, n));
+  if (b.dim() == 2) return as_result(mm(a.reshape({batches * m, k}), b).reshape(with(m, n)));  // one tall product
+  // As it is where it is one batch already: a parameter's kept 16-bit copy is found by the parameter itself.
+  const auto batch = [&](const Tensor& t, int64_t r, int64_t c) {
+    return t.dim() == 3 && t.size(0) == batches ? t : t.expand(with(r, c)).reshape({batches, r, c});
+  };
+  return as_result(bmm(batch(a, m, k), batch(b, k, n)).reshape(with(m, n)));
 }
 
 Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o); }
 Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
 Tensor Tensor::bmm(const Tensor& o) const { return halfstep::bmm(*this, o); }
-Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::addmm(*this, a, b, beta, alpha); }
-Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::addbmm(*this, a, b, beta, alpha); }
-Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const { return halfstep::baddbmm(*this, a, b, beta, alpha); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::addmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::addbmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::baddbmm(*this, a, b, beta, alpha);
+}
 const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
   const autocast::Off off;
   return assign_in_place(*this, halfstep::addmm(*this, a, b, beta, alpha), "addmm_");
@@ -320,9 +355,12 @@ void add_products(OpList& list) {
   list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
   list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
   list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
-  list.add(Addmm::kInfo[0], [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
-  list.add(Addmm::kInfo[1], [](Args& a) { return baddbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
-  list.add(kAddbmmInfo, [](Args& a) { return addbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(Addmm::kInfo[0],
+           [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(Addmm::kInfo[1],
+           [](Args& a) { return baddbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(kAddbmmInfo,
+           [](Args& a) { return addbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
   list.alias("__matmul__", "matmul");
 }
 

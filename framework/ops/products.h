@@ -6,6 +6,8 @@
 
 namespace halfstep {
 
+class OpContext;  // framework/ops/call.h
+
 // The sums a b of the rows of [B, N] -> [B], or of two vectors [N] -> []: recorded, autocast low.
 Tensor dot_rows(const Tensor& a, const Tensor& b);
 
@@ -35,6 +37,9 @@ Tensor product(const Tensor& a, const Tensor& b, DType out_dtype, const ProductE
 
 // x, or a contiguous copy where its strides are not for products.
 Tensor gemm_ready(const Tensor& x);
+
+// Saves the factors of a product for its backward: each gradient reads the other factor, where it is wanted.
+void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b);
 
 // [N]: the sums of the columns of x [M, N], in `dtype`.
 Tensor column_sums(const Tensor& x, DType dtype);

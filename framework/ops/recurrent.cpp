@@ -6,6 +6,7 @@
 #include "framework/ops/ops.h"
 #include "framework/ops/products.h"
 #include "framework/ops/registry.h"
+#include "framework/ops/views.h"
 
 namespace halfstep {
 namespace {
@@ -225,7 +226,7 @@ Tensors batched(Tensors in, size_t states, std::string_view op) {
   }
   return in;
 }
-Tensor as_input(const Tensor& out, const Tensor& x) { return x.dim() == 1 ? out.squeeze(0) : out; }
+Tensor as_input(const Tensor& out, const Tensor& x) { return x.dim() == 1 ? as_result(out.squeeze(0)) : out; }
 
 Tensor rnn_cell(Unary activation, const Tensors& in) {
   return as_input(call<Rnn>(batched(in, 1, Rnn::info_of({activation}).name), {activation}), in[0]);

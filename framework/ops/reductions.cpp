@@ -42,7 +42,9 @@ Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool 
   return shown(out, shapes, keepdim);
 }
 
-DType sum_dtype(const Tensor& x, std::optional<DType> dtype) { return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64); }
+DType sum_dtype(const Tensor& x, std::optional<DType> dtype) {
+  return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64);
+}
 
 // Kernels accumulate in the precision of their input: a caller who asks for float64 wants the sum in it, too. For integers
 // fractions are dropped before.
@@ -71,7 +73,8 @@ Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.fr
 
 struct Sum {
   using Attr = SumAttr;
-  static constexpr OpInfo info{.name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64", .takes = Takes::any};
+  static constexpr OpInfo info{
+      .name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
@@ -83,7 +86,8 @@ struct Mean {
   using Attr = MeanAttr;
   static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions"};
   static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ", in[0].dtype());
+    halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
+                                in[0].dtype());
   }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
@@ -101,16 +105,17 @@ struct ExtremeAttr {
 };
 struct Extreme {
   using Attr = ExtremeAttr;
-  static constexpr OpInfo kInfo[2] = {{.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
-                                      {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
+      {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0, info_of(a).name,
-                                "has no value over an empty dimension, got ", in[0].shape());
+    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0,
+                                info_of(a).name, "has no value over an empty dimension, got ", in[0].shape());
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim,
-                                  in[0].dtype());
+    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name),
+                                  a.keepdim, in[0].dtype());
     ctx.save(in[0]);
     ctx.save_output(out);
     return out;
@@ -128,12 +133,14 @@ struct ArgExtreme {
     int dim;
     bool keepdim;
   };
-  static constexpr OpInfo kInfo[2] = {{.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .takes = Takes::numbers},
-                                      {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .takes = Takes::numbers}};
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .takes = Takes::numbers},
+      {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .takes = Takes::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
-    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ", x.shape());
+    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ",
+                                x.shape());
     if (x.dim() == 0) return zeros({}, {.dtype = DType::i64, .device = x.device()});
     Shape kept = x.shape(), dropped = x.shape();
     kept[a.dim] = 1;
@@ -151,8 +158,9 @@ struct Truth {
     Dims dims;
     bool keepdim;
   };
-  static constexpr OpInfo kInfo[2] = {{.name = "any", .doc = "is any element nonzero?", .differentiable = false, .takes = Takes::any},
-                                      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .takes = Takes::any}};
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .takes = Takes::any},
+      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch

@@ -25,11 +25,13 @@ std::vector<Op> OpList::finish() {
 const std::vector<Op>& all_ops() {
   static const std::vector<Op> list = [] {
     OpList l;
-    for (auto add : {add_elementwise, add_pointwise, add_activations, add_select, add_copies, add_create, add_views, add_shaping, add_part_views, add_products, add_mlp,
-                     add_vectors, add_contractions, add_attention, add_distances, add_reductions, add_moments, add_scans, add_sorting,
-                     add_softmax, add_losses, add_pointwise_losses, add_margin_losses, add_ctc_loss, add_indexing, add_index_ops, add_index_put,
-                     add_masks, add_convolution, add_unfold, add_pooling, add_resample, add_grid_sample, add_pixel_shuffle, add_padding, add_normalization,
-                     add_recurrent})
+    for (auto add :
+         {add_elementwise,      add_pointwise,     add_activations, add_select,   add_copies,      add_create,        add_views,
+          add_shaping,          add_part_views,    add_products,    add_mlp,      add_vectors,     add_contractions,  add_attention,
+          add_distances,        add_reductions,    add_moments,     add_scans,    add_sorting,     add_softmax,       add_losses,
+          add_pointwise_losses, add_margin_losses, add_ctc_loss,    add_indexing, add_index_ops,   add_index_put,     add_masks,
+          add_convolution,      add_unfold,        add_pooling,     add_resample, add_grid_sample, add_pixel_shuffle, add_padding,
+          add_normalization,    add_recurrent})
       add(l);
     return l.finish();
   }();
@@ -48,7 +50,8 @@ Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const
     std::vector<std::string> known;
     for (const Op& o : all_ops()) known.emplace_back(o.name);
     const std::string near = nearest_name(name, known);
-    fail<ValueError>("op", "there is no op '", name, "'", Help{near.empty() ? "docs/ops.md lists them" : "did you mean '" + near + "'?"});
+    fail<ValueError>("op", "there is no op '", name, "'",
+                     Help{near.empty() ? "docs/ops.md lists them" : "did you mean '" + near + "'?"});
   }
   Args args(op->name, std::move(tensors), attributes);
   Tensors out = under_name(op->name, [&] { return op->run(args); });

@@ -29,7 +29,10 @@ struct CumSum {
     bool reverse;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo info{.name = "cumsum", .policy = CastPolicy::f32_output, .doc = "running sums along a dimension; integers in int64", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "cumsum",
+                               .policy = CastPolicy::f32_output,
+                               .doc = "running sums along a dimension; integers in int64",
+                               .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_scan(Scan::sum, in[0], a.dim, a.reverse, sum_dtype(in[0], a.dtype));
   }
@@ -43,7 +46,10 @@ struct CumProd {
     int dim;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo info{.name = "cumprod", .policy = CastPolicy::f32_output, .doc = "running products along a dimension; integers in int64", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "cumprod",
+                               .policy = CastPolicy::f32_output,
+                               .doc = "running products along a dimension; integers in int64",
+                               .takes = Takes::any};
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[0]);
     return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));
@@ -63,8 +69,9 @@ struct CumProd {
 };
 
 constexpr OpInfo kLogInfo{.name = "logcumsumexp", .doc = "ln of the running sums of e^x"};
-constexpr OpInfo kExtremeInfo[2] = {{.name = "cummin", .doc = "smallest so far and its index, the last of equals", .takes = Takes::any},
-                                    {.name = "cummax", .doc = "largest so far and its index, the last of equals", .takes = Takes::any}};
+constexpr OpInfo kExtremeInfo[2] = {
+    {.name = "cummin", .doc = "smallest so far and its index, the last of equals", .takes = Takes::any},
+    {.name = "cummax", .doc = "largest so far and its index, the last of equals", .takes = Takes::any}};
 constexpr OpInfo kDiffInfo{.name = "diff", .doc = "differences of neighbours, n times over", .takes = Takes::any};
 
 // The index of the extreme so far, by doubling.
@@ -134,7 +141,9 @@ void add_scans(OpList& list) {
       return {values, indices};
     });
   }
-  list.add(kDiffInfo, [](Args& a) { return diff(a.tensor(0), a.integer("n", 1), a.integer("dim", -1), a.tensor_or_none(1), a.tensor_or_none(2)); });
+  list.add(kDiffInfo, [](Args& a) {
+    return diff(a.tensor(0), a.integer("n", 1), a.integer("dim", -1), a.tensor_or_none(1), a.tensor_or_none(2));
+  });
 }
 
 }  // namespace halfstep

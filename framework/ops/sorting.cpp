@@ -20,9 +20,10 @@ struct Sort {
     int64_t k;
     Shape from;
   };
-  static constexpr OpInfo kInfo[3] = {{.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .takes = Takes::any},
-                                      {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .takes = Takes::any},
-                                      {.name = "kthvalue", .doc = "the k-th smallest and its index", .takes = Takes::any}};
+  static constexpr OpInfo kInfo[3] = {
+      {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .takes = Takes::any},
+      {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .takes = Takes::any},
+      {.name = "kthvalue", .doc = "the k-th smallest and its index", .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
 
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -53,7 +54,8 @@ int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[d
 
 struct Median {
   struct Attr {};
-  static constexpr OpInfo info{.name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
+  static constexpr OpInfo info{
+      .name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) {
     halfstep::check<ShapeError>(in[0].numel() > 0, "median", "has no value for an empty tensor, got ", in[0].shape());
   }
@@ -87,8 +89,8 @@ Tensor msort(const Tensor& x) { return sort(x, 0).first; }
 
 Pair topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
   const int d = wrap_dim(dim, x.dim(), "topk");
-  check<ValueError>(k >= 0 && k <= length(x, d), "topk", "k must lie in [0, ", length(x, d), "], the size of dimension ", dim, " of ",
-                    x.shape(), ", got ", k);
+  check<ValueError>(k >= 0 && k <= length(x, d), "topk", "k must lie in [0, ", length(x, d), "], the size of dimension ", dim,
+                    " of ", x.shape(), ", got ", k);
   return run(Order::topk, x, d, largest, k);
 }
 
@@ -126,14 +128,15 @@ void add_sorting(OpList& list) {
   list.add(Sort::kInfo[0], [both](Args& a) {
     return both(sort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false)));
   });
-  list.add(kArgsortInfo, [](Args& a) { return argsort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false)); });
+  list.add(kArgsortInfo, [](Args& a) {
+    return argsort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false));
+  });
   list.add(kMsortInfo, [](Args& a) { return msort(a.tensor(0)); });
   list.add(Sort::kInfo[1], [both](Args& a) {
     return both(topk(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("largest", true), a.flag("sorted", true)));
   });
-  list.add(Sort::kInfo[2], [both](Args& a) {
-    return both(kthvalue(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("keepdim", false)));
-  });
+  list.add(Sort::kInfo[2],
+           [both](Args& a) { return both(kthvalue(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("keepdim", false))); });
   list.add(Median::info, [both](Args& a) -> Tensors {
     const std::optional<int64_t> dim = a.integer_or_none("dim");
     if (!dim) return {median(a.tensor(0))};

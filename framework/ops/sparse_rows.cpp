@@ -23,20 +23,23 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
   return {indices(t.start), indices(t.index), from_vector(t.weight, {n}, Device::cpu).to(dtype).to(device)};
 }
 
-// Recent tables are kept: a model asks for the same few in every step.
+// The first tables are kept: a model asks for the same few in every step. None goes again, as recorded work may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   constexpr size_t kMostTables = 64;
   constexpr int64_t kMostEntries = int64_t(1) << 20;  // larger ones are made again
   using Key = std::tuple<RowSpec, Device::Type, DType>;
   static std::mutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may go first at exit
-  const std::lock_guard lock(mutex);
   const Key key{spec, device.type, dtype};
-  if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  const DeviceTable made = upload(spec, device, dtype);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = kept.find(key); found != kept.end()) return found->second;
+  }
+  const DeviceTable made = upload(spec, device, dtype);  // not under the lock: a thread that records may wait for it
   if (std::max(made.index.numel(), made.start.numel()) > kMostEntries) return made;
-  if (kept.size() >= kMostTables) kept.clear();
-  return kept[key] = made;
+  const std::lock_guard lock(mutex);
+  if (kept.size() < kMostTables) kept.emplace(key, made);
+  return made;
 }
 
 struct ApplyRows {

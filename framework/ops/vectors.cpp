@@ -24,8 +24,7 @@ struct Mv {
     check_product_dtypes("mv", in);
   }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     return product(in[0], as_column(in[1]), in[0].dtype()).alias({in[0].size(0)}, {1});
   }
   static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
@@ -64,8 +63,7 @@ struct Dot {
     check_product_dtypes(name, in);
   }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    ctx.save(in[0]);
-    ctx.save(in[1]);
+    save_factors(ctx, in[0], in[1]);
     const DType dtype = in[0].dtype();
     if (in[0].dim() == 1) return of_vectors(in[0], in[1]).alias({}, {});
     const Tensor a = in[0].contiguous(), b = in[1].contiguous();
@@ -89,11 +87,13 @@ struct Dot {
 
  private:
   // Long vectors in parts: many short sums keep every thread busy and are closer to the truth than one long one.
-  static Tensor of_vectors(const Tensor& a, const Tensor& b) {
+  static Tensor of_vectors(const Tensor& a0, const Tensor& b0) {
     constexpr int64_t kPart = 8192;
-    const DType dtype = a.dtype();
-    const int64_t n = a.size(0), parts = n / kPart, rest = n - parts * kPart;
-    if (parts < 2 || !is_floating(dtype)) return product(as_row(a), as_column(b), dtype);
+    const DType dtype = a0.dtype();
+    const int64_t n = a0.size(0), parts = n / kPart, rest = n - parts * kPart;
+    if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
+    // Kernels take no strides of 0.
+    const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
     const DType wide = is_half(dtype) ? DType::f32 : dtype;
     const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
     const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});

@@ -160,6 +160,11 @@ Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int6
   return v;
 }
 
+Tensor as_result(const Tensor& view) {
+  view.impl()->is_view = false;
+  return view;
+}
+
 Tensor reshape(const Tensor& x, const Shape& shape) {
   const Shape to = infer("reshape", shape, x.numel(), x);
   if (!strides_for(x, to)) return reshape(contiguous(x), to);

@@ -5,6 +5,7 @@
 
 #include "framework/backend/layer_args.h"
 #include "framework/ops/registry.h"
+#include "framework/ops/views.h"
 
 namespace halfstep {
 
@@ -27,8 +28,7 @@ void check_countable(std::string_view op, const Shape& shape);
 // f of the batch that x is, or of a batch of one.
 template <class F>
 Tensor batched(const Tensor& x, int rank, const F& f) {
-  return x.dim() == rank ? f(x) : f(x.unsqueeze(0)).squeeze(0);
+  return x.dim() == rank ? f(x) : as_result(f(x.unsqueeze(0)).squeeze(0));
 }
-
 
 }  // namespace halfstep

@@ -34,7 +34,7 @@ TEST_CASE("amp 15: norms of 16-bit tensors are float32, with and without dimensi
     CHECK(norm(x, p).dtype() == DType::f32);
     CHECK(norm(x, p, {1}).dtype() == DType::f32);
   }
-  CHECK(norm(x, 2).item<double>() == doctest::Approx(90000));   // above float16's range
+  CHECK(norm(x, 2).item<double>() == doctest::Approx(90000));  // above float16's range
   CHECK(norm(x, 1, {0})[0].item<double>() == doctest::Approx(90000));
 }
 

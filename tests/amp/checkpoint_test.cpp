@@ -1,7 +1,8 @@
 // amp 51: activation checkpointing under autocast.
+#include "framework/autograd/checkpoint.h"
+
 #include <doctest/doctest.h>
 
-#include "framework/autograd/checkpoint.h"
 #include "halfstep.h"
 #include "tests/amp/autocast_calls.h"
 
@@ -11,7 +12,8 @@ using calls::bitwise;
 namespace {
 
 struct Net {
-  Sequential layers{std::make_shared<Linear>(8, 16), std::make_shared<Tanh>(), std::make_shared<Dropout>(0.4), std::make_shared<Linear>(16, 4)};
+  Sequential layers{std::make_shared<Linear>(8, 16), std::make_shared<Tanh>(), std::make_shared<Dropout>(0.4),
+                    std::make_shared<Linear>(16, 4)};
   Tensor operator()(const Tensor& x, bool checkpointed) {
     if (!checkpointed) return layers(x);
     return checkpoint([this](const Tensor& t) { return layers(t); }, x, layers.parameters());
@@ -50,7 +52,8 @@ TEST_CASE("amp 51: a checkpointed Sequential in a region has low outputs and the
 }
 
 TEST_CASE("a checkpoint keeps its input alone") {
-  Sequential net(std::make_shared<Linear>(64, 64), std::make_shared<Tanh>(), std::make_shared<Linear>(64, 64), std::make_shared<Tanh>());
+  Sequential net(std::make_shared<Linear>(64, 64), std::make_shared<Tanh>(), std::make_shared<Linear>(64, 64),
+                 std::make_shared<Tanh>());
   const Tensor x = randn({512, 64});
   const auto held = [&](bool checkpointed) {
     const size_t before = allocator(Device::cpu).stats().live;
@@ -63,7 +66,8 @@ TEST_CASE("a checkpoint keeps its input alone") {
 
 TEST_CASE("a checkpoint differentiates twice, and inputs that need no gradient are left out") {
   manual_seed(4);
-  const Tensor w = randn({3, 3}, {.dtype = DType::f64}).set_requires_grad(), x = randn({2, 3}, {.dtype = DType::f64}).set_requires_grad();
+  const Tensor w = randn({3, 3}, {.dtype = DType::f64}).set_requires_grad(),
+               x = randn({2, 3}, {.dtype = DType::f64}).set_requires_grad();
   const auto f = [](const Tensors& in) -> Tensors {
     return {checkpoint([&](const Tensor& t) { return tanh(mm(t, in[1])); }, in[0], {in[1]})};
   };

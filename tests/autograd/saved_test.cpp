@@ -50,6 +50,20 @@ TEST_CASE("a product saves only what a wanted gradient reads") {
   CHECK(live() == before);
 }
 
+TEST_CASE("a matrix product saves a factor only for the other's gradient") {
+  const Tensor x = rand({64, 64}, {.requires_grad = true}), frozen = rand({64, 64});
+  CHECK(kept([&] { return linear(x * 2.0, frozen); }) <= 128);
+  CHECK(kept([&] { return mm(x * 2.0, frozen); }) <= 128);
+  CHECK(kept([&] { return mm(x * 2.0, x); }) >= kBytes);
+}
+
+TEST_CASE("a norm that is not differentiated is freed") {
+  const Tensor x = rand({64, 64}, {.requires_grad = true});
+  const size_t before = live();
+  x.norm(2, {1}, true);  // what is saved is the output, too
+  CHECK(live() == before);
+}
+
 TEST_CASE("a saved tensor knows its version") {
   const Tensor x = ones({2}, {.requires_grad = true});
   const Tensor y = exp(x);

@@ -48,6 +48,34 @@ TEST_CASE("float functions stay within their error bounds"){
     CHECK_ULPS(exp, 1.0) CHECK_ULPS(exp2, 1.0) CHECK_ULPS(expm1, 1.5) CHECK_ULPS(log, 1.0) CHECK_ULPS(log2, 1.0)
         CHECK_ULPS(log1p, 1.5) CHECK_ULPS(tanh, 1.5) CHECK_ULPS(erf, 1.5) CHECK_ULPS(erfc, 5.0)}
 
+TEST_CASE("pow is within an ulp of libm's, special values included") {
+  const float inf = INFINITY, nan = NAN;
+  const float values[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 0.5f, -0.5f, 3.0f, -3.0f, 2.5f, -2.5f, 1e-45f, -1e-45f, 1e38f, -1e38f, 16777216.0f, 16777217.0f,
+                          8388609.0f, 4194305.5f, inf, -inf, nan};
+  const auto check = [](float a, float b) {
+    const float want = float(std::pow(double(a), double(b))), got = m::pow(a, b);
+    CAPTURE(a);
+    CAPTURE(b);
+    if (std::isnan(want)) {
+      CHECK(std::isnan(got));
+    } else if (want == 0 || std::isinf(want)) {
+      CHECK(got == want);
+      CHECK(std::signbit(got) == std::signbit(want));
+    } else {
+      CHECK(std::fabs(double(got) - double(want)) <= std::max(1.2e-7 * std::fabs(double(want)), 1.5e-45));
+    }
+  };
+  for (float a : values)
+    for (float b : values) check(a, b);
+  uint32_t state = 7;
+  const auto next = [&] { return state = state * 1664525u + 1013904223u; };
+  for (int i = 0; i < 200000; ++i) {
+    const float a = m::host::float_of(next() & 0x7fffffffu), exponent = float(int32_t(next())) * 1e-8f;
+    if (std::isfinite(a)) check(a, exponent);
+    check(1 + float(int32_t(next())) * 1e-10f, exponent * 100);
+  }
+}
+
 TEST_CASE("sigmoid and softplus are stable at both ends") {
   const Worst s = sweep([](float x) { return m::sigmoid(x); },
                         [](double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); });

@@ -131,6 +131,12 @@ TEST_CASE("autocast widens what index ops join, and leaves forms in place alone"
   CHECK_THROWS_AS(low.index_copy_(0, ints({0, 1}), wide), DTypeError);
 }
 
+TEST_CASE("a tensor of indices may index itself in place") {
+  const Tensor x = ints({1, 0});
+  x.index_put_({x}, ints({1 << 30, 5}));
+  CHECK(x.to_vector<int64_t>() == std::vector<int64_t>{5, 1 << 30});
+}
+
 TEST_CASE("drawn classes follow their weights") {
   manual_seed(3);
   const Tensor drawn = multinomial(tensor({1, 0, 3}), 4000, true);

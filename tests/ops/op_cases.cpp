@@ -41,7 +41,10 @@ void flatten_into(const Json& j, std::vector<double>& out) {
   if (j.is_array()) {
     for (const Json& x : j) flatten_into(x, out);
   } else {
-    out.push_back(j == "inf" ? std::numeric_limits<double>::infinity() : j == "-inf" ? -std::numeric_limits<double>::infinity() : j == "nan" ? std::nan("") : j.get<double>());
+    out.push_back(j == "inf"    ? std::numeric_limits<double>::infinity()
+                  : j == "-inf" ? -std::numeric_limits<double>::infinity()
+                  : j == "nan"  ? std::nan("")
+                                : j.get<double>());
   }
 }
 
@@ -106,8 +109,10 @@ OpCase from_json(const Json& j) {
       TensorArgument g{.is_list = a.is_list};
       for (const Slot& s : a.slots) {
         const Tensor t = s.input < 0 ? s.constant : inputs[size_t(s.input)];
-        if (a.is_list) g.many.push_back(t);
-        else g.one = t;
+        if (a.is_list)
+          g.many.push_back(t);
+        else
+          g.one = t;
       }
       given.push_back(g);
     }
@@ -117,15 +122,32 @@ OpCase from_json(const Json& j) {
 }
 
 void elementwise(Cases& c) {
-#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc)                                          \
+#define HS_UNARY(name, policy, kind, saves, forward, derivative, lo, hi, doc)                                         \
   c.push_back({#name, "", [](const Tensors& t) -> Tensors { return {halfstep::name(t[0])}; }, {in({3, 4}, lo, hi)}}); \
   c.push_back({#name, "0-dim", [](const Tensors& t) -> Tensors { return {t[0].name()}; }, {in({}, lo, hi)}});
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                                           \
-  c.push_back({#name, "", [](const Tensors& t) -> Tensors { return {halfstep::name(t[0], t[1])}; }, {in({3, 4}, lo, hi), in({3, 4}, lo, hi)}}); \
-  c.push_back({#name, "broadcast", [](const Tensors& t) -> Tensors { return {t[0].name(t[1])}; }, {in({2, 1, 4}, lo, hi), in({3, 1}, lo, hi)}}); \
-  c.push_back({#name, "number", [](const Tensors& t) -> Tensors { return {t[0].name(1.25), halfstep::name(1.25, t[0])}; }, {in({5}, lo, hi)}});
-#define HS_TEST(name, forward, doc) \
-  c.push_back({#name, "", [](const Tensors& t) -> Tensors { return {halfstep::name(t[0], t[1]), t[0].name(0.5)}; }, {in({3, 4}).detach(), in({4}).detach()}, false});
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                      \
+  c.push_back({#name,                                                                    \
+               "",                                                                       \
+               [](const Tensors& t) -> Tensors { return {halfstep::name(t[0], t[1])}; }, \
+               {in({3, 4}, lo, hi), in({3, 4}, lo, hi)}});                               \
+  c.push_back({#name,                                                                    \
+               "broadcast",                                                              \
+               [](const Tensors& t) -> Tensors { return {t[0].name(t[1])}; },            \
+               {in({2, 1, 4}, lo, hi), in({3, 1}, lo, hi)}});                            \
+  c.push_back({#name,                                                                    \
+               "number",                                                                 \
+               [](const Tensors& t) -> Tensors {                                         \
+                 return {t[0].name(1.25), halfstep::name(1.25, t[0])};                   \
+               },                                                                        \
+               {in({5}, lo, hi)}});
+#define HS_TEST(name, forward, doc)                                   \
+  c.push_back({#name,                                                 \
+               "",                                                    \
+               [](const Tensors& t) -> Tensors {                      \
+                 return {halfstep::name(t[0], t[1]), t[0].name(0.5)}; \
+               },                                                     \
+               {in({3, 4}).detach(), in({4}).detach()},               \
+               false});
 #include "framework/math/elementwise.def"
 #undef HS_UNARY
 #undef HS_BINARY

@@ -118,6 +118,15 @@ TEST_CASE("a view is not changed while recording") {
   CHECK(values(buffer) == V{4, 0, 0});
 }
 
+TEST_CASE("the result of an op is no view") {
+  const Tensor x = rand({2, 3, 4}, {.requires_grad = true}), w = rand({5, 4});
+  const Tensor y = linear(x, w), z = matmul(x, w.t());  // by way of matrices
+  y.mul_(2.0);
+  z.mul_(2.0);
+  CHECK(values(grad({sum(y)}, {x})[0]) == values(grad({sum(linear(x, w) * 2.0)}, {x})[0]));
+  CHECK(values(grad({sum(z)}, {x})[0]) == values(grad({sum(matmul(x, w.t()) * 2.0)}, {x})[0]));
+}
+
 TEST_CASE("in place on a tensor inside the graph gives the gradients of the out-of-place form") {
   check_same([](const Tensor& t) { t.add_(3.0); }, [](const Tensor& t) { return t + 3.0; });
   check_same([](const Tensor& t) { t.mul_(3.0); }, [](const Tensor& t) { return t * 3.0; });
