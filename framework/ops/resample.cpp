@@ -152,8 +152,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   Dims output_size;
   for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
   if (!kernel) {
+    Tensors in{x};
+    autocast::apply(op, kInterpolateInfo.policy, in, "");  // as the other modes
     const OutputSize out(output_size.begin(), output_size.end());
-    return dims == 1 ? adaptive_avg_pool1d(x, out) : dims == 2 ? adaptive_avg_pool2d(x, out) : adaptive_avg_pool3d(x, out);
+    return dims == 1 ? adaptive_avg_pool1d(in[0], out) : dims == 2 ? adaptive_avg_pool2d(in[0], out) : adaptive_avg_pool3d(in[0], out);
   }
   return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? std::vector<double>() : o.scale_factor},
                   o.align_corners.value_or(false));
