@@ -30,12 +30,14 @@ Tensor as_rows(std::string_view op, const Tensor& x) {
   return x.dim() == 1 ? x.unsqueeze(0) : x;
 }
 
-void check_classes(std::string_view op, const Tensor& target, int64_t classes) {
+// lowest: 0, or -1 where that marks the end of a list.
+void check_classes(std::string_view op, const Tensor& target, int64_t classes, int64_t lowest = 0) {
   check<DTypeError>(target.dtype() == DType::i64, op, "target must be int64, got ", target.dtype());
-  const int64_t bad = backend_for(target.device()).check_indices(target.view(), classes);
+  const Tensor from_zero = lowest == 0 ? target : target - double(lowest);
+  const int64_t bad = backend_for(target.device()).check_indices(from_zero.view(), classes - lowest);
   if (bad >= 0)
-    fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [0, ",
-                     classes, ")");
+    fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [", lowest, ", ", classes,
+                     ")");
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction r
   const Tensor rows = as_rows(op, x);
   const int64_t classes = rows.size(1);
   check<ShapeError>(target.shape() == x.shape(), op, "target must have input's shape ", x.shape(), ", got ", target.shape());
-  check_classes(op, add(target, 1.0), classes + 1);
+  check_classes(op, target, classes, -1);
   return composite(kMultilabelMargin, {rows, target.reshape(rows.shape())}, [&](const Tensors& in) {
     // Counted targets: those before the first -1 of their row. [N, C, C] = [N, target, class].
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
