@@ -1,0 +1,30 @@
+// JSON from outside the process: the one road by which text becomes a value. It bounds how deeply values nest, so that no reader
+// of the result can run out of stack, and it says in its own words what is wrong.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "framework/base/check.h"
+
+namespace halfstep {
+
+inline constexpr int kMaxJsonDepth = 200;  // objects and lists inside one another
+
+// Text that is not JSON, or more than a reader takes. what() is a phrase without a place or a full stop, for the caller to put
+// its file and its own type around: "unexpected end of input; expected string literal".
+struct JsonError : Error {
+  JsonError(const std::string& why, int line_, int column_) : Error(why), line(line_), column(column_) {}
+  int line, column;  // from 1; 0 where it is not known
+};
+
+// `text` as nlohmann::json or nlohmann::ordered_json. comments: // and /* */ are allowed. Throws JsonError.
+template <class Json>
+Json read_json(std::string_view text, bool comments = false);
+
+extern template nlohmann::json read_json(std::string_view, bool);
+extern template nlohmann::ordered_json read_json(std::string_view, bool);
+
+}  // namespace halfstep
