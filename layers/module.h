@@ -1,7 +1,8 @@
 // Module: a tree of named parameters and buffers with a forward. Names, shapes and state_dict keys are PyTorch's.
 //
 //   struct Net : Module {
-//     std::shared_ptr<Linear> fc1 = add("fc1", linear(784, 256)), fc2 = add("fc2", linear(256, 10));
+//     std::shared_ptr<Linear> fc1 = add("fc1", std::make_shared<Linear>(784, 256));
+//     std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(256, 10));
 //     Tensor forward(const Tensor& x) override { return (*fc2)(relu((*fc1)(x))); }
 //   };
 #pragma once
