@@ -1,11 +1,13 @@
 #include "framework/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -16,9 +18,22 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kWhere = "file";
+constexpr const char* kTemporary = ".tmp-";  // then the process id, '-' and a number
 
 [[noreturn]] void fail_errno(const char* verb, const fs::path& path) {
   fail<IoError>(kWhere, "cannot ", verb, ' ', path.string(), ": ", std::strerror(errno));
+}
+
+// The process that made the temporary of that name; 0 for any other name.
+pid_t owner_of(const std::string& name, const std::string& prefix) {
+  if (!name.starts_with(prefix)) return 0;
+  const char *at = name.data() + prefix.size(), *end = name.data() + name.size();
+  pid_t pid = 0;
+  unsigned number = 0;
+  const auto first = std::from_chars(at, end, pid);
+  if (first.ec != std::errc() || pid <= 0 || first.ptr == end || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, end, number);
+  return second.ec == std::errc() && second.ptr == end ? pid : 0;
 }
 
 }  // namespace
@@ -26,7 +41,7 @@ constexpr const char* kWhere = "file";
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter = 0;
   do {
-    temporary_ = path_.string() + ".tmp-" + std::to_string(::getpid()) + '-' + std::to_string(counter++);
+    temporary_ = path_.string() + kTemporary + std::to_string(::getpid()) + '-' + std::to_string(counter++);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) fail_errno("write", path_);
@@ -61,6 +76,19 @@ void atomic_write(const fs::path& path, std::string_view bytes) {
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
   file.commit();
+}
+
+void remove_abandoned(const fs::path& path) {
+  const fs::path dir = path.parent_path().empty() ? fs::path(".") : path.parent_path();
+  const std::string prefix = path.filename().string() + kTemporary;
+  std::error_code error;
+  for (fs::directory_iterator entry(dir, error), end; !error && entry != end; entry.increment(error)) {
+    const pid_t pid = owner_of(entry->path().filename().string(), prefix);
+    const bool gone = pid > 0 && (pid == ::getpid() || (::kill(pid, 0) != 0 && errno == ESRCH));
+    if (gone && ::unlink(entry->path().c_str()) != 0 && errno != ENOENT) fail_errno("remove", entry->path());
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    fail<IoError>(kWhere, "cannot read ", dir.string(), ": ", error.message());
 }
 
 std::string read_file(const fs::path& path) {

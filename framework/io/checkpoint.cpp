@@ -11,6 +11,7 @@
 #include "framework/base/log.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/checksum.h"
+#include "framework/io/json.h"
 #include "framework/io/safetensors.h"
 
 namespace halfstep {
@@ -23,6 +24,12 @@ constexpr const char* kWhere = "checkpoint";
 constexpr const char* kFormat = "halfstep-checkpoint";
 constexpr int kVersion = 1;
 constexpr const char* kFiles[] = {"model.safetensors", "state.safetensors", "state.json"};
+constexpr const char *kBeingWritten = ".tmp", *kToGo = ".old", *kUnreadable = ".unreadable";
+constexpr const char *kLatest = "latest", *kBest = "best";
+
+struct NewerVersion : CheckpointError {
+  using CheckpointError::CheckpointError;
+};
 
 std::string step_name(int64_t step) {
   char buffer[40];
@@ -31,16 +38,68 @@ std::string step_name(int64_t step) {
 }
 
 // The step of a checkpoint's directory name; -1 for any other name.
-int64_t step_of(const std::string& name) {
-  if (name.rfind("step-", 0) != 0 || name.size() < 13 || name.size() > 23) return -1;
+int64_t step_of(std::string_view name) {
+  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 23) return -1;
   if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
-  return std::stoll(name.substr(5));
+  const int64_t step = std::stoll(std::string(name.substr(5)));
+  return step_name(step) == name ? step : -1;
 }
 
-json parse_json(const fs::path& path) {
+// The same for a name that ends in `suffix`.
+int64_t step_of(std::string_view name, std::string_view suffix) {
+  return name.ends_with(suffix) ? step_of(name.substr(0, name.size() - suffix.size())) : -1;
+}
+
+fs::path with_suffix(const fs::path& path, const std::string& suffix) { return path.string() + suffix; }
+
+template <class F>
+auto guarded(F&& action) {
   try {
-    return json::parse(read_file(path));
-  } catch (const json::exception& e) { fail<IoError>(kWhere, path.string(), ": not valid JSON: ", e.what()); }
+    return action();
+  } catch (const fs::filesystem_error& e) { fail<IoError>(kWhere, e.path1().string(), ": ", e.code().message()); }
+}
+
+json read_json_file(const fs::path& path) {
+  check<CheckpointError>(fs::is_regular_file(path), kWhere, path.string(), ": the file is missing");
+  try {
+    return read_json<json>(read_file(path));
+  } catch (const JsonError& e) { fail<CheckpointError>(kWhere, path.string(), ": not valid JSON: ", e.what()); }
+}
+
+// The entries of the manifest's files, after checking that they describe files of these sizes.
+json read_manifest(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / "manifest.json";
+  const json manifest = read_json_file(path);
+  const auto value = [](const json& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return found == object.end() ? json() : *found;
+  };
+  check<CheckpointError>(value(manifest, "format") == kFormat, kWhere, path.string(), ": not the manifest of a checkpoint");
+  const json version = value(manifest, "version");
+  if (version.is_number_integer() && version > kVersion) {
+    fail<NewerVersion>(kWhere, path.string(), ": version ", version.dump(),
+                       " was written by a newer halfstep, this build reads version ", kVersion);
+  }
+  check<CheckpointError>(version == kVersion, kWhere, path.string(), ": version ", version.dump(),
+                         " is not known, this build reads version ", kVersion);
+  const json files = value(manifest, "files");
+  for (const char* file : kFiles) {
+    const json entry = value(files, file), bytes = value(entry, "bytes");
+    check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kWhere, path.string(),
+                           ": must hold bytes and sha256 of ", file, ", got ", entry.dump().substr(0, 100));
+    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kWhere, (checkpoint / file).string(), ": the file is missing");
+    const uint64_t size = fs::file_size(checkpoint / file);
+    check<CheckpointError>(bytes == size, kWhere, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ", size);
+  }
+  return files;
+}
+
+// As good as verify_checkpoint where nobody changed bytes, and as quick as reading one small file.
+bool looks_whole(const fs::path& checkpoint) {
+  try {
+    read_manifest(checkpoint);
+    return true;
+  } catch (const IoError&) { return false; }
 }
 
 // The name in a pointer file; empty when there is none. The name must be a step's: a pointer never leads elsewhere.
@@ -48,8 +107,8 @@ std::string pointee(const fs::path& pointer) {
   if (!fs::is_regular_file(pointer)) return {};
   std::string name = read_file(pointer);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
-  check<IoError>(step_of(name) >= 0, kWhere, pointer.string(), ": must hold the name of a checkpoint, e.g. ", step_name(1234),
-                 ", got \"", name.substr(0, 80), '"');
+  check<CheckpointError>(step_of(name) >= 0, kWhere, pointer.string(), ": must hold the name of a checkpoint, e.g. ",
+                         step_name(1234), ", got \"", name.substr(0, 80), '"');
   return name;
 }
 
@@ -60,40 +119,54 @@ std::string pointee_or_empty(const fs::path& pointer) {
   } catch (const IoError&) { return {}; }
 }
 
-template <class F>
-void guarded(const fs::path& path, F&& action) {
-  try {
-    action();
-  } catch (const fs::filesystem_error& e) { fail<IoError>(kWhere, path.string(), ": ", e.code().message()); }
+void point(const fs::path& dir, const char* pointer, int64_t step) {
+  guarded([&] {
+    const std::string name = step_name(step);
+    check<CheckpointError>(fs::is_directory(dir / name), kWhere, (dir / name).string(), ": there is no such checkpoint");
+    if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n');
+  });
+}
+
+// A checkpoint that is half removed must not look like one that was damaged.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path old = with_suffix(checkpoint, kToGo);
+  fs::remove_all(old);
+  fs::rename(checkpoint, old);
+  fs::remove_all(old);
 }
 
 // Renames `from` to `to`; when there is a `to` already, the two change places in one step, or where the file system cannot do
-// that, `to` is removed first.
+// that, `to` is moved out of the way first: clean_up_checkpoints completes what a crash then leaves.
 void put_in_place(const fs::path& from, const fs::path& to) {
-  if (fs::exists(to)) {
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
-    fs::remove_all(to);
+  if (fs::exists(to) && !looks_whole(to)) set_aside(to);
+  if (!fs::exists(to)) return fs::rename(from, to);
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  const fs::path old = with_suffix(to, kToGo);
+  fs::remove_all(old);
+  fs::rename(to, old);
+  try {
+    fs::rename(from, to);
+  } catch (...) {
+    fs::rename(old, to);
+    throw;
   }
-  fs::rename(from, to);
+  fs::remove_all(old);
 }
 
 void prune(const fs::path& dir, int keep_last) {
-  const std::vector<int64_t> steps = list_checkpoints(dir);
-  const std::string latest = pointee_or_empty(dir / "latest"), best = pointee_or_empty(dir / "best");
+  std::vector<int64_t> steps = list_checkpoints(dir);
+  std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / step_name(step)); });
+  const std::string latest = pointee_or_empty(dir / kLatest), best = pointee_or_empty(dir / kBest);
   for (size_t i = 0; i + size_t(keep_last) < steps.size(); ++i) {
     const std::string name = step_name(steps[i]);
-    if (name != latest && name != best) fs::remove_all(dir / name);
+    if (name != latest && name != best) remove_checkpoint(dir / name);
   }
 }
 
-bool is_whole(const fs::path& checkpoint, std::string& why) {
-  try {
-    verify_checkpoint(checkpoint);
-    return true;
-  } catch (const IoError& e) {
-    why = e.what();
-    return false;
-  }
+// "[checkpoint] r/step-...: why" without the heading, for a list.
+std::string without_heading(const std::string& message) {
+  const std::string heading = std::string("[") + kWhere + "] ";
+  return message.starts_with(heading) ? message.substr(heading.size()) : message;
 }
 
 }  // namespace
@@ -101,106 +174,172 @@ bool is_whole(const fs::path& checkpoint, std::string& why) {
 std::vector<int64_t> list_checkpoints(const fs::path& dir) {
   std::vector<int64_t> steps;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir, error)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory(error)) steps.push_back(step);
+  for (fs::directory_iterator entry(dir, error), end; !error && entry != end; entry.increment(error)) {
+    const int64_t step = step_of(entry->path().filename().string());
+    std::error_code ignored;
+    if (step >= 0 && entry->is_directory(ignored)) steps.push_back(step);
   }
+  check<IoError>(!error || error == std::errc::no_such_file_or_directory, kWhere, dir.string(),
+                 ": cannot be read: ", error.message());
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
+int64_t checkpoint_step(const fs::path& checkpoint) {
+  return step_of((checkpoint.has_filename() ? checkpoint : checkpoint.parent_path()).filename().string());
+}
+
 fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last) {
   check<ValueError>(step >= 0, kWhere, "a step must not be negative, got ", step);
-  const std::string name = step_name(step);
-  const fs::path done = dir / name, temporary = dir / (name + ".tmp");
-  guarded(done, [&] {
-    fs::create_directories(dir);
-    fs::remove_all(temporary);
-    fs::create_directory(temporary);
-    save_safetensors(temporary / kFiles[0], contents.model);
-    save_safetensors(temporary / kFiles[1], contents.state);
-    atomic_write(temporary / kFiles[2], contents.meta.dump(2) + '\n');
-    json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
-    for (const char* file : kFiles) {
-      manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
+  const fs::path done = dir / step_name(step), temporary = with_suffix(done, kBeingWritten);
+  guarded([&] {
+    try {
+      fs::create_directories(dir);
+      fs::remove_all(temporary);
+      fs::create_directory(temporary);
+      save_safetensors(temporary / kFiles[0], contents.model);
+      save_safetensors(temporary / kFiles[1], contents.state);
+      atomic_write(temporary / kFiles[2], contents.meta.dump(2) + '\n');
+      json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
+      for (const char* file : kFiles) {
+        manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
+      }
+      atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n');
+      put_in_place(temporary, done);
+    } catch (...) {
+      std::error_code ignored;
+      fs::remove_all(temporary, ignored);  // a full disk gets its room back
+      throw;
     }
-    atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n');
-    put_in_place(temporary, done);
     sync_directory(dir);
     fs::remove_all(temporary);
-    atomic_write(dir / "latest", name + '\n');
+    atomic_write(dir / kLatest, step_name(step) + '\n');
     if (keep_last > 0) prune(dir, keep_last);
   });
   return done;
 }
 
-void mark_best(const fs::path& dir, int64_t step) {
-  const std::string name = step_name(step);
-  check<IoError>(fs::is_directory(dir / name), kWhere, (dir / name).string(), ": there is no such checkpoint");
-  atomic_write(dir / "best", name + '\n');
-}
+void mark_latest(const fs::path& dir, int64_t step) { point(dir, kLatest, step); }
+void mark_best(const fs::path& dir, int64_t step) { point(dir, kBest, step); }
 
 void verify_checkpoint(const fs::path& checkpoint) {
-  const fs::path manifest_path = checkpoint / "manifest.json";
-  const json manifest = parse_json(manifest_path);
-  try {
-    check<IoError>(manifest.at("format") == kFormat, kWhere, manifest_path.string(), ": not the manifest of a checkpoint");
-    check<IoError>(manifest.at("version") == kVersion, kWhere, manifest_path.string(), ": version ", manifest.at("version").dump(),
-                   " is not known, this build reads version ", kVersion);
+  guarded([&] {
+    const json files = read_manifest(checkpoint);
     for (const char* file : kFiles) {
-      const fs::path path = checkpoint / file;
-      const json& entry = manifest.at("files").at(file);
-      const auto expected = entry.at("bytes").get<uint64_t>();
-      check<IoError>(fs::is_regular_file(path), kWhere, path.string(), ": the file is missing");
-      const uint64_t bytes = fs::file_size(path);
-      check<IoError>(bytes == expected, kWhere, path.string(), ": must have ", expected, " bytes, has ", bytes);
-      const std::string digest = sha256_file(path);
-      check<IoError>(digest == entry.at("sha256"), kWhere, path.string(), ": the file is damaged: its SHA-256 is ", digest,
-                     ", the manifest says ", entry.at("sha256").dump());
+      const std::string digest = sha256_file(checkpoint / file);
+      check<CheckpointError>(digest == files[file]["sha256"], kWhere, (checkpoint / file).string(),
+                             ": the file is damaged: its SHA-256 is ", digest, ", the manifest says ",
+                             files[file]["sha256"].dump());
     }
-  } catch (const json::exception& e) {
-    fail<IoError>(kWhere, manifest_path.string(), ": not the manifest of a checkpoint: ", e.what());
-  }
+  });
 }
 
-fs::path resolve_checkpoint(const fs::path& path) {
-  if (fs::is_regular_file(path) && path.filename() != "manifest.json") return path.parent_path() / pointee(path);
-  if (fs::is_regular_file(path)) return path.parent_path();
-  check<IoError>(fs::is_directory(path), kWhere, path.string(), ": there is no such file or directory");
-  if (fs::exists(path / "manifest.json") || step_of(path.filename().string()) >= 0) return path;
-  const auto latest = latest_checkpoint(path);
-  check<IoError>(latest.has_value(), kWhere, path.string(), ": holds no checkpoint that is whole");
-  return *latest;
+fs::path resolve_checkpoint(const fs::path& given) {
+  return guarded([&]() -> fs::path {
+    const fs::path path = given.has_filename() ? given : given.parent_path();
+    if (fs::is_regular_file(path))
+      return path.parent_path() / (path.filename() == "manifest.json" ? fs::path() : fs::path(pointee(path)));
+    check<CheckpointError>(fs::is_directory(path), kWhere, given.string(), ": there is no such file or directory");
+    if (fs::exists(path / "manifest.json") || step_of(path.filename().string()) >= 0) return path;
+    const auto latest = latest_checkpoint(path);
+    check<CheckpointError>(latest.has_value(), kWhere, path.string(), ": holds no checkpoint");
+    return *latest;
+  });
 }
 
 CheckpointContents load_checkpoint(const fs::path& path, Device device) {
   const fs::path checkpoint = resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
   return {load_safetensors(checkpoint / kFiles[0], device).tensors, load_safetensors(checkpoint / kFiles[1], device).tensors,
-          parse_json(checkpoint / kFiles[2])};
+          read_json_file(checkpoint / kFiles[2])};
 }
 
-std::optional<fs::path> latest_checkpoint(const fs::path& dir) {
-  const std::vector<int64_t> steps = list_checkpoints(dir);
-  const std::string latest = pointee_or_empty(dir / "latest");
-  std::string why = (dir / "latest").string() + " is missing or damaged";
-  if (!latest.empty() && is_whole(dir / latest, why)) return dir / latest;
-  if (steps.empty()) return {};
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const fs::path candidate = dir / step_name(*step);
-    std::string ignored;
-    if (candidate.filename() == latest || !is_whole(candidate, ignored)) continue;
-    logging::warn("the latest checkpoint cannot be used (" + why + "); falling back to " + candidate.string());
-    return candidate;
-  }
-  logging::warn("no checkpoint in " + dir.string() + " can be used (" + why + ")");
-  return {};
+std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::path>* passed_over) {
+  return guarded([&]() -> std::optional<fs::path> {
+    const std::vector<int64_t> steps = list_checkpoints(dir);
+    if (steps.empty() && !fs::exists(dir / kLatest)) return {};
+    const std::string latest = pointee_or_empty(dir / kLatest);
+    std::vector<std::string> names;
+    if (!latest.empty()) names.push_back(latest);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      if (step_name(*step) != latest) names.push_back(step_name(*step));
+    }
+    std::vector<std::string> faults;
+    if (latest.empty()) faults.push_back((dir / kLatest).string() + " is missing or damaged");
+    std::vector<fs::path> tried;
+    bool newer = false;
+    for (const std::string& name : names) {
+      try {
+        verify_checkpoint(dir / name);
+        if (newer) {
+          faults.push_back((dir / name).string() + ": can be read, but is not the newest");
+          continue;
+        }
+        if (!faults.empty())
+          logging::warn("the latest checkpoint cannot be used (" + faults.front() + "); falling back to " + (dir / name).string());
+        if (passed_over) passed_over->insert(passed_over->end(), tried.begin(), tried.end());
+        return dir / name;
+      } catch (const IoError& e) {
+        newer = newer || dynamic_cast<const NewerVersion*>(&e);
+        faults.push_back(without_heading(e.what()));
+        tried.push_back(dir / name);
+      }
+    }
+    std::string list;
+    for (const std::string& fault : faults) list += "\n  " + fault;
+    fail<CheckpointError>(kWhere, dir.string(),
+                          newer ? ": was written by a newer halfstep, and going on from less would lose what it did:"
+                                : ": holds checkpoints, but none can be read:",
+                          list);
+  });
 }
 
 std::optional<fs::path> best_checkpoint(const fs::path& dir) {
-  const std::string best = pointee(dir / "best");
+  const std::string best = guarded([&] { return pointee(dir / kBest); });
   if (best.empty()) return {};
   return dir / best;
+}
+
+void set_aside(const fs::path& checkpoint) {
+  guarded([&] {
+    if (!fs::exists(checkpoint)) return;  // `latest` may have named what is not there
+    fs::path kept = with_suffix(checkpoint, kUnreadable);
+    for (int i = 2; fs::exists(fs::symlink_status(kept)); ++i)
+      kept = with_suffix(checkpoint, kUnreadable + ("-" + std::to_string(i)));
+    fs::rename(checkpoint, kept);
+    sync_directory(checkpoint.parent_path());
+    logging::warn(checkpoint.string() + " cannot be read; it is kept as " + kept.string());
+  });
+}
+
+void clean_up_checkpoints(const fs::path& dir) {
+  guarded([&] {
+    std::vector<fs::path> written, old;
+    for (const auto& entry : fs::directory_iterator(dir)) {
+      const std::string name = entry.path().filename().string();
+      if (step_of(name, kBeingWritten) >= 0) written.push_back(entry.path());
+      if (step_of(name, kToGo) >= 0) old.push_back(entry.path());
+    }
+    for (const fs::path& path : written) {
+      const fs::path done = dir / step_name(step_of(path.filename().string(), kBeingWritten));
+      bool whole = !fs::exists(done);
+      try {
+        if (whole) verify_checkpoint(path);
+      } catch (const CheckpointError&) { whole = false; }
+      if (whole)
+        fs::rename(path, done);
+      else
+        fs::remove_all(path);
+    }
+    for (const fs::path& path : old) fs::remove_all(path);
+    for (const char* pointer : {kLatest, kBest}) remove_abandoned(dir / pointer);
+  });
+}
+
+bool is_checkpoint_name(const std::string& name) {
+  if (name == kLatest || name == kBest || step_of(name) >= 0) return true;
+  const size_t dot = name.find(kUnreadable);
+  return dot != std::string::npos && step_of(std::string_view(name).substr(0, dot)) >= 0;
 }
 
 }  // namespace halfstep

@@ -7,17 +7,29 @@
 //   <dir>/latest, <dir>/best                text files holding the name of such a directory
 //
 // A checkpoint is written as <dir>/step-00001234.tmp, synced, and renamed: a crash leaves the older ones as they were.
+// One that is to go is renamed to <dir>/step-00001234.old first. One that cannot be read is never removed or replaced: it becomes
+// <dir>/step-00001234.unreadable where its name is needed.
+//
+// All functions throw IoError when a file cannot be read or written, and CheckpointError, which is one, for a checkpoint that is
+// missing, damaged or of a newer version; the message names the file and the fault.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "framework/base/check.h"
 #include "framework/io/tensor_map.h"
 
 namespace halfstep {
+
+// A checkpoint that is missing, damaged or of a newer version.
+struct CheckpointError : IoError {
+  using IoError::IoError;
+};
 
 struct CheckpointContents {
   TensorMap model;
@@ -26,29 +38,44 @@ struct CheckpointContents {
 };
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.
-// keep_last > 0 then removes all but the newest `keep_last` checkpoints; never those that `latest` and `best` name.
-// Throws IoError.
+// keep_last > 0 then removes all but the newest `keep_last` checkpoints; never those that `latest` and `best` name, nor those that
+// cannot be read.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, int64_t step, const CheckpointContents& contents,
                                       int keep_last = 0);
 
-// Points <dir>/best at the checkpoint of `step`. Throws IoError when there is none.
+// Points <dir>/latest and <dir>/best at the checkpoint of `step`, which must be there. Nothing is written where they do already.
+void mark_latest(const std::filesystem::path& dir, int64_t step);
 void mark_best(const std::filesystem::path& dir, int64_t step);
 
 // Reads a checkpoint after verifying it. `path`: a checkpoint, a `latest` or `best` file, or a directory of checkpoints
-// (its latest). Throws IoError that names the file and the fault.
+// (its latest).
 CheckpointContents load_checkpoint(const std::filesystem::path& path, Device device = Device::cpu);
 
-// The checkpoint directory that `path`, as above, stands for. Throws IoError when there is none.
+// The checkpoint directory that `path`, as above, stands for.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
-// Compares each file with the manifest. Throws IoError that names the first file that is missing or differs.
+// Compares each file with the manifest.
 void verify_checkpoint(const std::filesystem::path& checkpoint);
 
-// The checkpoint `latest` names. When that one is damaged: a warning, and the newest that is whole. Empty when none is.
-std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir);
+// The checkpoint `latest` names. When that one cannot be read: a warning, and the newest that can; those that were tried before it
+// are added to `passed_over`. Nothing when `dir` holds no checkpoint at all. Throws CheckpointError, which lists each checkpoint
+// with its fault, when none can be read, and when one of a newer version would be passed over.
+std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir,
+                                                       std::vector<std::filesystem::path>* passed_over = nullptr);
+// What `best` names; nothing when there is no such file.
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& dir);
 
 // Steps for which <dir> holds a checkpoint, ascending; whether they are whole is not checked.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& dir);
+// The step of a checkpoint's path; -1 for a path that is none.
+int64_t checkpoint_step(const std::filesystem::path& checkpoint);
+
+// For the one process that may write `dir`:
+// Renames a checkpoint that cannot be read to step-<step>.unreadable, so that the name is free, and warns of it.
+void set_aside(const std::filesystem::path& checkpoint);
+// Removes what killed processes left in `dir`. A checkpoint that was written and not yet renamed is completed instead.
+void clean_up_checkpoints(const std::filesystem::path& dir);
+// Is this the name of a checkpoint, one set aside included, or of a pointer to one?
+bool is_checkpoint_name(const std::string& name);
 
 }  // namespace halfstep

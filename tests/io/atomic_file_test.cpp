@@ -1,6 +1,7 @@
 #include "framework/io/atomic_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
 #include "framework/base/check.h"
 #include "tests/io/files.h"
@@ -27,6 +28,22 @@ TEST_CASE("an AtomicFile that is not committed changes nothing") {
   }
   CHECK(read_file(dir / "f") == "old");
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("remove_abandoned removes the temporaries of processes that are gone") {
+  const TempDir dir;
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const auto name = [](pid_t pid) { return "f.tmp-" + std::to_string(pid) + "-0"; };
+  const std::string others[] = {"f",         "f.tmp-",         "f.tmp-12",      "f.tmp-x-0",
+                                "f.tmp-0-1", "g" + name(gone), name(getppid()), name(gone) + "x"};
+  for (const std::string& other : others) write_bytes(dir / other, "x");
+  for (const std::string& mine : {name(gone), name(getpid())}) write_bytes(dir / mine, "x");
+  remove_abandoned(dir / "f");
+  for (const std::string& other : others) CHECK(std::filesystem::exists(dir / other));
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == std::ssize(others));
+  CHECK_NOTHROW(remove_abandoned(dir / "no/such/f"));
 }
 
 TEST_CASE("files: errors name the path and the reason") {

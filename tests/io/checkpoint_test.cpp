@@ -1,6 +1,9 @@
 #include "framework/io/checkpoint.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -89,13 +92,12 @@ TEST_CASE("a damaged latest checkpoint falls back to the newest whole one, with 
   write_bytes(dir / "step-00000002/state.json", "{");
   CHECK(contains(message_of<IoError>([&] { verify_checkpoint(dir / "step-00000002"); }), "must have "));
   fs::remove(dir / "step-00000001/manifest.json");
-  warnings.clear();
-  {
-    const logging::Capture capture(collect);
-    CHECK(!latest_checkpoint(dir.path()));
-  }
-  CHECK(contains(warnings, "no checkpoint in "));
-  CHECK(contains(message_of<IoError>([&] { load_checkpoint(dir / "step-00000001"); }), "manifest.json"));
+  const std::string none = message_of<CheckpointError>([&] { latest_checkpoint(dir.path()); });
+  CHECK(contains(none, "[checkpoint] " + dir.path().string() + ": holds checkpoints, but none can be read:\n  "));
+  CHECK(contains(none, "step-00000003/model.safetensors: the file is damaged"));
+  CHECK(contains(none, "step-00000002/state.json: must have "));
+  CHECK(contains(none, "step-00000001/manifest.json: the file is missing"));
+  CHECK(contains(message_of<CheckpointError>([&] { load_checkpoint(dir / "step-00000001"); }), "manifest.json"));
 }
 
 TEST_CASE("checkpoints: a lost or foreign pointer") {
@@ -111,6 +113,72 @@ TEST_CASE("checkpoints: a lost or foreign pointer") {
   CHECK(latest_checkpoint(dir.path()) == dir / "step-00000001");
 }
 
+TEST_CASE("checkpoints that cannot be read are neither pruned nor replaced") {
+  const TempDir dir;
+  for (int step = 1; step <= 3; ++step) save_checkpoint(dir.path(), step, contents(step));
+  fs::resize_file(dir / "step-00000001/model.safetensors", 10);
+  fs::remove(dir / "step-00000003/manifest.json");
+  std::vector<fs::path> passed_over;
+  warnings.clear();
+  const logging::Capture capture(collect);
+  CHECK(latest_checkpoint(dir.path(), &passed_over) == dir / "step-00000002");
+  CHECK(passed_over == std::vector{dir / "step-00000003"});
+  save_checkpoint(dir.path(), 4, contents(4), 1);
+  CHECK(list_checkpoints(dir.path()) == std::vector<int64_t>{1, 3, 4});
+  save_checkpoint(dir.path(), 3, contents(5));
+  CHECK(load_checkpoint(dir / "step-00000003").meta["step"] == 5);
+  CHECK(contains(warnings, "step-00000003 cannot be read; it is kept as " + (dir / "step-00000003.unreadable").string()));
+  CHECK(fs::exists(dir / "step-00000003.unreadable/model.safetensors"));
+  set_aside(dir / "step-00000001");
+  fs::create_directory(dir / "step-00000001");
+  set_aside(dir / "step-00000001");
+  CHECK(fs::exists(dir / "step-00000001.unreadable-2"));
+  CHECK(list_checkpoints(dir.path()) == std::vector<int64_t>{3, 4});
+  for (const char* name : {"step-00000001", "step-00000001.unreadable-2", "latest", "best"}) CHECK(is_checkpoint_name(name));
+  for (const char* name : {"step-1", "step-00000001.txt", "notes.unreadable", "step-00000001.tmp"})
+    CHECK(!is_checkpoint_name(name));
+}
+
+TEST_CASE("a folder whose pointer names what is gone does not look empty") {
+  const TempDir dir;
+  save_checkpoint(dir.path(), 1, contents(1));
+  fs::remove_all(dir / "step-00000001");
+  CHECK(contains(message_of<CheckpointError>([&] { latest_checkpoint(dir.path()); }),
+                 "step-00000001/manifest.json: the file is missing"));
+}
+
+TEST_CASE("what killed saves left is completed or removed") {
+  const TempDir dir;
+  for (int step = 1; step <= 2; ++step) save_checkpoint(dir.path(), step, contents(step));
+  fs::rename(dir / "step-00000002", dir / "step-00000002.tmp");  // written, not renamed
+  fs::copy(dir / "step-00000001", dir / "step-00000001.tmp");    // what an exchange leaves
+  fs::copy(dir / "step-00000001", dir / "step-00000003.old");    // half removed
+  fs::copy(dir / "step-00000001", dir / "step-00000004.tmp");    // half written
+  fs::remove(dir / "step-00000004.tmp/manifest.json");
+  clean_up_checkpoints(dir.path());
+  CHECK(list_checkpoints(dir.path()) == std::vector<int64_t>{1, 2});
+  CHECK(load_checkpoint(dir / "step-00000002").meta["step"] == 2);
+  CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 3);  // and `latest`
+}
+
+TEST_CASE("a save that fails leaves the checkpoint of the step, and nothing else") {
+  const TempDir dir;
+  save_checkpoint(dir.path(), 1, contents(1));
+  CheckpointContents more = contents(2);
+  more.model["1.weight"] = numbers(100000, 0);
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {100000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = message_of<IoError>([&] { save_checkpoint(dir.path(), 1, more); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, SIG_DFL);
+  CHECK(contains(message, "step-00000001.tmp/model.safetensors: File too large"));
+  CHECK(load_checkpoint(dir.path()).meta["step"] == 1);
+  CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 2);
+}
+
 TEST_CASE("checkpoints: manifests that are not") {
   const TempDir dir;
   const fs::path path = save_checkpoint(dir.path(), 1, contents(1));
@@ -120,6 +188,7 @@ TEST_CASE("checkpoints: manifests that are not") {
   };
   CHECK(contains(verify_with("nonsense"), "not valid JSON"));
   CHECK(contains(verify_with("[]"), "not the manifest of a checkpoint"));
-  CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 99}"), "version 99 is not known"));
+  CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 99}"),
+                 "version 99 was written by a newer halfstep, this build reads version 1"));
   CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 1, \"files\": {}}"), "model.safetensors"));
 }
