@@ -76,6 +76,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
   StepResult last = finish_window();
   result.stepped = last.stepped;
   result.outcome = std::move(last.outcome);
+  result.grad_norm = std::move(last.grad_norm);
   return result;
 }
 
@@ -90,12 +91,12 @@ StepResult TrainStep::finish_window() {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));
   }
+  StepResult result;
   if (clips()) {
     scaler_.unscale_(optimizer_);
     if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
-    if (options_.clip_grad_norm > 0) clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
+    if (options_.clip_grad_norm > 0) result.grad_norm = clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
   }
-  StepResult result;
   result.stepped = true;
   {
     const ScaledGradients leave(optimizer_);
