@@ -9,10 +9,10 @@ enum ExitCode : int {
   kDone = 0,
   kFailed = 1,        // runtime failure
   kUsage = 2,         // command line or config
-  kData = 3,          // data missing or malformed
+  kData = 3,          // data or a checkpoint missing or malformed
   kDiverged = 4,      // NaN loss, or the loss scale fell under its floor
   kDevice = 5,        // device absent, or out of memory
-  kRequeue = 75,      // stopped by SIGTERM or SIGUSR1 after saving: run again with --resume auto
+  kRequeue = 75,      // stopped by SIGTERM, SIGHUP or SIGUSR1 after saving: run again with --resume auto
   kInterrupted = 130  // Ctrl-C, after saving
 };
 

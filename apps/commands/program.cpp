@@ -1,10 +1,16 @@
 #include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "apps/commands/commands.h"
 #include "apps/config/suggest.h"
 #include "apps/exit_codes.h"
+#include "framework/base/log.h"
+#include "framework/io/checkpoint.h"
 #include "generated/halfstep_version.h"
 
 namespace halfstep::app {
@@ -12,7 +18,7 @@ namespace {
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
-    "            75 stopped by SIGTERM or SIGUSR1 after saving; 130 interrupted after saving";
+    "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
   std::vector<std::string> commands;
@@ -48,18 +54,34 @@ int report_exception() {
     throw;
   } catch (const ConfigError& e) { return told(e, kUsage); } catch (const DataError& e) {
     return told(e, kData);
-  } catch (const DivergedError& e) { return told(e, kDiverged); } catch (const DeviceError& e) {
+  } catch (const CheckpointError& e) { return told(e, kData); } catch (const DivergedError& e) {
+    return told(e, kDiverged);
+  } catch (const DeviceError& e) { return told(e, kDevice); } catch (const MemoryError& e) {
     return told(e, kDevice);
-  } catch (const MemoryError& e) { return told(e, kDevice); } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {
     std::cerr << "[memory] the host has no memory left\n";
     return kDevice;
-  } catch (const std::exception& e) { return told(e, kFailed); } catch (...) {
+  } catch (const Error& e) { return told(e, kFailed); } catch (const std::filesystem::filesystem_error& e) {
+    std::cerr << "[file] " << e.path1().string() << ": " << e.code().message() << '\n';
+    return kFailed;
+  } catch (const std::system_error& e) {
+    std::cerr << "[system] " << e.code().message() << '\n';
+    return kFailed;
+  } catch (const std::exception& e) {
+    logging::debug(e.what());  // the words of some library, which say nothing to a user
+    std::cerr
+        << "[halfstep] a defect of halfstep itself\nhelp: please report the command and its input; \"logging.level\": \"debug\" "
+           "shows more\n";
+    return kFailed;
+  } catch (...) {
     std::cerr << "[halfstep] unknown failure\n";
     return kFailed;
   }
 }
 
-int run_program(int argc, const char* const* argv) {
+namespace {
+
+int run_command(int argc, const char* const* argv) {
   CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
   program.set_version_flag("--version", version_text());
   program.footer(kExitCodes);
@@ -81,6 +103,22 @@ int run_program(int argc, const char* const* argv) {
   try {
     return chosen();
   } catch (...) { return report_exception(); }
+}
+
+// Has everything been said on stdout?
+bool stdout_is_written() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::cout && !std::ferror(stdout)) return true;
+  std::cerr << "[halfstep] what was printed could not all be written: a full disk, or a pipe whose reader is gone\n";
+  return false;
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
+  const int code = run_command(argc, argv);
+  return stdout_is_written() || code != kDone ? code : kFailed;
 }
 
 }  // namespace halfstep::app
