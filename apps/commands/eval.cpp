@@ -8,6 +8,7 @@
 #include "apps/exit_codes.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/progress.h"
+#include "apps/run/run_dir.h"
 #include "apps/run/session.h"
 
 namespace halfstep::app {
@@ -22,11 +23,15 @@ struct Options {
 
 int eval(const Options& o) {
   apply_threads(o.threads);
+  const auto replaced = replaced_run(o.path);
+  if (replaced && list_checkpoints(o.path).empty()) {
+    fail<CheckpointError>("eval", o.path, " holds no checkpoint yet: it is being overwritten",
+                          Help{"the run that it held before is in " + replaced->string()});
+  }
   const std::filesystem::path checkpoint = resolve_checkpoint(o.path);
   const CheckpointContents contents = load_checkpoint(checkpoint);
-  check<IoError>(contents.meta.contains("config"), "eval", "the checkpoint must have been written by `halfstep train`, got ",
-                 checkpoint.string());
-  Config config = resolve_config(Json(contents.meta["config"]), checkpoint.string(), o.config);
+  const int64_t step = stored_step(contents);
+  Config config = resolve_config(stored_config(contents), checkpoint.string(), o.config);
   apply_log_level(config.json, true);
   const Json& data = config.json["data"];
   std::string split = o.split;
@@ -44,7 +49,6 @@ int eval(const Options& o) {
   const auto loader = make_loader(in_order, split, parts.device);
   const EvalResult r = evaluate(*parts.model, *parts.loss, *loader, parts.device, parts.low);
 
-  const int64_t step = contents.meta["trainer"]["steps"];
   if (o.json) {
     std::cout << Json{{split + ".accuracy", r.accuracy ? Json(*r.accuracy) : Json()},
                       {split + ".loss", r.loss},

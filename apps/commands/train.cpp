@@ -7,6 +7,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/dry_run.h"
+#include "apps/run/signals.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 
@@ -29,6 +30,7 @@ void report_amp(const Json& summary, Progress& progress) {
 }
 
 int train(const Options& o) {
+  catch_stop_signals();
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
@@ -38,7 +40,8 @@ int train(const Options& o) {
     return kDone;
   }
   std::optional<std::string> resume = o.resume;
-  if (!resume && config.json["checkpoint"]["resume"].is_string()) resume = config.json["checkpoint"]["resume"].get<std::string>();
+  const Json& configured = config.json["checkpoint"]["resume"];
+  if (!resume && !o.overwrite && configured.is_string()) resume = configured.get<std::string>();
   backend_for(config_device(config.json));  // before any file is touched
   Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .color = !o.no_color});
   RunDir dir(config.json["output_dir"].get<std::string>(), resume, o.overwrite);
@@ -46,7 +49,8 @@ int train(const Options& o) {
   const TrainSummary summary = trainer.run();
   if (config.json["amp"]["report"] == true) report_amp(summary.json, progress);
   if (o.json) std::cout << summary.json.dump() << std::endl;
-  return summary.ending == Ending::finished ? kDone : summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
+  if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
+  return dir.metrics().lost() == 0 ? kDone : kFailed;
 }
 
 }  // namespace
@@ -59,7 +63,8 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
   c->add_flag("--dry-run", o->dry_run, "show layers, dtypes and memory, and stop");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
-  c->add_flag("--overwrite", o->overwrite, "remove the run that output_dir holds, and start over");
+  c->add_flag("--overwrite", o->overwrite,
+              "start over; the run that output_dir holds goes when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");
   c->add_flag("--quiet", o->quiet, "print only what goes wrong");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");

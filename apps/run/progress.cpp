@@ -64,7 +64,8 @@ void Progress::update(const ProgressView& v) {
   text += formatted("step %lld/%lld  loss %s  lr %s  %s samples/s", (long long)v.step, (long long)v.steps,
                     number_text(v.loss, 4).c_str(), number_text(v.lr, 3).c_str(), count_text(v.samples_per_second).c_str());
   if (v.scale) text += formatted("  scale %s  skipped %lld", number_text(*v.scale, 6).c_str(), (long long)v.skipped);
-  if (v.loader_wait >= 0.05) text += formatted("  data wait %.0f %%", 100 * v.loader_wait);
+  if (v.grad_norm) text += "  grad norm " + number_text(*v.grad_norm, 3);
+  text += formatted("  data wait %.0f %%", 100 * v.loader_wait) + "  peak " + bytes_text(v.peak_bytes);
   text += "  eta " + duration_text(v.seconds_left);
   if (!terminal_) return line(text);
   std::fprintf(options_.out, "\r\033[K%s", paint("2", text).c_str());

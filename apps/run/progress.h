@@ -23,7 +23,9 @@ struct ProgressView {
   double samples_per_second = 0, seconds_left = 0;
   std::optional<double> scale;  // with a gradient scaler
   int64_t skipped = 0;
-  double loader_wait = 0;  // share of the time spent waiting for data, 0..1
+  std::optional<double> grad_norm;  // where it is computed
+  double loader_wait = 0;           // share of the time spent waiting for data, 0..1
+  double peak_bytes = 0;            // of the device's memory
 };
 
 class Progress {

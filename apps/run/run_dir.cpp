@@ -1,6 +1,7 @@
 #include "apps/run/run_dir.h"
 
 #include "framework/base/check.h"
+#include "framework/base/log.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/checkpoint.h"
 
@@ -10,55 +11,146 @@ namespace {
 
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kConfig = "config.resolved.json";
+constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kReplacedToGo = "replaced-run.old";
 
 bool holds_run(const fs::path& dir) {
   std::error_code none;
-  if (!fs::is_directory(dir, none)) return false;
-  return !list_checkpoints(dir).empty() || (fs::exists(dir / kMetrics, none) && fs::file_size(dir / kMetrics, none) > 0);
+  return !list_checkpoints(dir).empty() || fs::exists(dir / "latest", none) ||
+         (fs::is_regular_file(dir / kMetrics, none) && fs::file_size(dir / kMetrics, none) > 0);
 }
 
-void remove_run(const fs::path& dir) {
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    const std::string name = entry.path().filename().string();
-    const bool ours = name.starts_with("step-") || name == "latest" || name == "best" || name == kMetrics || name == kConfig;
-    if (ours) fs::remove_all(entry.path());
-  }
+void check_free(const fs::path& dir, bool free) {
+  check<ConfigError>(free, "train", dir.string(), " already holds a run",
+                     Help{"--resume auto goes on with it, --overwrite starts over, --set output_dir=DIR writes elsewhere"});
+}
+
+void check_folder(const fs::path& dir, bool ok, const std::string& why) {
+  check<IoError>(ok, "train", "output_dir must be a folder that can be written, got ", dir.string(), " (", why, ")");
+}
+
+bool is_of_run(const std::string& name) { return name == kMetrics || name == kConfig || is_checkpoint_name(name); }
+
+std::vector<fs::path> entries(const fs::path& dir) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(dir)) out.push_back(entry.path());
+  return out;
 }
 
 }  // namespace
 
 RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool overwrite) : path_(std::move(path)) {
-  if (resume && *resume != "auto") {
+  std::error_code error;
+  const fs::file_type there = fs::status(path_, error).type();
+  const bool is_free = there == fs::file_type::not_found && error != std::errc::not_a_directory;
+  check_folder(path_, is_free || there == fs::file_type::directory, error ? error.message() : "it is a file");
+  if (there == fs::file_type::directory) lock();
+  const bool automatic = resume == "auto";
+  if (automatic) {
+    try {
+      checkpoint_ = latest_checkpoint(path_, &unreadable_);
+    } catch (const CheckpointError& e) {
+      throw CheckpointError(std::string(e.what()) +
+                            "\nhelp: nothing was changed; --overwrite in place of --resume starts over, --set "
+                            "output_dir=DIR writes elsewhere");
+    }
+  } else if (resume) {
     checkpoint_ = resolve_checkpoint(*resume);
-  } else if (resume && fs::is_directory(path_)) {
-    checkpoint_ = latest_checkpoint(path_);
   }
-  if (!holds_run(path_) || resume) return;
-  check<ConfigError>(overwrite, "train", path_.string(), " already holds a run",
-                     Help{"--resume auto goes on with it, --overwrite starts over, --set output_dir=DIR writes elsewhere"});
-  remove_run(path_);
+  continues_ = checkpoint_ && (automatic || fs::equivalent(checkpoint_->parent_path() / ".", path_, error));
+  if (continues_ || automatic || !holds_run(path_)) return;
+  check_free(path_, overwrite);
+  overwrites_ = true;
 }
 
-void RunDir::open(const Json& config, int64_t step, bool metrics) {
+RunDir::~RunDir() {
+  if (!replacing_) return;
+  try {
+    recover();
+  } catch (const std::exception& e) {
+    logging::warn("the overwritten run in " + (path_ / kReplaced).string() +
+                  " could not be moved back; the next start tries again");
+  }
+}
+
+void RunDir::lock() {
+  lock_.emplace(path_);
+  recover();
+  if (!lock_->held()) return;
+  clean_up_checkpoints(path_);
+  for (const char* file : {kMetrics, kConfig}) remove_abandoned(path_ / file);
+}
+
+int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) {
   std::error_code error;
   fs::create_directories(path_, error);
-  check<IoError>(!error, "train", "output_dir must be a folder that can be written, got ", path_.string(), " (", error.message(),
-                 ")");
-  atomic_write(path_ / kConfig, config.dump(2) + "\n");
-  if (!metrics) return;
-  std::string kept;
-  if (std::ifstream old(path_ / kMetrics); old && step > 0) {
-    for (std::string line; std::getline(old, line);) {
-      const Json entry = Json::parse(line, nullptr, false);
-      if (entry.is_object() && entry.value("step", int64_t(0)) <= step) kept += line + "\n";
-    }
+  check_folder(path_, !error, error.message());
+  if (!lock_) {
+    lock();
+    check_free(path_, !holds_run(path_));  // another process may have been quicker
   }
-  atomic_write(path_ / kMetrics, kept);
-  metrics_.open(path_ / kMetrics, std::ios::app);
+  if (overwrites_) move_aside();
+  for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
+  atomic_write(path_ / kConfig, config.dump(2) + "\n");
+  if (metrics) metrics_ = MetricsFile(path_ / kMetrics, from);
+  if (!continues_) return from.best_step;
+
+  mark_latest(path_, checkpoint_step(*checkpoint_));
+  const std::vector<int64_t> steps = list_checkpoints(path_);
+  const auto is_there = [&](int64_t step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); };
+  if (is_there(from.best_step)) {
+    mark_best(path_, from.best_step);
+    return from.best_step;
+  }
+  try {  // a state of before it held best_step
+    const auto best = best_checkpoint(path_);
+    return best && is_there(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
+  } catch (const CheckpointError&) { return -1; }
 }
 
-void RunDir::record(const Json& metrics) {
-  if (metrics_.is_open()) metrics_ << metrics.dump() << std::endl;
+void RunDir::established() {
+  if (!replacing_) return;
+  discard_replaced();
+  replacing_ = false;
+}
+
+void RunDir::move_aside() {
+  replacing_ = true;
+  const fs::path moving = path_ / kMoving;
+  fs::create_directory(moving);
+  for (const fs::path& entry : entries(path_)) {
+    if (is_of_run(entry.filename().string())) fs::rename(entry, moving / entry.filename());
+  }
+  sync_directory(moving);
+  sync_directory(path_);
+  fs::rename(moving, path_ / kReplaced);
+  sync_directory(path_);
+}
+
+// The new run counts from its first checkpoint on; before that, the old one does.
+void RunDir::recover() {
+  const fs::path moving = path_ / kMoving, replaced = path_ / kReplaced;
+  fs::remove_all(path_ / kReplacedToGo);
+  if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
+  if (fs::exists(replaced)) fs::rename(replaced, moving);
+  if (!fs::exists(moving)) return;
+  for (const fs::path& entry : entries(moving)) fs::rename(entry, path_ / entry.filename());
+  fs::remove(moving);
+  sync_directory(path_);
+  logging::warn("the run that was being overwritten in " + path_.string() +
+                " was put back, because the new one ended before its first checkpoint");
+}
+
+void RunDir::discard_replaced() {
+  fs::rename(path_ / kReplaced, path_ / kReplacedToGo);
+  fs::remove_all(path_ / kReplacedToGo);
+}
+
+std::optional<fs::path> replaced_run(const fs::path& dir) {
+  std::error_code error;
+  for (const char* name : {kReplaced, kMoving}) {
+    if (fs::is_directory(dir / name, error)) return dir / name;
+  }
+  return {};
 }
 
 }  // namespace halfstep::app

@@ -1,33 +1,62 @@
-// The folder of a run: config.resolved.json, metrics.jsonl and the checkpoints.
+// The folder of a run: config.resolved.json, metrics.jsonl and the checkpoints. One run at a time writes there.
+//
+// A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
+// the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at
+// once, or by the next start after a kill. replaced-run.moving and replaced-run.old are the same folder while it is being filled or
+// emptied, so that a start after a crash knows which of the two runs counts.
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/config/json.h"
+#include "apps/run/metrics_file.h"
+#include "apps/run/run_lock.h"
 
 namespace halfstep::app {
 
 class RunDir {
  public:
-  // resume: nothing, "auto" or a checkpoint's path. Throws ConfigError when the folder holds a run that is neither resumed nor
-  // to be overwritten. overwrite removes that run's files, and no others.
+  // Locks the folder if there is one, and mends what killed runs left. resume: nothing, "auto" or a checkpoint's path. Nothing of
+  // an older run is touched. Throws ConfigError when another run holds the lock, or an older one lies there and is neither gone on
+  // with nor to be overwritten, CheckpointError when there is something to resume and it cannot be read, and IoError.
   RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
+  ~RunDir();
+  RunDir(const RunDir&) = delete;
+  RunDir& operator=(const RunDir&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   // What to resume from; nothing for a new run.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
+  // Does that checkpoint lie in this folder?
+  bool continues() const { return continues_; }
 
-  // Writes config.resolved.json and opens metrics.jsonl, in which lines after `step` are dropped.
-  void open(const Json& config, int64_t step, bool metrics);
-  void record(const Json& metrics);
+  // From here on the folder is this run's: moves a run that is overwritten and checkpoints that cannot be read out of the way,
+  // points `latest` and `best` where the resumed run says, writes config.resolved.json and opens metrics.jsonl. Returns the step of
+  // the checkpoint that is the best now, -1 for none.
+  int64_t open(const Json& config, const ResumePoint& from, bool metrics);
+  MetricsFile& metrics() { return metrics_; }
+
+  // The new run has a whole checkpoint, or is finished: the one that it overwrote goes.
+  void established();
 
  private:
+  void lock();
+  void move_aside();
+  void recover();
+  void discard_replaced();
+
   std::filesystem::path path_;
+  std::optional<RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
-  std::ofstream metrics_;
+  std::vector<std::filesystem::path> unreadable_;  // newer than checkpoint_
+  bool continues_ = false, overwrites_ = false, replacing_ = false;
+  MetricsFile metrics_;
 };
+
+// Where a run is that --overwrite was replacing when its successor was killed; nothing when there is none. For messages.
+std::optional<std::filesystem::path> replaced_run(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

@@ -1,6 +1,7 @@
 #include "apps/run/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "apps/build/datasets.h"
 #include "apps/build/training_parts.h"
@@ -17,7 +18,64 @@ void load_weights(Module& model, const TensorMap& tensors) {
 }
 
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
-std::optional<double> optional(const Json& v) { return v.is_number() ? std::optional<double>(v.get<double>()) : std::nullopt; }
+
+constexpr int kStateFormat = 1;
+
+// A part of state.json, whose values must be what pack writes.
+class Stored {
+ public:
+  explicit Stored(const CheckpointContents& contents) : Stored(contents.meta, "") {
+    const int64_t format = integer("format", 1);
+    check<CheckpointError>(format <= kStateFormat, "resume", "the state has format ", format,
+                           ", which a newer halfstep wrote; this build reads format ", kStateFormat);
+  }
+
+  Stored part(const char* key) const {
+    expect(get(key).is_object(), key, "an object");
+    return Stored(get(key), path_ + key + ".");
+  }
+  bool has(const char* key) const { return !get(key).is_null(); }
+  int64_t integer(const char* key, int64_t least) const {
+    const nlohmann::json& v = get(key);
+    expect(
+        v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(INT64_MAX)) && v.get<int64_t>() >= least,
+        key, least == 0 ? "an integer >= 0" : "an integer");
+    return v.get<int64_t>();
+  }
+  // Of a state that is older than the key.
+  int64_t integer(const char* key, int64_t least, int64_t missing) const { return has(key) ? integer(key, least) : missing; }
+  double number(const char* key) const {
+    expect(get(key).is_number(), key, "a number");
+    return get(key).get<double>();
+  }
+  std::optional<double> number_or_null(const char* key) const { return has(key) ? std::optional(number(key)) : std::nullopt; }
+  const nlohmann::json& get(const char* key) const {
+    static const nlohmann::json null;
+    const auto found = json_.find(key);
+    return found == json_.end() ? null : *found;
+  }
+  void expect(bool ok, const char* key, const char* what) const {
+    if (ok) return;
+    const std::string got = has(key) ? get(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
+    fail<CheckpointError>("resume", "the state of a run must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
+                          Help{"checkpoints of `halfstep train` do; this one was changed, or written by something else"});
+  }
+
+ private:
+  Stored(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  const nlohmann::json& json_;
+  std::string path_;
+};
+
+GradScaler::StateDict scaler_state(const Stored& stored) {
+  GradScaler::StateDict out;
+  for (const char* key : {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}) {
+    out[key] = stored.number(key);
+    stored.expect(std::isfinite(out[key]) && std::abs(out[key]) < 0x1p200, key, "a number of this size");
+  }
+  for (const char* key : {"growth_interval", "_growth_tracker"}) stored.expect(out[key] >= 0 && out[key] < 0x1p53, key, "a count");
+  return out;
+}
 
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
@@ -98,7 +156,7 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
   const Generator::State random = default_generator().state();
   const LoaderState at = s.train->state();
   Json meta;
-  meta["format"] = 1;
+  meta["format"] = kStateFormat;
   meta["trainer"] = {{"steps", n.steps},
                      {"skipped", n.skipped},
                      {"samples", n.samples},
@@ -106,8 +164,10 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
                      {"epoch_samples", n.epoch_samples},
                      {"window_loss", n.window_loss},
                      {"window_samples", n.window_samples},
+                     {"last_log_step", n.last_log_step},
                      {"last_eval_step", n.last_eval_step},
                      {"best", optional(n.best)},
+                     {"best_step", n.best_step},
                      {"train_loss", optional(n.train_loss)},
                      {"val_loss", optional(n.val_loss)},
                      {"val_accuracy", optional(n.val_accuracy)},
@@ -122,9 +182,30 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
 }
 
 Counters unpack(const CheckpointContents& contents, Session& s) {
-  const nlohmann::json& meta = contents.meta;
-  check<IoError>(meta.contains("trainer") && meta.contains("loader") && meta.contains("generator"), "resume",
-                 "the checkpoint must have been written by `halfstep train`");
+  const Stored meta(contents);
+  const Stored t = meta.part("trainer"), loader = meta.part("loader"), random = meta.part("generator");
+  const int64_t steps = t.integer("steps", 0);
+  const Counters counters{.steps = steps,
+                          .skipped = t.integer("skipped", 0),
+                          .samples = t.integer("samples", 0),
+                          .epoch_loss = t.number("epoch_loss"),
+                          .epoch_samples = t.integer("epoch_samples", 0),
+                          .window_loss = t.number("window_loss"),
+                          .window_samples = t.integer("window_samples", 0),
+                          .last_log_step = t.integer("last_log_step", -1, steps),
+                          .last_eval_step = t.integer("last_eval_step", -1),
+                          .best = t.number_or_null("best"),
+                          .best_step = t.integer("best_step", -1, -1),
+                          .train_loss = t.number_or_null("train_loss"),
+                          .val_loss = t.number_or_null("val_loss"),
+                          .val_accuracy = t.number_or_null("val_accuracy"),
+                          .seconds = t.number("seconds")};
+  const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
+  const Generator::State drawn{uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
+  std::optional<GradScaler::StateDict> scaler;
+  if (s.scaler.is_enabled() && meta.has("scaler") && !meta.get("scaler").empty()) scaler = scaler_state(meta.part("scaler"));
+  const int64_t schedule = meta.integer("schedule", 0, -1);
+
   load_weights(*s.model, contents.model);
   std::map<std::string, Tensor> moments;
   const std::string prefix = "optimizer.";
@@ -132,24 +213,19 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     if (name.starts_with(prefix)) moments[name.substr(prefix.size())] = tensor;
   }
   s.optimizer->load_state_dict(moments);
-  if (s.scaler.is_enabled() && !meta["scaler"].empty()) s.scaler.load_state_dict(meta["scaler"].get<GradScaler::StateDict>());
-  if (s.schedule && meta["schedule"].is_number()) s.schedule->set_count(meta["schedule"]);
-  s.train->set_state({meta["loader"]["epoch"], meta["loader"]["next_batch"]});
-  default_generator().set_state({meta["generator"]["seed"], meta["generator"]["offset"]});
-  const Json t = meta["trainer"];
-  return {.steps = t["steps"],
-          .skipped = t["skipped"],
-          .samples = t["samples"],
-          .epoch_loss = t["epoch_loss"],
-          .epoch_samples = t["epoch_samples"],
-          .window_loss = t["window_loss"],
-          .window_samples = t["window_samples"],
-          .last_eval_step = t["last_eval_step"],
-          .best = optional(t["best"]),
-          .train_loss = optional(t["train_loss"]),
-          .val_loss = optional(t["val_loss"]),
-          .val_accuracy = optional(t["val_accuracy"]),
-          .seconds = t["seconds"]};
+  if (scaler) s.scaler.load_state_dict(*scaler);
+  if (s.schedule && schedule >= 0) s.schedule->set_count(schedule);
+  s.train->set_state(at);
+  default_generator().set_state(drawn);
+  return counters;
+}
+
+int64_t stored_step(const CheckpointContents& contents) { return Stored(contents).part("trainer").integer("steps", 0); }
+
+Json stored_config(const CheckpointContents& contents) {
+  const Stored meta(contents);
+  meta.part("config");
+  return Json(meta.get("config"));
 }
 
 }  // namespace halfstep::app

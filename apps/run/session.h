@@ -43,14 +43,20 @@ struct Counters {
   int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
   double window_loss = 0;
   int64_t window_samples = 0;  // since the last line of metrics.jsonl
-  int64_t last_eval_step = -1;
+  int64_t last_log_step = -1, last_eval_step = -1;
   std::optional<double> best;                                // value of checkpoint.monitor
+  int64_t best_step = -1;                                    // whose checkpoint has it
   std::optional<double> train_loss, val_loss, val_accuracy;  // the latest
   double seconds = 0;                                        // of training so far, all runs together
 };
 
 CheckpointContents pack(const Session& session, const Json& config, const Counters& counters);
-// Restores session, counters and the default generator. Throws ValueError or IoError for a checkpoint that does not fit.
+// Restores session, counters and the default generator. Throws CheckpointError for a state that pack did not write, and ValueError
+// for one that does not fit.
 Counters unpack(const CheckpointContents& contents, Session& session);
+
+// Parts of a state for those that need no more. Throw CheckpointError.
+int64_t stored_step(const CheckpointContents& contents);
+Json stored_config(const CheckpointContents& contents);
 
 }  // namespace halfstep::app

@@ -1,17 +1,14 @@
-// Ctrl-C and the signals of batch systems: asked for between steps, never acted on inside one.
+// Ctrl-C and the signals of batch systems and terminals: asked for between steps, never acted on inside one.
 #pragma once
 
 namespace halfstep::app {
 
-// Catches SIGINT, SIGTERM and SIGUSR1 while it lives. A second SIGINT ends the process at once with code 130.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  StopSignals(const StopSignals&) = delete;
+// From now on SIGINT, SIGTERM, SIGUSR1 and SIGHUP are noted instead of ending the process; a second SIGINT ends it at once with
+// code 130, and other repetitions change nothing. A SIGHUP that was ignored, as under nohup, stays so. SIGPIPE is ignored: a run
+// outlives whoever reads its output.
+void catch_stop_signals();
 
-  // The signal that came first, or 0.
-  static int received();
-};
+// The signal that came first, but SIGINT before all others; 0: none.
+int stop_signal();
 
 }  // namespace halfstep::app

@@ -1,8 +1,10 @@
 #include "apps/run/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <sstream>
+#include <tuple>
 
 #include "apps/exit_codes.h"
 #include "apps/run/evaluate.h"
@@ -26,7 +28,9 @@ TrainStepOptions step_options(const Config& config, const Session& s) {
           .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
           .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
           .accumulate_steps = t["accumulate_steps"],
-          .graph = graph == "auto" ? GraphMode::automatic : graph == true ? GraphMode::on : GraphMode::off};
+          .graph = graph == "auto" ? GraphMode::automatic
+                   : graph == true ? GraphMode::on
+                                   : GraphMode::off};
 }
 
 template <class... Parts>
@@ -42,13 +46,15 @@ std::string percent(double share) {
   return text;
 }
 
+Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
+
 // What resuming changes about the run, as paths of the config.
 void report_changes(const Json& now, const nlohmann::json& then, Progress& progress) {
   std::string changed;
   for (const auto& op : nlohmann::json::diff(then, nlohmann::json(now))) {
     const std::string path = op["path"];
     if (path == "/output_dir" || path == "/checkpoint/resume") continue;
-    changed += (changed.empty() ? "" : ", ") + path.substr(1);
+    changed += (changed.empty() ? "" : ", ") + path.substr(std::min<size_t>(1, path.size()));
   }
   if (!changed.empty())
     progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
@@ -67,8 +73,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
       save_every_(*parse_interval(config.json["checkpoint"]["every"])) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
-    if (contents.meta.contains("config")) report_changes(config_.json, contents.meta["config"], progress_);
     n_ = unpack(contents, s_);
+    report_changes(config_.json, stored_config(contents), progress_);
     earlier_seconds_ = n_.seconds;
     saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;
@@ -78,27 +84,33 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
 }
 
 TrainSummary Trainer::run() {
-  dir_.open(config_.json, n_.steps, !config_.json["logging"]["sinks"].empty());
+  start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
+  const auto stopped = [&](const std::string& when) {
+    const bool interrupt = stop_signal() == SIGINT;
+    progress_.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
+    return summary(interrupt ? Ending::interrupted : Ending::requeue);
+  };
+  if (stop_signal()) return stopped("before training began; nothing was changed");
+  n_.best_step = dir_.open(config_.json, {n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step},
+                           !config_.json["logging"]["sinks"].empty());
+  if (dir_.continues() && n_.best_step < 0) n_.best.reset();  // its checkpoint is gone: the next evaluation marks one
   introduce();
-  const StopSignals signals;
   s_.model->train();
   allocator(s_.device).reset_peak();
-  start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
+  logged_.samples = n_.samples;
   while (!finished()) {
     train_batch();
     // Only between optimizer steps: gradients of an open window are in no checkpoint.
-    if (StopSignals::received() && step_.pending() == 0) {
-      drain();
+    if (stop_signal() && step_.pending() == 0) {
       save();
-      const bool interrupt = StopSignals::received() == SIGINT;
-      progress_.line(
-          joined(interrupt ? "interrupted" : "stopped by a signal", " after step ", n_.steps, "; go on with --resume auto"));
-      return summary(interrupt ? Ending::interrupted : Ending::requeue);
+      return stopped(joined("after step ", n_.steps, "; go on with --resume auto"));
     }
   }
   drain();
   if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
+  if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
   if (save_every_.unit != Interval::Unit::never) save();
+  dir_.established();
   return summary(Ending::finished);
 }
 
@@ -135,6 +147,7 @@ void Trainer::train_batch() {
   n_.samples += samples;
   pending_.push_back({r.loss, r.outcome, r.stepped, samples});
   if (!r.stepped) return;
+  grad_norm_ = r.grad_norm;
   ++n_.steps;
   after_step();
 }
@@ -143,13 +156,20 @@ void Trainer::end_epoch() {
   const StepResult last = step_.flush();
   if (last.stepped) {
     pending_.push_back({Tensor(), last.outcome, true, 0});
+    grad_norm_ = last.grad_norm;
     ++n_.steps;
   }
   drain();
   n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;
   n_.epoch_loss = 0, n_.epoch_samples = 0;
-  const bool evaluated = s_.val && due(eval_every_, true, last_eval_);
+  const auto due_now = [&](const Interval& every, Clock::time_point& before) {
+    return due(every, true, before) || (last.stepped && due(every, false, before));
+  };
+  // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
+  if (due_now(log_every_, last_log_)) log();
+  const bool evaluated = s_.val && due_now(eval_every_, last_eval_);
   if (evaluated) evaluate_now();
+  consider_best("train/loss", n_.train_loss);
   std::string line = joined("epoch ", epoch());
   if (!config_.json["train"]["epochs"].is_null()) line += joined("/", config_.json["train"]["epochs"].dump());
   line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
@@ -158,9 +178,7 @@ void Trainer::end_epoch() {
   line += "  lr " + number_text(s_.optimizer->lr(), 3);
   if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
   progress_.line(line + "  " + duration_text(seconds()));
-  if (due(log_every_, true, last_log_)) log();
-  if (due(save_every_, true, last_save_)) save();
-  if (last.stepped) after_step();  // last: what it saves must lie behind the end of the epoch
+  if (due_now(save_every_, last_save_)) save();
 }
 
 void Trainer::after_step() {
@@ -224,13 +242,24 @@ void Trainer::diverged(const std::string& what) {
 void Trainer::log() {
   drain();
   const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
-  Json entry = {{"step", n_.steps},         {"epoch", epoch()},      {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
-                {"lr", s_.optimizer->lr()}, {"skipped", n_.skipped}, {"samples", n_.samples},
-                {"seconds", seconds()}};
+  const double spent = std::max(1e-9, training_seconds() - logged_.seconds), wait = s_.train->wait_seconds() - logged_.wait;
+  Json entry = {{"step", n_.steps},
+                {"epoch", epoch()},
+                {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
+                {"lr", s_.optimizer->lr()},
+                {"skipped", n_.skipped},
+                {"samples", n_.samples},
+                {"seconds", seconds()},
+                {"samples_per_second", double(n_.samples - logged_.samples) / spent},
+                {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
+                {"peak_bytes", allocator(s_.device).stats().peak}};
   if (scale()) entry["scale"] = *scale();
-  dir_.record(entry);
+  if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
+  n_.last_log_step = n_.steps;
+  dir_.metrics().write(entry);
   show();
   n_.window_loss = 0, n_.window_samples = 0;
+  logged_ = {training_seconds(), s_.train->wait_seconds(), n_.samples};
 }
 
 void Trainer::show() {
@@ -243,10 +272,12 @@ void Trainer::show() {
   v.step = n_.steps, v.steps = s_.total_steps;
   v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   v.lr = s_.optimizer->lr();
-  v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, spent - eval_seconds_);
+  v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, training_seconds());
   v.seconds_left = steps > 0 ? spent / double(steps) * double(s_.total_steps - n_.steps) : INFINITY;
   v.scale = scale(), v.skipped = n_.skipped;
-  v.loader_wait = s_.train->wait_seconds() / std::max(1e-9, spent);
+  if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
+  v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
+  v.peak_bytes = double(allocator(s_.device).stats().peak);
   progress_.update(v);
 }
 
@@ -255,21 +286,29 @@ void Trainer::evaluate_now() {
   const EvalResult r = evaluate(*s_.model, *s_.loss, *s_.val, s_.device, s_.low);
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_accuracy = r.accuracy, n_.last_eval_step = n_.steps;
-  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", std::isfinite(r.loss) ? Json(r.loss) : Json()}};
+  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
   if (r.accuracy) entry["val/accuracy"] = *r.accuracy;
-  dir_.record(entry);
+  dir_.metrics().write(entry);
+  consider_best("val/loss", r.loss);
+  consider_best("val/accuracy", r.accuracy);
+}
 
+// A checkpoint of now becomes the best one if `what` is monitored and better than ever. Which one is the best is in the checkpoint
+// itself, so that a run that dies before `best` is written finds it again.
+void Trainer::consider_best(const char* what, std::optional<double> value) {
   const Json& ck = config_.json["checkpoint"];
-  const std::optional<double> value = ck["monitor"] == "val/accuracy" ? r.accuracy
-                                      : ck["monitor"] == "val/loss"   ? std::optional(r.loss)
-                                                                      : n_.train_loss;
-  if (ck["keep_best"] != 1 || save_every_.unit == Interval::Unit::never || !value || !std::isfinite(*value)) return;
+  if (ck["monitor"] != what || ck["keep_best"] != 1 || save_every_.unit == Interval::Unit::never) return;
+  if (!value || !std::isfinite(*value)) return;
   const bool better = !n_.best || (ck["mode"] == "max" ? *value > *n_.best : *value < *n_.best);
   if (!better) return;
-  n_.best = value;
+  const auto before = std::pair(n_.best, n_.best_step);
+  n_.best = value, n_.best_step = n_.steps;
   saved_.reset();
   save();
-  if (saved_) mark_best(dir_.path(), n_.steps);
+  if (saved_)
+    mark_best(dir_.path(), n_.steps);
+  else
+    std::tie(n_.best, n_.best_step) = before;
 }
 
 void Trainer::save() {
@@ -281,19 +320,21 @@ void Trainer::save() {
     return;
   }
   n_.seconds = seconds();
+  dir_.metrics().sync();  // a checkpoint promises the lines until its step
   save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.json["checkpoint"]["keep_last"]);
   saved_ = now;
+  dir_.established();
 }
 
 double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+double Trainer::training_seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count() - eval_seconds_; }
 
 std::optional<double> Trainer::scale() const {
   return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
 }
 
 TrainSummary Trainer::summary(Ending ending) {
-  const auto or_null = [](const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); };
-  const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
   out.ending = ending;
@@ -304,7 +345,8 @@ TrainSummary Trainer::summary(Ending ending) {
               {"steps_applied", n_.steps - n_.skipped},
               {"steps_skipped", n_.skipped},
               {"seconds", seconds()},
-              {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, spent - eval_seconds_)},
+              {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
+              {"metrics_lines_lost", dir_.metrics().lost()},
               {"peak_bytes", allocator(s_.device).stats().peak},
               {"scale", scale() ? Json(*scale()) : Json(1.0)},
               {"device", joined(s_.device)},
@@ -313,8 +355,10 @@ TrainSummary Trainer::summary(Ending ending) {
   if (ending == Ending::finished) {
     std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ");
     if (n_.val_accuracy) line += "val accuracy " + percent(*n_.val_accuracy) + ", ";
-    progress_.line(line + duration_text(seconds()) + ", " + count_text(out.json["samples_per_second"]) + " samples/s, peak " +
-                   bytes_text(out.json["peak_bytes"]));
+    line += duration_text(seconds()) + ", " + count_text(out.json["samples_per_second"]) + " samples/s, peak " +
+            bytes_text(out.json["peak_bytes"]);
+    if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
+    progress_.line(line);
   }
   return out;
 }

@@ -28,7 +28,8 @@ class Trainer {
   // Resumes when `dir` says so. All arguments must outlive it.
   Trainer(const Config& config, RunDir& dir, Progress& progress);
 
-  // Until the config's end or a stop signal. Throws DivergedError.
+  // Until the config's end or a stop signal; one that came before the first step leaves the run's folder as it is. Throws
+  // DivergedError.
   TrainSummary run();
 
   const Session& session() const { return s_; }
@@ -53,10 +54,12 @@ class Trainer {
   void log();
   void show();
   void evaluate_now();
+  void consider_best(const char* what, std::optional<double> value);
   void save();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last) const;
   int64_t epoch() const { return s_.train->state().epoch; }
   double seconds() const;
+  double training_seconds() const;  // of this process, without evaluations
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
 
@@ -67,9 +70,14 @@ class Trainer {
   TrainStep step_;
   Counters n_;
   std::vector<Pending> pending_;
+  Tensor grad_norm_;  // of the last step; undefined when no step computed one
   Interval log_every_, eval_every_, save_every_;
   Clock::time_point last_log_, last_eval_, last_save_, start_;
   double eval_seconds_ = 0, earlier_seconds_ = 0;
+  struct {
+    double seconds = 0, wait = 0;
+    int64_t samples = 0;
+  } logged_;  // training_seconds, time spent waiting for data and samples at the last line of metrics.jsonl
   int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite

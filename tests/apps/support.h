@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "apps/config/json.h"
 
@@ -61,6 +64,65 @@ inline Ran run(const TempDir& dir, const std::string& arguments) {
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out.txt"), read(dir / "err.txt")};
 }
+
+// The program running beside the test; its output goes to child.txt.
+class Child {
+ public:
+  Child(const TempDir& dir, const std::string& arguments) : dir_(dir), pid_(fork()) {
+    if (pid_ != 0) return;
+    const std::string command =
+        "cd '" + dir.path().string() + "' && exec '" + program().string() + "' " + arguments + " >child.txt 2>&1 </dev/null";
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(99);
+  }
+  ~Child() {
+    if (pid_ > 0) end(SIGKILL);
+  }
+  Child(const Child&) = delete;
+
+  // Waits until `done()` or the program's end; false: it ended, or a minute passed.
+  template <class F>
+  bool until(F done) {
+    for (int i = 0; i < 60000 && kill(pid_, 0) == 0; ++i) {
+      if (done()) return true;
+      int status = 0;
+      if (waitpid(pid_, &status, WNOHANG) == pid_) return ended(status), false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+  // Does it handle the signal by now?
+  bool catches(int signal) const {
+    std::error_code error;
+    if (fs::read_symlink("/proc/" + std::to_string(pid_) + "/exe", error) != program()) return false;  // still the test's fork
+    const std::string status = read("/proc/" + std::to_string(pid_) + "/status");
+    const size_t at = status.find("SigCgt:");
+    return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1);
+  }
+  void send(int signal) const {
+    if (pid_ > 0) kill(pid_, signal);
+  }
+  // Its exit code; minus the signal that killed it.
+  int wait() {
+    int status = 0;
+    if (pid_ > 0 && waitpid(pid_, &status, 0) == pid_) ended(status);
+    return code_;
+  }
+  int end(int signal) {
+    send(signal);
+    return wait();
+  }
+  std::string output() const { return read(dir_ / "child.txt"); }
+
+ private:
+  void ended(int status) {
+    pid_ = -1;
+    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  const TempDir& dir_;
+  pid_t pid_;
+  int code_ = 0;
+};
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

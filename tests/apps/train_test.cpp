@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 #include "framework/io/checkpoint.h"
 #include "framework/io/checksum.h"
@@ -105,24 +103,13 @@ TEST_CASE("signals save and stop; --resume auto goes on") {
   const std::string options =
       " --set train.epochs=200 --set logging.every=1 --set checkpoint.every='100 epochs' --set checkpoint.keep_best=0 --threads 1";
   REQUIRE(run(dir, "train small.json --quiet --set output_dir=whole" + options).code == 0);
-  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 75}}) {
+  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 75}, std::pair{SIGHUP, 75}}) {
     CAPTURE(signal);
     fs::remove_all(dir / "part");
-    const pid_t child = fork();
-    if (child == 0) {
-      if (chdir(dir.path().c_str()) != 0 || !freopen("child.txt", "w", stdout)) _exit(99);
-      const std::string command = "'" + program().string() + "' train small.json --set output_dir=part" + options;
-      execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
-      _exit(99);
-    }
-    for (int i = 0; i < 20000 && read(dir / "part/metrics.jsonl").size() < 2000; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    kill(child, signal);
-    int status = 0;
-    waitpid(child, &status, 0);
-    REQUIRE(WIFEXITED(status));
-    CHECK(WEXITSTATUS(status) == code);
-    CHECK(contains(read(dir / "child.txt"), "go on with --resume auto"));
+    Child child(dir, "train small.json --set output_dir=part" + options);
+    REQUIRE(child.until([&] { return read(dir / "part/metrics.jsonl").size() >= 2000; }));
+    CHECK(child.end(signal) == code);
+    CHECK(contains(child.output(), "go on with --resume auto"));
     const Ran resumed = run(dir, "train small.json --resume auto --set output_dir=part" + options);
     CAPTURE(resumed.err);
     CHECK(resumed.code == 0);
@@ -143,7 +130,7 @@ TEST_CASE("exit codes") {
   CHECK(run(dir, "train none.json").code == 2);
   CHECK(run(dir, "validate small.json --set train.epochz=3").code == 2);
   CHECK(run(dir, "validate small.json").code == 0);
-  CHECK(run(dir, "eval nowhere").code == 1);
+  CHECK(run(dir, "eval nowhere").code == 3);
 
   const Ran data = run(dir, "train small.json --set data.train='{\"type\":\"MNIST\"}' --set data.root=nowhere");
   CHECK(data.code == 3);

@@ -1,0 +1,43 @@
+// metrics.jsonl: one JSON object a line, each with the step it belongs to.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "apps/config/json.h"
+
+namespace halfstep::app {
+
+// Where a run goes on: what it holds of the file already, and which checkpoint is its best.
+struct ResumePoint {
+  int64_t step = 0;
+  int64_t last_log_step = -1;   // whether a training line of `step` is already written
+  int64_t last_eval_step = -1;  // the same of an evaluation
+  int64_t best_step = -1;       // whose checkpoint is the best; -1: none
+};
+
+class MetricsFile {
+ public:
+  MetricsFile() = default;  // takes lines and writes none
+  // Keeps the lines that a run at `from` has behind it, and warns of those that are no lines of a run. Throws IoError.
+  MetricsFile(const std::filesystem::path& path, const ResumePoint& from);
+  ~MetricsFile();
+  MetricsFile(MetricsFile&& other) noexcept;
+  MetricsFile& operator=(MetricsFile&& other) noexcept;
+
+  // Writes the line whole or not at all. The first that fails is warned of; training goes on, and lost() counts.
+  void write(const Json& entry);
+  void sync();  // to the disk; what fails counts as a line lost
+  int64_t lost() const { return lost_; }
+
+ private:
+  void lose(int error);
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  bool torn_ = false;  // half a line stands at the end, and could not be taken back
+  int64_t lost_ = 0;
+};
+
+}  // namespace halfstep::app

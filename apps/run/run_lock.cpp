@@ -1,0 +1,95 @@
+#include "apps/run/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+
+namespace halfstep::app {
+namespace {
+
+// 0, or the errno of what failed. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
+// of fcntl may. Both belong to this process: no other one is ever forked with the file open.
+int try_lock(int fd) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+  if (errno == EWOULDBLOCK) return EWOULDBLOCK;
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_SETLK, &range) == 0) return 0;
+  return errno == EACCES || errno == EAGAIN ? EWOULDBLOCK : errno;
+}
+
+// Is `fd` still what lies at `path`? Its holder may have removed it between open and lock.
+bool is_at(int fd, const std::filesystem::path& path) {
+  struct stat here = {}, there = {};
+  return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+std::string description() {
+  char host[256] = "an unknown host", started[32] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  ::gmtime_r(&now, &utc);
+  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return "process " + std::to_string(::getpid()) + " on " + host + ", started " + started;
+}
+
+// What the holder wrote, as one line of printable characters.
+std::string holder(int fd) {
+  char text[512];
+  const ssize_t n = ::pread(fd, text, sizeof text, 0);
+  std::string out(text, n > 0 ? size_t(n) : 0);
+  out = out.substr(0, out.find('\n'));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  }
+  return out.empty() ? "another process" : out;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
+  for (;;) {
+    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+      fail<IoError>("train", "output_dir must be a folder that can be written, got ", dir.string(), " (", std::strerror(errno),
+                    ")");
+    }
+    const int error = try_lock(fd);
+    if (error == 0 && !is_at(fd, path_)) {
+      ::close(fd);
+      continue;
+    }
+    if (error == 0) {
+      fd_ = fd;
+      break;
+    }
+    const std::string who = error == EWOULDBLOCK ? holder(fd) : "";
+    ::close(fd);
+    check<ConfigError>(error != EWOULDBLOCK, "train", dir.string(), " is in use by another run: ", who,
+                       Help{"wait for it or stop it; --set output_dir=DIR writes elsewhere"});
+    logging::warn(dir.string() + " cannot be locked (" + std::strerror(error) + "): take care that no other run writes there");
+    return;
+  }
+  const std::string text = description() + '\n';
+  // Only for a message of others, hence no error.
+  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
+}
+
+RunLock::~RunLock() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());  // before the lock goes, so that nobody removes another's file
+  ::close(fd_);
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,26 @@
+// One writer a folder: the lock that a run holds on its output_dir.
+#pragma once
+
+#include <filesystem>
+
+namespace halfstep::app {
+
+// Holds <dir>/run.lock from construction to destruction, which removes the file. The kernel drops the lock when the process ends,
+// however it ends; what is left of the file then blocks nobody. It says who holds it, for the message of whoever comes second.
+class RunLock {
+ public:
+  // `dir` must exist. Throws ConfigError, naming the process and its host, when another one holds the lock, and IoError when the
+  // file cannot be written. Where the file system has no locks, there is a warning and no lock.
+  explicit RunLock(const std::filesystem::path& dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  bool held() const { return fd_ >= 0; }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace halfstep::app
