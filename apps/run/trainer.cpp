@@ -142,6 +142,7 @@ void Trainer::train_batch() {
   }
   if (!batch) return end_epoch();
   const auto [input, target] = on_device(*batch, s_.device);
+  grad_norm_ = Tensor();  // nothing of a recorded step may be held when it is recorded anew
   StepResult r = step_(input, target);
   const int64_t samples = input.size(0);
   n_.samples += samples;

@@ -137,6 +137,17 @@ TEST_CASE("autocast covers forward and loss; outputs are low, the loss and gradi
   }
 }
 
+TEST_CASE("a step that clips the norm gives it, of true gradients and before clipping; others give none") {
+  Bench free({}), bound({.clip_grad_norm = 1e-3}), scaled({.clip_grad_norm = 1e-3, .accumulate_steps = 2}, true);
+  const Tensor x = (manual_seed(6), randn({8, 8})), y = randn({8, 8});
+  CHECK(!free.step(x, y).grad_norm.defined());
+  double squares = 0;
+  for (const Tensor& p : free.net->parameters()) squares += (p.grad() * p.grad()).sum().item<double>();
+  CHECK(bound.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
+  CHECK(!scaled.step(x, y).grad_norm.defined());  // its window goes on
+  CHECK(scaled.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
+}
+
 TEST_CASE("clip_grad_value bounds true gradients") {
   Bench a({.clip_grad_value = 1e-3}, true);
   a.step(randn({8, 8}), randn({8, 8}));
