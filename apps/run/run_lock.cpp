@@ -44,10 +44,14 @@ std::string description() {
   return "process " + std::to_string(::getpid()) + " on " + host + ", started " + started;
 }
 
-// What the holder wrote, as one line of printable characters.
+// What the holder wrote, as one line of printable characters. It may just have the lock and be about to write.
 std::string holder(int fd) {
   char text[512];
-  const ssize_t n = ::pread(fd, text, sizeof text, 0);
+  ssize_t n = 0;
+  for (int i = 0; i < 50 && n <= 0; ++i) {
+    if (i > 0) ::usleep(10000);
+    n = ::pread(fd, text, sizeof text, 0);
+  }
   std::string out(text, n > 0 ? size_t(n) : 0);
   out = out.substr(0, out.find('\n'));
   for (char& c : out) {

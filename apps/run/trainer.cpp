@@ -73,8 +73,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
       save_every_(*parse_interval(config.json["checkpoint"]["every"])) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
-    n_ = unpack(contents, s_);
     report_changes(config_.json, stored_config(contents), progress_);
+    n_ = unpack(contents, s_);
     earlier_seconds_ = n_.seconds;
     saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;

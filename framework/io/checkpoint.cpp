@@ -250,8 +250,10 @@ fs::path resolve_checkpoint(const fs::path& given) {
 CheckpointContents load_checkpoint(const fs::path& path, Device device) {
   const fs::path checkpoint = resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
-  return {load_safetensors(checkpoint / kFiles[0], device).tensors, load_safetensors(checkpoint / kFiles[1], device).tensors,
-          read_json_file(checkpoint / kFiles[2])};
+  try {
+    return {load_safetensors(checkpoint / kFiles[0], device).tensors, load_safetensors(checkpoint / kFiles[1], device).tensors,
+            read_json_file(checkpoint / kFiles[2])};
+  } catch (const IoError& e) { throw CheckpointError(e.what()); }
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::path>* passed_over) {

@@ -179,6 +179,21 @@ TEST_CASE("a save that fails leaves the checkpoint of the step, and nothing else
   CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 2);
 }
 
+TEST_CASE("a checkpoint that its manifest confirms, and that holds no tensors or no JSON") {
+  const TempDir dir;
+  const fs::path path = save_checkpoint(dir.path(), 1, contents(1));
+  const std::string manifest = read_bytes(path / "manifest.json");
+  for (const char* file : {"model.safetensors", "state.json"}) {
+    const std::string before = read_bytes(path / file);
+    nlohmann::json changed = nlohmann::json::parse(manifest);
+    changed["files"][file] = {{"bytes", 8}, {"sha256", sha256("nonsense")}};
+    write_bytes(path / file, "nonsense");
+    write_bytes(path / "manifest.json", changed.dump());
+    CHECK(contains(message_of<CheckpointError>([&] { load_checkpoint(path); }), (path / file).string() + ": "));
+    write_bytes(path / file, before);
+  }
+}
+
 TEST_CASE("checkpoints: manifests that are not") {
   const TempDir dir;
   const fs::path path = save_checkpoint(dir.path(), 1, contents(1));
