@@ -129,7 +129,8 @@ void RunDir::move_aside() {
 // The new run counts from its first checkpoint on; before that, the old one does.
 void RunDir::recover() {
   const fs::path moving = path_ / kMoving, replaced = path_ / kReplaced;
-  fs::remove_all(path_ / kReplacedToGo);
+  std::error_code later;
+  fs::remove_all(path_ / kReplacedToGo, later);
   if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
   if (fs::exists(replaced)) fs::rename(replaced, moving);
   if (!fs::exists(moving)) return;
@@ -142,7 +143,8 @@ void RunDir::recover() {
 
 void RunDir::discard_replaced() {
   fs::rename(path_ / kReplaced, path_ / kReplacedToGo);
-  fs::remove_all(path_ / kReplacedToGo);
+  std::error_code later;  // then the next start removes it
+  fs::remove_all(path_ / kReplacedToGo, later);
 }
 
 std::optional<fs::path> replaced_run(const fs::path& dir) {
