@@ -76,7 +76,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
     report_changes(config_.json, stored_config(contents), progress_);
     n_ = unpack(contents, s_);
     earlier_seconds_ = n_.seconds;
-    saved_ = {n_.steps, s_.train->state().next_batch};
+    if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;
   }
   first_step_ = first_pending_step_ = n_.steps;
@@ -109,8 +109,10 @@ TrainSummary Trainer::run() {
   drain();
   if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
   if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
-  if (save_every_.unit != Interval::Unit::never) save();
-  dir_.established();
+  if (save_every_.unit != Interval::Unit::never)
+    save();
+  else
+    dir_.established();  // a run that was to leave no checkpoint
   return summary(Ending::finished);
 }
 

@@ -145,6 +145,16 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   REQUIRE(dir.train("--overwrite").code == 0);
   CHECK(dir.train("--set output_dir=s --resume r/step-00000006").code == 2);
   CHECK(snapshot(dir / "s") == other);
+  // It goes on elsewhere, with nothing left to train.
+  CHECK(dir.train("--set output_dir=s --overwrite --resume r/step-00000012").code == 0);
+  CHECK(list_checkpoints(dir / "s") == std::vector<int64_t>{12});
+  CHECK(read(dir / "s/step-00000012/model.safetensors") == read(dir / "r/step-00000012/model.safetensors"));
+  // It ends with a loss that is not finite, too early to call it diverged: no checkpoint of it is wanted.
+  const auto finished = snapshot(dir / "s");
+  const Ran infinite = dir.train("--set output_dir=s --overwrite --set optimizer.lr=1e39 --set train.epochs=1");
+  CHECK(contains(infinite.err, "no checkpoint was written"));
+  CHECK(contains(infinite.err, "was put back"));
+  CHECK(snapshot(dir / "s") == finished);
 }
 
 TEST_CASE("resuming mends latest and best, also when nothing is left to train") {
