@@ -1,5 +1,6 @@
 // JSON from outside the process: the one road by which text becomes a value. It bounds how deeply values nest, so that no reader
-// of the result can run out of stack, and it says in its own words what is wrong.
+// of the result can run out of stack; it refuses NUL characters, at which C interfaces cut names and paths off; and it says in its
+// own words what is wrong.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +17,19 @@ inline constexpr int kMaxJsonDepth = 200;  // objects and lists inside one anoth
 // Text that is not JSON, or more than a reader takes. what() is a phrase without a place or a full stop, for the caller to put
 // its file and its own type around: "unexpected end of input; expected string literal".
 struct JsonError : Error {
-  JsonError(const std::string& why, int line_, int column_) : Error(why), line(line_), column(column_) {}
+  JsonError(const std::string& why, int line_, int column_, bool refused_ = false)
+      : Error(why), line(line_), column(column_), refused(refused_) {}
   int line, column;  // from 1; 0 where it is not known
+  bool refused;      // it is JSON, but nests too deeply, holds a NUL character or a number that no double can
 };
 
-// `text` as nlohmann::json or nlohmann::ordered_json. comments: // and /* */ are allowed. Throws JsonError.
+// `text` as nlohmann::json or, where the order of keys matters, nlohmann::ordered_json, which takes time quadratic in the number of
+// an object's keys. comments: // and /* */ are allowed. Throws JsonError.
 template <class Json>
 Json read_json(std::string_view text, bool comments = false);
+
+// What an exception of the library's parser says, without the library's headings.
+std::string in_plain_words(const nlohmann::json::exception& e);
 
 extern template nlohmann::json read_json(std::string_view, bool);
 extern template nlohmann::ordered_json read_json(std::string_view, bool);

@@ -31,7 +31,8 @@ TEST_CASE("read_json takes values that nest to its bound and refuses deeper ones
 TEST_CASE("read_json says in plain words what is wrong, and where") {
   CHECK(fault("{\"a\":\n x}") == R"(2:2 invalid literal; last read: '"a":<U+000A> x')");
   CHECK(fault("") == "1:1 unexpected end of input; expected '[', '{', or a literal");
-  CHECK(fault(R"({"a": 1e400})") == "0:0 number overflow parsing '1e400'");
+  CHECK(fault("{\"a\":\n1e400}") == "2:1 the number 1e400 is too large for a double");
+  CHECK(fault("[1e400, 1e400]") == "0:0 the number 1e400 is too large for a double");
   CHECK(fault("[\"\xff\"]") == R"(1:3 invalid string: ill-formed UTF-8 byte; last read: '"?')");
   CHECK(fault("// a remark\n[1]") != "");
   CHECK(fault("// a remark\n[1] /* another */", true) == "");
@@ -41,4 +42,20 @@ TEST_CASE("read_json says in plain words what is wrong, and where") {
     CHECK(fault(text).find("parse error at") == std::string::npos);
     CHECK(fault(text) != "");
   }
+}
+
+TEST_CASE("read_json refuses NUL characters, written out and as bytes, which the parser would take for the end") {
+  const std::string held = "a string holds a NUL character";
+  CHECK(fault(R"({"output_dir":
+  "a\u0000b"})") == "2:5 " + held);
+  CHECK(fault(R"({"a\u0000b": 1})") == "1:4 " + held);
+  CHECK(fault(R"(["\\u0000"])") == "");
+  CHECK(fault(R"(["\\u0000", "\\\u0000"])") == "1:16 " + held);
+  CHECK(fault(std::string("{}\0garbage", 10)) == "1:3 a NUL byte");
+  CHECK(fault(std::string("[\"a\0\"]", 6)) == "1:4 a NUL byte");
+}
+
+TEST_CASE("read_json's faults are short, however long the text is") {
+  CHECK(fault('"' + std::string(1 << 20, 'x')).size() < 300);
+  CHECK(fault(std::string(1 << 20, '9') + "e9").size() < 300);
 }
