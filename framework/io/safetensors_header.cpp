@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/io/json.h"
 
 namespace halfstep {
 namespace {
@@ -101,7 +102,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
-    fail_file("the header is not valid JSON (", printable(e.what()), ')');
+    fail_file("the header is not valid JSON (", printable(in_plain_words(e)), ')');
   }
 
  private:
@@ -167,6 +168,9 @@ std::string_view safetensors_name(DType dtype) {
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file) {
+  // The parser would take a NUL byte for the end and skip a byte order mark; the reference reader takes neither.
+  check<IoError>(json.find('\0') == std::string_view::npos, "safetensors", file, ": the header is not valid JSON (a NUL byte)");
+  check<IoError>(!json.starts_with("\xef\xbb\xbf"), "safetensors", file, ": the header is not valid JSON (a byte order mark)");
   SafetensorsHeader out;
   HeaderReader reader(file, out);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);

@@ -130,6 +130,26 @@ TEST_CASE("safetensors: hostile headers are refused with the fault") {
   CHECK(contains(load_error(file_of("{\"__metadata__\":{\"a\":1}}")), "must have strings"));
 }
 
+// As the reference reader does, safetensors 0.8.0 of Python.
+TEST_CASE("safetensors: white space may surround a header, and nothing else") {
+  const TempDir dir;
+  for (const char* good : {"{}      ", "{}\n", "{}\t\r\n ", "  {}", "\n{}"}) {
+    CAPTURE(good);
+    write_bytes(dir / "f", file_of(good));
+    CHECK(load_safetensors(dir / "f").tensors.empty());
+  }
+  CHECK(contains(load_error(file_of(std::string("{}\0garbage", 10))), "not valid JSON (a NUL byte)"));
+  CHECK(contains(load_error(file_of(std::string("{}\0", 3))), "not valid JSON (a NUL byte)"));
+  CHECK(contains(load_error(file_of("\xef\xbb\xbf{}")), "not valid JSON (a byte order mark)"));
+  for (const char* broken : {"{}x", "{} {", "{}\v", "{}\xc2\xa0", "{}//", "{,}", "{]}", "{\"a\"}", "{\"\xff\":1}"}) {
+    CAPTURE(broken);
+    const std::string error = load_error(file_of(broken));
+    CHECK(contains(error, "not valid JSON ("));
+    CHECK_FALSE(contains(error, "json.exception"));
+    CHECK_FALSE(contains(error, "parse error"));
+  }
+}
+
 TEST_CASE("safetensors: unsigned types become larger signed ones, bytes of bool become true") {
   const TempDir dir;
   const std::string json =
