@@ -25,7 +25,7 @@ struct CsvDataset::Parsed {
 namespace {
 
 constexpr const char* kWhere = "CSV";
-constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
+constexpr size_t kMaxCategories = 64, kMaxClasses = 1000, kMaxShown = 500;
 
 bool parse_integer(std::string_view s, int64_t& value) {
   const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
@@ -70,7 +70,13 @@ size_t find_column(const Sheet& sheet, const std::string& what, const std::files
   int64_t index = 0;
   if (!parse_integer(what, index) || index < -n || index >= n) {
     std::string all;
-    for (const std::string& name : sheet.names) all += (all.empty() ? "" : ", ") + name;
+    for (const std::string& name : sheet.names) {
+      if (all.size() > kMaxShown) {
+        all += ", ...";
+        break;
+      }
+      all += (all.empty() ? "" : ", ") + name.substr(0, kMaxShown);
+    }
     fail<ConfigError>(kWhere, path.string(), " has no column \"", what, "\"; its ", n, " columns are ", all);
   }
   return size_t(index < 0 ? index + n : index);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -18,7 +19,11 @@ constexpr const char* kWhere = "idx";
 // Reads plain and compressed files alike: zlib passes on what is not gzip.
 class Input {
  public:
-  explicit Input(const std::filesystem::path& path) : path_(path.string()), file_(gzopen(path.c_str(), "rb")) {
+  explicit Input(const std::filesystem::path& path) : path_(path.string()) {
+    check_path(path);
+    std::error_code none;
+    check<IoError>(std::filesystem::is_regular_file(path, none), kWhere, "cannot read ", path_, ": it is not a file");
+    file_ = gzopen(path.c_str(), "rb");
     check<IoError>(file_ != nullptr, kWhere, "cannot read ", path_);
     gzbuffer(file_, 1 << 17);
   }
@@ -47,7 +52,7 @@ class Input {
 
  private:
   std::string path_;
-  gzFile file_;
+  gzFile file_ = nullptr;
   bool cut_off_ = false;
 };
 

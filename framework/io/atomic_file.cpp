@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,7 @@ pid_t owner_of(const std::string& name, const std::string& prefix) {
 }  // namespace
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  check_path(path_);
   static std::atomic<unsigned> counter = 0;
   do {
     temporary_ = path_.string() + kTemporary + std::to_string(::getpid()) + '-' + std::to_string(counter++);
@@ -91,25 +93,37 @@ void remove_abandoned(const fs::path& path) {
     fail<IoError>(kWhere, "cannot read ", dir.string(), ": ", error.message());
 }
 
-std::string read_file(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+void check_path(const fs::path& path) {
+  check<IoError>(path.native().find('\0') == std::string::npos, kWhere, "a path must not hold a NUL character, got one after \"",
+                 path.c_str(), '"');
+}
+
+std::string read_file(const fs::path& path, size_t limit) {
+  check_path(path);
+  // Opening a pipe that nobody writes to must not wait, only reading from one.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_errno("read", path);
+  struct Closed {
+    int fd;
+    ~Closed() { ::close(fd); }
+  } const closed{fd};
+  struct stat about {};
+  if (::fstat(fd, &about) != 0) fail_errno("read", path);
+  const bool pipe = S_ISFIFO(about.st_mode);
+  check<IoError>(pipe || S_ISREG(about.st_mode), kWhere, "cannot read ", path.string(), ": it is a ",
+                 S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
+  if (pipe && ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) != 0) fail_errno("read", path);
   std::string out;
   size_t got = 0;
   for (;;) {
     if (out.size() - got < 65536) out.resize(out.size() + std::max<size_t>(65536, out.size()));
     const ssize_t n = ::read(fd, out.data() + got, out.size() - got);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      ::close(fd);
-      errno = error;
-      fail_errno("read", path);
-    }
+    if (n < 0) fail_errno("read", path);
     if (n == 0) break;
     got += size_t(n);
+    check<IoError>(got <= limit, kWhere, "cannot read ", path.string(), ": it has more than ", limit, " bytes");
   }
-  ::close(fd);
   out.resize(got);
   return out;
 }

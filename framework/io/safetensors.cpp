@@ -31,6 +31,7 @@ struct OpenFile {
 };
 
 OpenFile open(const fs::path& path) {
+  check_path(path);
   const std::string file = path.string();
   OpenFile out;
   std::error_code error;

@@ -1,9 +1,11 @@
 #include "framework/io/atomic_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "framework/base/check.h"
+#include "framework/io/safetensors.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -51,6 +53,25 @@ TEST_CASE("files: errors name the path and the reason") {
   const std::string write = message_of<IoError>([&] { atomic_write(dir / "no/such/f", "x"); });
   CHECK(contains(write, "[file] cannot write " + (dir / "no/such/f").string() + ": No such file or directory"));
   CHECK(contains(message_of<IoError>([&] { read_file(dir / "none"); }), "cannot read"));
+}
+
+TEST_CASE("files: devices, folders, what is longer than a limit, and paths with NUL characters are refused") {
+  const TempDir dir;
+  const auto reading = [](const std::filesystem::path& path, size_t limit = 100) {
+    return message_of<IoError>([&] { read_file(path, limit); });
+  };
+  CHECK(contains(reading("/dev/zero"), "cannot read /dev/zero: it is a device, not a file"));
+  CHECK(contains(reading(dir.path()), "it is a directory, not a file"));
+  write_bytes(dir / "f", std::string(100, 'x'));
+  CHECK(read_file(dir / "f", 100).size() == 100);
+  CHECK(contains(reading(dir / "f", 99), "it has more than 99 bytes"));
+  REQUIRE(::mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  CHECK(read_file(dir / "pipe").empty());  // nobody writes to it, which is no reason to wait
+  const std::filesystem::path nul = dir / std::string("f\0g", 3);
+  CHECK(contains(reading(nul), "must not hold a NUL character, got one after \"" + (dir / "f").string() + '"'));
+  CHECK(contains(message_of<IoError>([&] { atomic_write(nul, "y"); }), "must not hold a NUL character"));
+  CHECK(contains(message_of<IoError>([&] { load_safetensors(nul); }), "must not hold a NUL character"));
+  CHECK(read_bytes(dir / "f") == std::string(100, 'x'));
 }
 
 TEST_CASE("read_file reads files larger than its first piece") {
