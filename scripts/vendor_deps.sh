@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Fetches the packages a build needs, unpacked and not installed, for machines where nothing can be installed or downloaded:
 #   scripts/vendor_deps.sh [FOLDER]        FOLDER: deps/ beside the sources, which git ignores and CMake finds by itself
-# Runs on Debian and needs no root. The copy holds headers and libz.a only, nothing that another distribution could not use:
+# Runs on Debian and needs no root. The copy holds headers, libz.a and libre2.a, nothing that another distribution could not use:
 # spdlog and fmt are used as headers, oneDNN is left behind (CPU matrix products then fall back to Eigen).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=${1:-$root/deps}
-packages=(nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev doctest-dev libeigen3-dev zlib1g-dev)
+packages=(nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev libre2-dev doctest-dev libeigen3-dev zlib1g-dev)
 limit_kib=$((20 * 1024))
 
 for tool in apt-get dpkg; do
@@ -31,7 +31,7 @@ usr=$work/tree/usr
 # Not needed, or of use on this distribution only: links to shared libraries, and the configs that name them.
 rm -rf "$usr"/share/{doc,man,pkgconfig,lintian,bug} "$usr"/lib/*/{cmake,pkgconfig,*.so} "$usr/include/eigen3/unsupported"
 # Out of the multiarch folders, which a compiler of another distribution may not look into.
-mv "$usr"/lib/*/libz.a "$usr/lib/"
+mv "$usr"/lib/*/{libz,libre2}.a "$usr/lib/"
 for multiarch in "$usr"/include/*-linux-gnu; do
   [[ -d $multiarch ]] && cp -r "$multiarch/." "$usr/include/" && rm -rf "$multiarch"
 done

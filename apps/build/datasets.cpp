@@ -118,7 +118,7 @@ const Family& dataset_family() {
        {"Digits",
         "drawn digits in the form of MNIST; needs no files",
         {choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"),
-         integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0), transforms(), range()}},
+         integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0).at_most(kMaxCount), transforms(), range()}},
        {"CSV",
         "a table",
         {text("path", nullptr, "the file, relative to data.root").required(),
@@ -130,11 +130,11 @@ const Family& dataset_family() {
          boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)"), range()}},
        {"Random",
         "random tensors",
-        {integer("num_batches", 1, "batches").at_least(1),
+        {integer("num_batches", 1, "batches").at_least(1).at_most(kMaxCount),
          list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, 7).required(),
          list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression").items(0, 7),
-         integer("classes", 0, "classes; 0: regression").at_least(0), not_yet("resident", true, "Random data that is not resident"),
-         range()}}},
+         integer("classes", 0, "classes; 0: regression").at_least(0).at_most(kMaxSample),
+         not_yet("resident", true, "Random data that is not resident"), range()}}},
       {},
       {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}};
   return family;
@@ -159,7 +159,8 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
     const int64_t n = self["num_batches"].get<int64_t>() * config["data"]["loader"]["batch_size"].get<int64_t>();
     return DataFacts{shape_of(self["input_shape"]), shape_of(self["target_shape"]), self["classes"], part_size(self, n)};
   }
-  if (!std::filesystem::exists(csv_path(config, split))) return {};
+  std::error_code none;  // what cannot be looked at is not there
+  if (!std::filesystem::exists(csv_path(config, split), none)) return {};
   const auto data = make_csv(config, split);
   return DataFacts{data->input_shape(), data->target_shape(), data->classes(), data->size()};
 }

@@ -85,6 +85,9 @@ std::optional<Shape> infer_linear(Json& self, const Shape& in, Walk& walk) {
   if (!set_in_features(self, in.back(), in, walk)) return {};
   const auto width = auto_features(self["out_features"], walk, "out_features");
   if (!width) return {};
+  if (*width > kMaxSample / std::max<int64_t>(1, numel(in) / std::max<int64_t>(1, in.back()))) {
+    return walk.reject("out_features", cat_text("makes more than ", kMaxSample, " values of a sample of shape ", in));
+  }
   self["out_features"] = *width;
   Shape out = in;
   out[out.size() - 1] = *width;
@@ -216,9 +219,13 @@ const std::vector<Row>& rows() {
     r.push_back(
         {{"MLP",
           "Linear layers with an activation between; flattens its input",
-          {integer("in_features", nullptr, "width of the input; left out: that of the data").at_least(1),
-           list("hidden", Json::array(), integer("", nullptr, "width").at_least(1), "widths of the hidden layers"),
-           integer("out_features", "auto", "width of the output; \"auto\": classes or target width").at_least(1).or_word("auto"),
+          {integer("in_features", nullptr, "width of the input; left out: that of the data").at_least(1).at_most(kMaxSample),
+           list("hidden", Json::array(), integer("", nullptr, "width").at_least(1).at_most(kMaxSample),
+                "widths of the hidden layers"),
+           integer("out_features", "auto", "width of the output; \"auto\": classes or target width")
+               .at_least(1)
+               .at_most(kMaxSample)
+               .or_word("auto"),
            [] {
              Field f = component("activation", g_family, "between the layers");
              f.fallback = "ReLU";
@@ -230,9 +237,10 @@ const std::vector<Row>& rows() {
          make_mlp});
     r.push_back({{"Linear",
                   "y = x W^T + b",
-                  {integer("in_features", nullptr, "width of the input; left out: what comes in").at_least(1),
+                  {integer("in_features", nullptr, "width of the input; left out: what comes in").at_least(1).at_most(kMaxSample),
                    integer("out_features", nullptr, "width of the output; \"auto\": classes or target width")
                        .at_least(1)
+                       .at_most(kMaxSample)
                        .or_word("auto")
                        .required(),
                    boolean("bias", true, "add a bias")}},

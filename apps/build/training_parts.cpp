@@ -1,10 +1,13 @@
 #include "apps/build/training_parts.h"
 
-#include <regex>
+#include <re2/re2.h>
+
 #include <sstream>
 
 namespace halfstep::app {
 namespace {
+
+constexpr size_t kMaxPattern = 1000, kMaxGroups = 100;
 
 // The training step weighs batches by their samples, which takes a mean.
 Field reduction() { return not_yet("reduction", "mean", "another reduction"); }
@@ -21,35 +24,38 @@ std::vector<Field> adam_fields(double weight_decay) {
 
 const Section& group_section() {
   static const Section section{"groups",
-                               {text("match", nullptr, "regular expression found in parameter names").required(),
+                               {text("match", nullptr, "regular expression (RE2), found anywhere in a parameter's name").required(),
                                 number("lr", nullptr, "learning rate of the group").at_least(0),
                                 number("weight_decay", nullptr, "weight decay of the group").at_least(0)}};
   return section;
 }
 
+// Patterns come with configs from anywhere, so they are RE2's: it finds them in time proportional to the name, whatever the
+// pattern, and bounds its memory, where a matcher that backtracks can be made to run for years.
+std::unique_ptr<RE2> compiled(const std::string& pattern) {
+  RE2::Options options(RE2::Quiet);
+  options.set_max_mem(1 << 20);
+  return std::make_unique<RE2>(pattern, options);
+}
+
 std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) {
   struct Rule {
-    std::regex match;
+    std::unique_ptr<RE2> match;
     ParamGroup decaying, other;  // other: biases and norms, when they are kept from decay
   };
   std::vector<Rule> rules;
   for (const Json& g : self["groups"]) {
-    Rule rule;
-    try {
-      rule.match = std::regex(g["match"].get<std::string>());
-    } catch (const std::regex_error& e) {
-      fail<ConfigError>("optimizer.groups", "match must be a regular expression, got ", g["match"].dump(), " (", e.what(), ")");
-    }
+    Rule rule{compiled(g["match"].get<std::string>()), {}, {}};
     if (!g["lr"].is_null()) rule.decaying.lr = g["lr"].get<double>();
     if (!g["weight_decay"].is_null()) rule.decaying.weight_decay = g["weight_decay"].get<double>();
     rules.push_back(std::move(rule));
   }
-  rules.push_back({std::regex(""), {}, {}});
+  rules.push_back({compiled(""), {}, {}});
   const bool spare = self["no_decay_norm_bias"] == true;
   for (Rule& r : rules) r.other = {{}, r.decaying.lr, 0.0};
   for (const NamedTensor& p : model.named_parameters()) {
     for (Rule& r : rules) {
-      if (!std::regex_search(p.name, r.match)) continue;
+      if (!RE2::PartialMatch(p.name, *r.match)) continue;
       (spare && p.tensor.dim() < 2 ? r.other : r.decaying).params.push_back(p.tensor);
       break;
     }
@@ -132,6 +138,22 @@ const Family& optimizer_family() {
   return family;
 }
 
+void check_groups(const Json& groups, Issues& issues) {
+  if (groups.size() > kMaxGroups) {
+    return issues.error("optimizer.groups",
+                        "may have " + std::to_string(kMaxGroups) + " entries, got " + std::to_string(groups.size()));
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const std::string path = join_path(join_path("optimizer.groups", i), "match");
+    const Json& match = groups[i]["match"];
+    if (match.get_ref<const std::string&>().size() > kMaxPattern) {
+      issues.error(path, "must not be longer than " + std::to_string(kMaxPattern) + " bytes");
+    } else if (const auto pattern = compiled(match.get<std::string>()); !pattern->ok()) {
+      issues.error(path, "must be a regular expression, got " + match.dump() + ": " + pattern->error());
+    }
+  }
+}
+
 std::unique_ptr<Optimizer> build_optimizer(const Json& self, const Module& model) {
   std::vector<ParamGroup> groups = group_parameters(self, model);
   if (self["type"] == "SGD") {
@@ -158,13 +180,15 @@ const Family& scheduler_family() {
       "scheduler",
       {{"StepLR",
         "lr gamma^(count / step_size)",
-        {integer("step_size", nullptr, "steps or epochs, see interval").at_least(1).required(),
+        {integer("step_size", nullptr, "steps or epochs, see interval").at_least(1).at_most(kMaxCount).required(),
          number("gamma", 0.1, "factor").above(0)}},
        {"CosineAnnealingLR",
         "warm-up, then half a cosine down to eta_min",
-        {integer("T_max", nullptr, "where eta_min is reached, in steps or epochs; left out: the end of training").at_least(1),
+        {integer("T_max", nullptr, "where eta_min is reached, in steps or epochs; left out: the end of training")
+             .at_least(1)
+             .at_most(kMaxCount),
          number("eta_min", 0.0, "last learning rate").at_least(0),
-         integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr").at_least(0)}}},
+         integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr").at_least(0).at_most(kMaxCount)}}},
       {choice("interval", "step", {"step", "epoch"}, "what step_size and T_max count")},
       {"MultiStepLR", "ExponentialLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LinearLR", "ConstantLR",
        "CyclicLR", "ReduceLROnPlateau", "SequentialLR"}};

@@ -19,6 +19,8 @@ std::unique_ptr<Loss> build_loss(const Json& loss);
 // Does the loss fit what the model puts out and the data asks for? Paths "loss" and "model".
 void check_loss(const Json& loss, const Shape& output, const DataFacts& facts, Issues& issues);
 
+// Are the patterns of the optimizer's groups regular expressions? Paths "optimizer.groups.N.match".
+void check_groups(const Json& groups, Issues& issues);
 // Parameters fall into the first of `groups` whose pattern is found in their name. Throws ConfigError for a pattern that none has.
 std::unique_ptr<Optimizer> build_optimizer(const Json& optimizer, const Module& model);
 

@@ -1,5 +1,8 @@
 #include "apps/config/rules.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "apps/build/datasets.h"
 #include "apps/build/training_parts.h"
 #include "apps/config/config.h"
@@ -7,13 +10,27 @@
 namespace halfstep::app {
 namespace {
 
+constexpr size_t kMaxName = 255, kMaxPath = 3500;  // bytes; Linux takes 4095 in all, and a run adds names of its own
+constexpr int64_t kMaxParameters = int64_t(1) << 50;
+
+bool sample_fits(const Json& shape) {
+  int64_t values = 1;
+  for (const Json& size : shape) {
+    if (size.get<int64_t>() > kMaxSample / values) return false;
+    values *= size.get<int64_t>();
+  }
+  return true;
+}
+
 class Rules {
  public:
   Rules(Json& config, Issues& issues) : c_(config), issues_(issues) {}
 
   RuleResult run() {
     length();
+    output_dir();
     precision();
+    if (clean({"optimizer"})) check_groups(c_["optimizer"]["groups"], issues_);
     schedule();
     ranges();
     RuleResult out;
@@ -42,6 +59,18 @@ class Rules {
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");
+  }
+
+  // A name that no file system takes is found before anything is trained.
+  void output_dir() {
+    if (!clean({"output_dir"})) return;
+    const std::filesystem::path path = c_["output_dir"].get<std::string>();
+    const bool long_part = std::any_of(path.begin(), path.end(), [](const auto& p) { return p.native().size() > kMaxName; });
+    if (path.empty()) issues_.error("output_dir", "must not be empty");
+    if (long_part || path.native().size() > kMaxPath) {
+      issues_.error("output_dir", "may have " + std::to_string(kMaxPath) + " bytes, and " + std::to_string(kMaxName) +
+                                      " between two slashes, got " + std::to_string(path.native().size()));
+    }
   }
 
   void precision() {
@@ -83,6 +112,11 @@ class Rules {
       }
       if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
         issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
+      }
+      for (const char* shape : {"input_shape", "target_shape"}) {
+        if (!self.contains(shape) || sample_fits(self[shape])) continue;
+        issues_.error(join_path(path, shape),
+                      "a sample may have " + std::to_string(kMaxSample) + " values, got " + self[shape].dump());
       }
       if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
         issues_.error(path + ".target_shape", "must not be given together with classes");
@@ -137,6 +171,12 @@ class Rules {
     c_["model"] = std::move(inferred.model);
     if (!inferred.output) return;
     out.layers = std::move(inferred.layers);
+    int64_t parameters = 0;
+    for (const LayerRow& row : out.layers) {
+      parameters += row.parameters;  // of a layer: below 2^62
+      if (parameters > kMaxParameters)
+        return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
+    }
     if (!clean({"loss"})) return;
     check_loss(c_["loss"], *inferred.output, *out.facts, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
