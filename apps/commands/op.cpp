@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -12,6 +13,8 @@
 namespace halfstep::app {
 namespace {
 
+constexpr size_t kMaxLine = size_t(16) << 20;
+
 struct Options {
   std::string op, in, out, batch, autocast, device = "cpu";
   std::string attrs = "{}";
@@ -21,9 +24,7 @@ struct Options {
 
 int run_one(const Options& o) {
   OpCall call{.op = o.op, .in = o.in, .grad = o.grad, .out = o.out};
-  call.attrs = nlohmann::json::parse(o.attrs, nullptr, false);
-  check<ConfigError>(call.attrs.is_object(), "op", "--attrs must be a JSON object, got ", o.attrs,
-                     Help{R"(--attrs '{"stride": 2}')"});
+  call.attrs = read_attributes(o.attrs);
   if (!o.autocast.empty()) call.autocast = autocast_dtype(o.autocast);
   call.device = parse_device(o.device);
   const TensorMap outputs = run_op_call(call);
@@ -39,23 +40,33 @@ int run_one(const Options& o) {
 
 Json answer(const std::string& line) {
   try {
-    return describe_outputs(run_op_call(read_op_call(nlohmann::json::parse(line))));
-  } catch (const nlohmann::json::exception& e) {
-    return {{"ok", false}, {"type", "ConfigError"}, {"error", std::string("[op] a line is not JSON: ") + e.what()}};
+    return describe_outputs(run_op_call(read_op_call(line)));
   } catch (...) { return describe_exception(); }
+}
+
+// The next line; false at the end.
+bool next_line(std::istream& in, std::string& line) {
+  using Traits = std::char_traits<char>;
+  line.clear();
+  for (auto c = in.get(); c != Traits::eof(); c = in.get()) {
+    if (c == '\n') return true;
+    check<DataError>(line.size() < kMaxLine, "op", "a line of a batch must not have more than ", kMaxLine, " bytes");
+    line += Traits::to_char_type(c);
+  }
+  return !line.empty();
 }
 
 int run_batch(const std::string& path) {
   std::ifstream file;
   if (path != "-") {
+    std::error_code none;
     file.open(path);
-    check<DataError>(file.is_open(), "op", "cannot read ", path);
+    check<DataError>(file.is_open() && !std::filesystem::is_directory(path, none), "op", "cannot read ", path);
   }
   std::istream& lines = path == "-" ? std::cin : file;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; next_line(lines, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    // An error's text may quote bytes that are no UTF-8.
-    std::cout << answer(line).dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << line_of(answer(line)) << std::endl;
   }
   return kDone;
 }

@@ -21,13 +21,13 @@ int validate_files(const Options& o) {
     try {
       const Config config = load_config(file, o.config);
       if (o.json) {
-        std::cout << Json{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}}.dump() << '\n';
+        std::cout << line_of(Json{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}}) << '\n';
         continue;
       }
       print_warnings(config);
       std::cout << file << ": valid" << (config.facts ? "" : " (shapes not checked: the data files are not there)") << '\n';
     } catch (const ConfigError& e) {
-      if (o.json) std::cout << Json{{"file", file}, {"valid", false}, {"error", e.what()}}.dump() << '\n';
+      if (o.json) std::cout << line_of(Json{{"file", file}, {"valid", false}, {"error", e.what()}}) << '\n';
       std::cerr << e.what() << '\n';
       code = kUsage;
     }

@@ -11,14 +11,15 @@ namespace {
 
 Config finish(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
-  if (options.no_amp) parsed.json["amp"] = false;
-  if (options.device) {
+  const bool object = parsed.json.is_object();  // else validate() says so
+  if (options.no_amp && object) parsed.json["amp"] = false;
+  if (options.device && object) {
     parsed.json["device"] = *options.device;
     parsed.origins["device"] = {"--device " + *options.device, {}, {}};
   }
   expand(parsed, file, issues);
   Config config;
-  config.json = validate(parsed.json, root_schema(), "", issues);
+  config.json = validate(Json(parsed.json), root_schema(), "", issues);
   RuleResult result = apply_rules(config.json, issues);
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // already merged in
@@ -37,7 +38,7 @@ Config load_config(const std::filesystem::path& file, const ConfigOptions& optio
 
 Config resolve_config(const Json& json, const std::string& name, const ConfigOptions& options) {
   Issues issues;
-  ParsedJson parsed{json, {{"", Origin{name, {}, {}}}}};
+  ParsedJson parsed{nlohmann::json(json), {{"", Origin{name, {}, {}}}}};
   return finish(std::move(parsed), name, options, issues);
 }
 

@@ -4,6 +4,8 @@
 #include <sstream>
 #include <string>
 
+#include "apps/build/facts.h"
+
 namespace halfstep::app {
 
 std::optional<Interval> parse_interval(const Json& value) {
@@ -41,7 +43,7 @@ std::optional<Interval> parse_interval(const Json& value) {
     return {};
   }
   const bool whole = out.unit == Unit::seconds || out.count == std::floor(out.count);
-  if (!(out.count > 0) || !std::isfinite(out.count) || !whole) return {};
+  if (!(out.count > 0) || out.count > kMaxCount || !whole) return {};
   return out;
 }
 

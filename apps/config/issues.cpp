@@ -25,6 +25,18 @@ const Origin* find_origin(std::string path, const Origins& origins, bool& exact)
   }
 }
 
+// At most `n` bytes, without what would move a terminal's cursor.
+std::string printable(std::string text, size_t n) {
+  if (text.size() > n) {
+    while (n > 0 && (text[n] & 0xc0) == 0x80) --n;  // not inside a character
+    text = text.substr(0, n) + "...";
+  }
+  for (char& c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 Mark mark_of(const Issue& issue, const Origins& origins) {
   bool exact = false;
   const Origin* origin = find_origin(issue.path, origins, exact);
@@ -35,12 +47,9 @@ Mark mark_of(const Issue& issue, const Origins& origins) {
 }  // namespace
 
 bool Issues::touches(std::string_view path) const {
-  return std::any_of(list_.begin(), list_.end(),
-                     [&](const Issue& i) { return !i.warning && (inside(i.path, path) || inside(path, i.path)); });
-}
-
-int Issues::errors() const {
-  return int(std::count_if(list_.begin(), list_.end(), [](const Issue& i) { return !i.warning; }));
+  return errors_ > kListed || std::any_of(list_.begin(), list_.end(), [&](const Issue& i) {
+           return !i.warning && (inside(i.path, path) || inside(path, i.path));
+         });
 }
 
 std::string Issues::line(const Issue& issue, const Origins& origins) {
@@ -53,8 +62,8 @@ std::string Issues::line(const Issue& issue, const Origins& origins) {
     if (mark.line) out += ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
     out += ": ";
   }
-  if (!issue.path.empty()) out += issue.path + ": ";
-  return out + issue.message;
+  if (!issue.path.empty()) out += printable(issue.path, 200) + ": ";
+  return out + printable(issue.message, 2000);
 }
 
 void Issues::raise(std::string_view file, const Origins& origins) const {
@@ -67,7 +76,8 @@ void Issues::raise(std::string_view file, const Origins& origins) const {
   });
   std::string text;
   for (const Issue& issue : wrong) text += "\n  " + line(issue, origins);
-  fail<ConfigError>("config", wrong.size(), wrong.size() == 1 ? " error in " : " errors in ", file, text);
+  if (errors_ > kListed) text += "\n  and " + std::to_string(errors_ - kListed) + " more";
+  fail<ConfigError>("config", errors_, errors_ == 1 ? " error in " : " errors in ", file, text);
 }
 
 std::string join_path(const std::string& base, const std::string& key) { return base.empty() ? key : base + "." + key; }

@@ -1,6 +1,7 @@
 // Everything wrong with a config, gathered before anything is thrown.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,14 +27,17 @@ struct Issue {
 
 class Issues {
  public:
+  // The first hundred are listed, the others counted.
   void error(std::string path, std::string message, bool at_key = false) {
-    list_.push_back({std::move(path), std::move(message), at_key, false});
+    ++errors_;
+    if (errors_ <= kListed) list_.push_back({std::move(path), std::move(message), at_key, false});
   }
   void warn(std::string path, std::string message) { list_.push_back({std::move(path), std::move(message), false, true}); }
 
-  // Is there an error at `path`, above it or below it?
+  // Is there an error at `path`, above it or below it? Always, when there are more errors than are listed.
   bool touches(std::string_view path) const;
-  int errors() const;
+  int64_t errors() const { return errors_; }
+  bool full() const { return errors_ >= kListed; }  // another error is only counted, so its message need not be put together
   const std::vector<Issue>& list() const { return list_; }
 
   // One line: "mlp.json:12:5: optimizer.lr: must be a number > 0, got -1".
@@ -42,7 +46,9 @@ class Issues {
   void raise(std::string_view file, const Origins& origins) const;
 
  private:
+  static constexpr int64_t kListed = 100;
   std::vector<Issue> list_;
+  int64_t errors_ = 0;
 };
 
 // "a" + "b" -> "a.b"; "" + "b" -> "b".

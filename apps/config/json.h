@@ -7,4 +7,7 @@ namespace halfstep::app {
 
 using Json = nlohmann::ordered_json;
 
+// One line for another program to read. A message may quote bytes that are no UTF-8, such as a file's name.
+inline std::string line_of(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 }  // namespace halfstep::app

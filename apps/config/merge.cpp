@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "framework/base/check.h"
+#include "framework/io/json.h"
 
 namespace halfstep::app {
 namespace {
@@ -14,7 +15,13 @@ void erase_below(Origins& origins, const std::string& path) {
   while (it != origins.end() && it->first.starts_with(prefix)) it = origins.erase(it);
 }
 
-void merge_value(Json& base, Origins& origins, const Json& over, const Origins& over_origins, const std::string& path) {
+using Tree = nlohmann::json;
+
+constexpr size_t kMaxChain = 32;                  // configs that extend one another
+constexpr size_t kMaxExpanded = size_t(1) << 20;  // bytes that ${...} may come to, in all
+constexpr size_t kMaxShownOption = 200;
+
+void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& over_origins, const std::string& path) {
   const auto take_origin = [&](const std::string& p) {
     if (const auto it = over_origins.find(p); it != over_origins.end()) origins[p] = it->second;
   };
@@ -39,21 +46,22 @@ void merge_value(Json& base, Origins& origins, const Json& over, const Origins& 
   base = over;
 }
 
-ParsedJson load_chain(const std::filesystem::path& file, Issues& issues, std::vector<std::filesystem::path>& open) {
-  const std::filesystem::path self = std::filesystem::weakly_canonical(file);
+ParsedJson load_chain(const std::filesystem::path& file, Issues& issues, std::vector<std::filesystem::path>& open,
+                      size_t& bytes_left) {
+  ParsedJson own = parse_json_file(file, bytes_left, issues);
+  std::error_code error;  // none: the file was just read
+  const std::filesystem::path self = std::filesystem::weakly_canonical(file, error);
   if (std::find(open.begin(), open.end(), self) != open.end()) {
     std::string circle;
     for (const auto& p : open) circle += p.filename().string() + " -> ";
     fail<ConfigError>("config", "extends must not form a circle, got ", circle, self.filename().string());
   }
   open.push_back(self);
-  ParsedJson own = parse_json_file(file, issues);
-  ParsedJson out = own;
-  if (own.json.is_object() && own.json.contains("extends") && own.json["extends"].is_string()) {
-    out = load_chain(file.parent_path() / own.json["extends"].get<std::string>(), issues, open);
-    merge_over(out, own);
-  }
-  open.pop_back();
+  check<ConfigError>(open.size() <= kMaxChain, "config", "extends must not lead over more than ", kMaxChain,
+                     " files, got one more at ", file.string());
+  if (!own.json.is_object() || !own.json.contains("extends") || !own.json["extends"].is_string()) return own;
+  ParsedJson out = load_chain(file.parent_path() / own.json["extends"].get<std::string>(), issues, open, bytes_left);
+  merge_over(out, own);
   return out;
 }
 
@@ -71,15 +79,33 @@ bool is_index(const std::string& s) {
   return !s.empty() && s.size() < 8 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// Whether a string can be written as JSON and handed to C interfaces. What files hold was checked when it was read; the command
+// line, the environment and names of files may hold anything.
+bool is_text(const std::string& s) {
+  try {
+    return s.find('\0') == std::string::npos && !Tree(s).dump().empty();
+  } catch (const Tree::type_error&) { return false; }  // not UTF-8
+}
+
 class Expander {
  public:
-  Expander(const Json& root, const std::filesystem::path& file, Issues& issues) : root_(root), file_(file), issues_(issues) {}
+  Expander(const Tree& root, const std::filesystem::path& file, Issues& issues)
+      : name_(root.value("name", Tree())), seed_(root.value("seed", Tree(0))), file_(file), issues_(issues) {}
 
-  void value(Json& v, const std::string& path) {
+  void value(Tree& v, const std::string& path) {
     if (v.is_string()) {
-      v = expanded(v.get<std::string>(), path);
+      std::string& s = v.get_ref<std::string&>();
+      if (s.find("${") != std::string::npos) s = expanded(s, path);
+      if (!is_text(s)) issues_.error(path, "must be UTF-8 without NUL characters"), v = "";
     } else if (v.is_object()) {
-      for (const auto& [key, inner] : v.items()) value(v[key], join_path(path, key));
+      for (auto it = v.begin(); it != v.end(); ++it) {
+        if (!is_text(it.key())) {
+          issues_.error(path, "keys must be UTF-8 without NUL characters");
+          v = nullptr;
+          return;
+        }
+        value(*it, join_path(path, it.key()));
+      }
     } else if (v.is_array()) {
       for (size_t i = 0; i < v.size(); ++i) value(v[i], join_path(path, i));
     }
@@ -95,14 +121,20 @@ class Expander {
         if (open != std::string::npos) out += in.substr(open);
         break;
       }
-      out += variable(in.substr(open + 2, close - open - 2), path);
+      const std::string put = variable(in.substr(open + 2, close - open - 2), path);
+      if (put.size() > left_) {
+        issues_.error(path, "all ${...} together must not come to more than " + std::to_string(kMaxExpanded) + " bytes");
+        return "";
+      }
+      left_ -= put.size();
+      out += put;
       at = close + 1;
     }
     return out;
   }
   std::string variable(const std::string& name, const std::string& path) {
-    if (name == "name" && root_["name"].is_string()) return root_["name"];
-    if (name == "seed") return root_.contains("seed") ? root_["seed"].dump() : "0";
+    if (name == "name" && name_.is_string()) return name_.get<std::string>();
+    if (name == "seed") return seed_.is_number() ? seed_.dump() : "0";
     if (name == "config_dir") return file_.parent_path().empty() ? "." : file_.parent_path().string();
     if (name.starts_with("env:")) {
       if (const char* set = std::getenv(name.c_str() + 4)) return set;
@@ -113,9 +145,10 @@ class Expander {
     return "";
   }
 
-  const Json root_;  // a copy: strings are replaced on the way
+  const Tree name_, seed_;  // as they were: strings are replaced on the way
   const std::filesystem::path& file_;
   Issues& issues_;
+  size_t left_ = kMaxExpanded;
 };
 
 }  // namespace
@@ -124,25 +157,36 @@ void merge_over(ParsedJson& base, const ParsedJson& over) { merge_value(base.jso
 
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues) {
   std::vector<std::filesystem::path> open;
-  return load_chain(file, issues, open);
+  size_t bytes_left = kMaxConfigBytes;
+  return load_chain(file, issues, open, bytes_left);
 }
 
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues) {
   const size_t equals = assignment.find('=');
-  const std::string path = assignment.substr(0, equals), origin = "--set " + assignment;
+  const std::string path = assignment.substr(0, equals);
+  const std::string origin =
+      "--set " + (assignment.size() > kMaxShownOption ? assignment.substr(0, kMaxShownOption) + "..." : assignment);
   if (equals == std::string::npos || path.empty()) return issues.error("", origin + ": must have the form key.key=value");
-  const std::string text = assignment.substr(equals + 1);
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) value = text;
+  Tree value;
+  try {
+    value = read_json<Tree>(assignment.substr(equals + 1));
+  } catch (const JsonError& e) {
+    if (e.refused) return issues.error("", origin + ": " + e.what());
+    value = assignment.substr(equals + 1);
+  }
 
   const std::vector<std::string> keys = split_path(path);
-  Json* at = &config.json;
+  if (keys.size() > size_t(kMaxJsonDepth)) {
+    return issues.error(
+        "", origin + ": a key may have " + std::to_string(kMaxJsonDepth) + " parts, got " + std::to_string(keys.size()));
+  }
+  Tree* at = &config.json;
   std::string walked;
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string& key = keys[i];
-    if (at->is_boolean()) *at = at->get<bool>() ? Json::object() : Json{{"enabled", false}};
-    if (at->is_null()) *at = Json::object();
-    if (at->is_string()) *at = Json{{"type", *at}};
+    if (at->is_boolean()) *at = at->get<bool>() ? Tree::object() : Tree{{"enabled", false}};
+    if (at->is_null()) *at = Tree::object();
+    if (at->is_string()) *at = Tree{{"type", *at}};
     if (at->is_array()) {
       if (!is_index(key) || std::stoul(key) >= at->size()) {
         return issues.error("", origin + ": " + walked + " is a list of " + std::to_string(at->size()) +
@@ -164,7 +208,7 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
 
 void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issues) {
   if (!config.json.is_object()) return;
-  Json& name = config.json["name"];
+  Tree& name = config.json["name"];
   if (name.is_null()) name = file.stem().string();
   if (!config.json.contains("output_dir") || config.json["output_dir"].is_null()) config.json["output_dir"] = "runs/${name}";
   Expander(config.json, file, issues).value(config.json, "");

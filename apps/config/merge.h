@@ -12,14 +12,15 @@ namespace halfstep::app {
 // `over` on top of `base`: objects merge key by key, null deletes, everything else replaces. Origins follow.
 void merge_over(ParsedJson& base, const ParsedJson& over);
 
-// The file with all it extends merged under it. Throws ConfigError for unreadable files and for a circle.
+// The file with all it extends merged under it. Throws ConfigError for unreadable files, for a circle and for a chain without end.
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 
 // "a.0.b=value": the value is JSON if it can be, else a string. Steps through numbers into lists; `true` and a component's bare
 // name become objects on the way. What cannot be set is added to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
-// Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name.
+// Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name. A string or key that is not UTF-8 or
+// holds a NUL character is added to `issues`.
 void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issues);
 
 }  // namespace halfstep::app

@@ -22,7 +22,7 @@ const Section& scaler_section() {
                          {number("init_scale", 65536.0, "first loss scale").above(0),
                           number("growth_factor", 2.0, "after growth_interval clean steps").above(1),
                           number("backoff_factor", 0.5, "after a skipped step").above(0).below(1),
-                          integer("growth_interval", 2000, "clean steps").at_least(1),
+                          integer("growth_interval", 2000, "clean steps").at_least(1).at_most(kMaxCount),
                           boolean("enabled", "auto", "\"auto\": for float16").or_word("auto")}};
   return s;
 }
@@ -40,10 +40,10 @@ const Section& amp_section() {
 const Section& loader_section() {
   static const Section s{
       "loader",
-      {integer("batch_size", 32, "samples").at_least(1), boolean("shuffle", true, "of the training data, seeded"),
+      {integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount), boolean("shuffle", true, "of the training data, seeded"),
        boolean("drop_last", false, "leave out a last batch that is not full"),
        integer("num_workers", 0, "background threads").at_least(0).at_most(256),
-       integer("prefetch", 2, "batches made ahead by workers").at_least(1), not_yet("pin_memory", false, "pin_memory"),
+       integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount), not_yet("pin_memory", false, "pin_memory"),
        not_yet("stateful", false, "stateful")}};
   return s;
 }
@@ -61,12 +61,12 @@ const Section& data_section() {
 const Section& train_section() {
   static const Section s{
       "train",
-      {integer("epochs", nullptr, "passes over the data").at_least(1), integer("max_steps", nullptr, "optimizer steps").at_least(1),
-       integer("accumulate_steps", 1, "batches an optimizer step").at_least(1),
+      {integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount), integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount),
+       integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount),
        number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0),
        number("clip_grad_value", nullptr, "bound of each gradient element").above(0),
        boolean("deterministic", true, "the same bits in every run"),
-       integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1),
+       integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount),
        interval("eval_every", "1 epoch", "when data.val is evaluated"), not_yet("ema", nullptr, "ema"),
        not_yet("early_stopping", nullptr, "early_stopping"), not_yet("checkpoint_activations", false, "checkpoint_activations"),
        not_yet("detect_anomaly", false, "detect_anomaly")}};
@@ -76,7 +76,7 @@ const Section& train_section() {
 const Section& checkpoint_section() {
   static const Section s{"checkpoint",
                          {interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""),
-                          integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0),
+                          integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount),
                           integer("keep_best", nullptr, "1: keep the best too; left out: 1 with data.val").at_least(0).at_most(1),
                           choice("monitor", nullptr, {"val/loss", "val/accuracy", "train/loss"},
                                  "what best means; left out: val/accuracy for classes"),

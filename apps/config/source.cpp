@@ -1,12 +1,13 @@
 #include "apps/config/source.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/json.h"
 
 namespace halfstep::app {
 namespace {
+
+constexpr size_t kMaxOriginBytes = size_t(64) << 20;
 
 // Walks text that is known to be JSON and notes where keys and values begin.
 class Scanner {
@@ -16,6 +17,11 @@ class Scanner {
 
   void value(const std::string& path, Mark key) {
     space();
+    bytes_ += path.size() + file_.size() + sizeof(Origin);
+    if (bytes_ > kMaxOriginBytes) {
+      const Mark at = here();
+      fail<ConfigError>("config", file_, ":", at.line, ":", at.column, ": too many values for a config, or too long keys");
+    }
     const bool repeated = origins_.contains(path);
     origins_[path] = {file_, key, here()};
     if (repeated) issues_.error(path, "given twice", true);
@@ -77,44 +83,43 @@ class Scanner {
     const size_t begin = at_++;
     while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
     ++at_;
-    return Json::parse(text_.substr(begin, at_ - begin)).get<std::string>();
+    return read_json<nlohmann::json>(text_.substr(begin, at_ - begin)).get<std::string>();
   }
 
   std::string_view text_;
   const std::string& file_;
   Origins& origins_;
   Issues& issues_;
-  size_t at_ = 0, counted_ = 0, line_start_ = 0;
+  size_t at_ = 0, counted_ = 0, line_start_ = 0, bytes_ = 0;
   int line_ = 1;
 };
 
 }  // namespace
 
 ParsedJson parse_json(std::string_view text, const std::string& file, Issues& issues) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   ParsedJson out;
   try {
-    out.json = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
-  } catch (const Json::parse_error& e) {
-    int line = 1, column = 1;
-    for (size_t i = 0; i + 1 < e.byte && i < text.size(); ++i) {
-      ++column;
-      if (text[i] == '\n') ++line, column = 1;
-    }
-    std::string why = e.what();  // "[json.exception.parse_error.101] parse error at line 3, column 2: syntax error while ..."
-    if (const size_t cut = why.find(": "); cut != std::string::npos) why = why.substr(cut + 2);
-    fail<ConfigError>("config", file, ":", line, ":", column, ": ", why);
+    out.json = read_json<nlohmann::json>(text, /*comments=*/true);
+  } catch (const JsonError& e) {
+    const std::string place = e.line ? ":" + std::to_string(e.line) + ":" + std::to_string(e.column) : "";
+    fail<ConfigError>("config", file, place, ": ", e.what());
   }
   Scanner(text, file, out.origins, issues).value("", {});
   return out;
 }
 
-ParsedJson parse_json_file(const std::filesystem::path& path, Issues& issues) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  check<ConfigError>(in.is_open() && !in.bad() && !std::filesystem::is_directory(path), "config",
-                     "a config must be a readable file, got \"", path.string(), "\"");
-  return parse_json(text.str(), path.string(), issues);
+ParsedJson parse_json_file(const std::filesystem::path& path, size_t& bytes_left, Issues& issues) {
+  std::string text;
+  try {
+    text = read_file(path, bytes_left);
+  } catch (const IoError& e) {
+    const std::string_view why = e.what();
+    fail<ConfigError>("config", "a config must be a readable file of at most ", kMaxConfigBytes >> 20,
+                      " MiB, with all that it extends; ", why.substr(why.find(']') + 2));
+  }
+  bytes_left -= text.size();
+  return parse_json(text, path.string(), issues);
 }
 
 }  // namespace halfstep::app

@@ -2,22 +2,25 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "apps/config/issues.h"
-#include "apps/config/json.h"
 
 namespace halfstep::app {
 
+inline constexpr size_t kMaxConfigBytes = size_t(16) << 20;  // of a file and all that it extends
+
 struct ParsedJson {
-  Json json;
+  nlohmann::json json;  // by key: an object with very many is still found its way through
   Origins origins;
 };
 
 // `text` in JSON, with // and /* */ comments. `file` is what messages call it. Keys given twice are added to `issues`.
-// Throws ConfigError "file:line:column: ..." for text that is not JSON.
+// Throws ConfigError "file:line:column: ..." for text that is not JSON, nests too deeply, holds NUL characters, or holds so many
+// values that noting where they stand would take more memory than any config is worth.
 ParsedJson parse_json(std::string_view text, const std::string& file, Issues& issues);
-// Throws ConfigError when the file cannot be read.
-ParsedJson parse_json_file(const std::filesystem::path& path, Issues& issues);
+// Takes what it read off `bytes_left`. Throws ConfigError when the file cannot be read or has more.
+ParsedJson parse_json_file(const std::filesystem::path& path, size_t& bytes_left, Issues& issues);
 
 }  // namespace halfstep::app

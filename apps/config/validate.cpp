@@ -1,6 +1,7 @@
 // Holds JSON values against the schema.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "apps/config/interval.h"
 #include "apps/config/schema.h"
@@ -12,8 +13,10 @@ namespace {
 
 std::string shown(const Json& value) {
   std::string text = value.dump();
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text;
+  if (text.size() <= 60) return text;
+  size_t end = 57;
+  while ((text[end] & 0xc0) == 0x80) --end;  // not inside a character
+  return text.substr(0, end) + "...";
 }
 
 class Checker {
@@ -32,7 +35,7 @@ class Checker {
       case Kind::integer: return integer(value, f, path);
       case Kind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
       case Kind::text:
-        if (f.also_integer && value.is_number_integer()) return value;
+        if (f.also_integer && value.is_number_integer()) return integer(value, f, path);
         return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
       case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
       case Kind::list: return list(value, f, path);
@@ -93,7 +96,8 @@ class Checker {
         std::abs(value.get<double>()) < 0x1p53) {
       return integer(Json(int64_t(value.get<double>())), f, path);  // 1e4
     }
-    return value.is_number_integer() && in_range(value, f) ? value : wrong(value, f, path);
+    const bool fits = !value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t(std::numeric_limits<int64_t>::max());
+    return value.is_number_integer() && fits && in_range(value, f) ? value : wrong(value, f, path);
   }
 
   Json list(const Json& value, const Field& f, const std::string& path) {
@@ -127,7 +131,7 @@ class Checker {
     if (type == object.end() || !type->is_string()) {
       std::string hint;
       for (const auto& [key, ignored] : object.items()) {
-        if (suggest(key, {"type"}) == "type") hint = "; \"" + key + "\" should be \"type\"";
+        if (!issues_.full() && hint.empty() && suggest(key, {"type"}) == "type") hint = "; \"" + key + "\" should be \"type\"";
       }
       issues_.error(type_path, "is missing: the kind of " + family.what + ", one of " + one_of(types) + hint);
       return nullptr;
@@ -139,7 +143,7 @@ class Checker {
         issues_.error(type_path, name + " is not supported yet; use " + one_of(types));
       } else {
         const std::string hint = did_you_mean(name, types);
-        issues_.error(type_path, "unknown " + family.what + " \"" + name + "\"" + (hint.empty() ? "; use " + one_of(types) : hint));
+        issues_.error(type_path, "unknown " + family.what + " " + shown(name) + (hint.empty() ? "; use " + one_of(types) : hint));
       }
       return nullptr;
     }
@@ -147,11 +151,12 @@ class Checker {
   }
 
   void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path) {
+    if (issues_.full()) return issues_.error("", "");
     std::string hint = did_you_mean(key, keys);
     if (hint.empty()) hint = elsewhere(key);
     if (hint.empty() && keys.empty()) hint = "; " + what + " takes none";
     if (hint.empty()) {
-      hint = "; " + what + " takes ";
+      hint = "; " + (what.empty() ? "a config" : what) + " takes ";
       for (size_t i = 0; i < keys.size(); ++i) hint += (i ? ", " : "") + keys[i];
     }
     issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + hint, true);
@@ -167,9 +172,10 @@ class Checker {
     }
     for (const auto& [section, name] : all) {
       const std::string found = suggest(key, {name});
+      if (found.empty()) continue;
       const int distance = edit_distance(key, name);
       const bool synonym = distance > std::max(1, int(key.size()) / 3);
-      if (!found.empty() && (distance <= 1 || synonym)) return "; did you mean \"" + join_path(section, name) + "\"?";
+      if (distance <= 1 || synonym) return "; did you mean \"" + join_path(section, name) + "\"?";
     }
     return "";
   }

@@ -26,7 +26,8 @@ std::string describe_run(const Config& config) {
     return out.str();
   }
   DType running = DType::f32;
-  int64_t parameters = 0, shadowed = 0, activations = 0;
+  int64_t parameters = 0, shadowed = 0;
+  double activations = 0;
   std::ostringstream input;
   input << config.facts->input;
   out << std::left << std::setw(12) << "name" << std::setw(30) << "layer" << std::setw(20) << "output" << std::right
@@ -41,14 +42,14 @@ std::string describe_run(const Config& config) {
         << std::setw(12) << row.parameters << "  " << running << '\n';
     parameters += row.parameters;
     if (low && row.precision == 'l') shadowed += row.parameters;
-    activations += batch * numel(row.output) * int64_t(size_of(running));
+    activations += double(batch) * double(numel(row.output)) * double(size_of(running));
   }
   const int64_t state = moments(c["optimizer"]) * parameters * 4;
   out << "parameters  " << parameters << '\n'
-      << "memory      about " << bytes_text(double(parameters * 8 + shadowed * 2 + state + activations)) << ": weights "
+      << "memory      about " << bytes_text(double(parameters * 8 + shadowed * 2 + state) + activations) << ": weights "
       << bytes_text(double(parameters * 4)) << ", shadows " << bytes_text(double(shadowed * 2)) << ", gradients "
       << bytes_text(double(parameters * 4)) << ", optimizer " << bytes_text(double(state)) << ", activations "
-      << bytes_text(double(activations)) << '\n';
+      << bytes_text(activations) << '\n';
   if (config.facts->size)
     out << "samples     " << *config.facts->size << ", " << (*config.facts->size + batch - 1) / batch << " batches\n";
   return out.str();

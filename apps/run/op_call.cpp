@@ -6,6 +6,7 @@
 #include "amp/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/base/check.h"
+#include "framework/io/json.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"
@@ -85,8 +86,7 @@ void add_gradients(const Inputs& in, const TensorMap& outputs, TensorMap& result
     if (const Tensor& g = got[i++]; g.defined()) results.emplace("grad." + name, g);
 }
 
-std::string_view type_name(const std::exception& e) {
-  if (dynamic_cast<const std::bad_alloc*>(&e)) return "MemoryError";
+std::string_view type_name(const Error& e) {
 #define HALFSTEP_ERROR(type) \
   if (dynamic_cast<const type*>(&e)) return #type;
   HALFSTEP_ERROR(ShapeError)
@@ -101,9 +101,26 @@ std::string_view type_name(const std::exception& e) {
   HALFSTEP_ERROR(ConfigError)
   HALFSTEP_ERROR(DataError)
   HALFSTEP_ERROR(IoError)
-  HALFSTEP_ERROR(Error)
 #undef HALFSTEP_ERROR
-  return "Exception";
+  return "Error";
+}
+
+nlohmann::json parsed(std::string_view text, const char* what) {
+  try {
+    return read_json<nlohmann::json>(text);
+  } catch (const JsonError& e) {
+    fail<ConfigError>("op", what, " must be JSON: ", e.what(), e.column ? " in column " + std::to_string(e.column) : "");
+  }
+}
+
+// A value in at most 200 bytes.
+std::string shown(const nlohmann::json& value) {
+  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  return text.size() > 200 ? text.substr(0, 200) + "..." : text;
+}
+
+void check_attributes(const nlohmann::json& value) {
+  check<ConfigError>(value.is_object(), "op", "attrs must be a JSON object, got ", shown(value), Help{R"(e.g. {"stride": 2})"});
 }
 
 }  // namespace
@@ -114,35 +131,42 @@ DType autocast_dtype(const std::string& name) {
   return *dtype;
 }
 
-OpCall read_op_call(const nlohmann::json& line) {
-  check<ConfigError>(line.is_object(), "op", "a line must be an object, got ", line.dump());
+OpCall read_op_call(std::string_view text) {
+  const nlohmann::json line = parsed(text, "a line");
+  check<ConfigError>(line.is_object(), "op", "a line must be an object, got ", shown(line));
   OpCall call;
-  const auto text = [&](const char* key, const nlohmann::json& value) {
-    check<ConfigError>(value.is_string(), "op", "'", key, "' must be a string, got ", value.dump());
+  const auto string = [&](const char* key, const nlohmann::json& value) {
+    check<ConfigError>(value.is_string(), "op", "'", key, "' must be a string, got ", shown(value));
     return value.get<std::string>();
   };
   for (const auto& [key, value] : line.items()) {
     if (key == "op")
-      call.op = text("op", value);
+      call.op = string("op", value);
     else if (value.is_null())
       continue;
     else if (key == "in")
-      call.in = text("in", value);
+      call.in = string("in", value);
     else if (key == "out")
-      call.out = text("out", value);
+      call.out = string("out", value);
     else if (key == "attrs")
-      call.attrs = value;
+      check_attributes(value), call.attrs = value;
     else if (key == "autocast")
-      call.autocast = autocast_dtype(text("autocast", value));
+      call.autocast = autocast_dtype(string("autocast", value));
     else if (key == "device")
-      call.device = parse_device(text("device", value));
+      call.device = parse_device(string("device", value));
     else if (key == "grad")
-      check<ConfigError>(value.is_boolean(), "op", "'grad' must be true or false, got ", value.dump()), call.grad = value;
+      check<ConfigError>(value.is_boolean(), "op", "'grad' must be true or false, got ", shown(value)), call.grad = value;
     else
-      fail<ConfigError>("op", "a line has no key '", key, "'", Help{"the keys are op, in, attrs, autocast, device, grad, out"});
+      fail<ConfigError>("op", "a line has no key ", shown(key), Help{"the keys are op, in, attrs, autocast, device, grad, out"});
   }
-  check<ConfigError>(!call.op.empty(), "op", "a line must name its op, got ", line.dump());
+  check<ConfigError>(!call.op.empty(), "op", "a line must name its op, got ", shown(line));
   return call;
+}
+
+nlohmann::json read_attributes(std::string_view text) {
+  nlohmann::json attributes = parsed(text, "attrs");
+  check_attributes(attributes);
+  return attributes;
 }
 
 TensorMap run_op_call(const OpCall& call) {
@@ -172,12 +196,16 @@ Json describe_outputs(const TensorMap& outputs) {
 }
 
 Json describe_exception() {
+  const auto told = [](std::string_view type, const std::string& error) -> Json {
+    return {{"ok", false}, {"type", type}, {"error", error}};
+  };
   try {
     throw;
-  } catch (const std::bad_alloc&) {
-    return {{"ok", false}, {"type", "MemoryError"}, {"error", "[memory] the host has no memory left"}};
-  } catch (const std::exception& e) { return {{"ok", false}, {"type", type_name(e)}, {"error", e.what()}}; } catch (...) {
-    return {{"ok", false}, {"type", "Exception"}, {"error", "unknown"}};
+  } catch (const std::bad_alloc&) { return told("MemoryError", "[memory] the host has no memory left"); } catch (const Error& e) {
+    return told(type_name(e), e.what());
+  } catch (...) {
+    // The words of some library would say nothing to a user.
+    return told("Exception", "[halfstep] a defect of halfstep itself\nhelp: please report the line");
   }
 }
 

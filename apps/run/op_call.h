@@ -32,7 +32,9 @@ struct OpCall {
 
 // From a line of a batch: {"op": "conv2d", "in": "c7.safetensors", "attrs": {"stride": 2}, "autocast": "float16", "device": "cpu",
 // "grad": true, "out": "o7.safetensors"}; all but "op" may be left out or null. Throws ConfigError.
-OpCall read_op_call(const nlohmann::json& line);
+OpCall read_op_call(std::string_view line);
+// A JSON object of attributes. Throws ConfigError.
+nlohmann::json read_attributes(std::string_view text);
 // The region's dtype by name; throws ConfigError unless float16 or bfloat16.
 DType autocast_dtype(const std::string& name);
 
@@ -41,7 +43,7 @@ TensorMap run_op_call(const OpCall& call);
 
 // {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}
 Json describe_outputs(const TensorMap& outputs);
-// Of the exception being handled: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
+// Of the exception being handled, whatever it is: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
 Json describe_exception();
 
 }  // namespace halfstep::app

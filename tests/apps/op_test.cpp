@@ -95,6 +95,58 @@ not JSON
   CHECK(answers[7]["outputs"][0]["dtype"] == "float32");
 }
 
+TEST_CASE("op: what no line may be is refused in our words, and the next line is answered") {
+  TempDir dir;
+  const std::string deep = R"({"op": "relu", "attrs": {"a": )" + std::string(58'000, '[') + std::string(58'000, ']') + "}}\n";
+  std::ofstream(dir / "calls.jsonl", std::ios::binary) << deep << R"({"op": "exp", "attrs": {"a": 1e400}})" << '\n'
+                                                       << R"({"op": "a\u0000b"})" << '\n'
+                                                       << R"({"op": "exp"})" << '\0' << "x\n"
+                                                       << R"({"op": "exp", "attrs": [1]})" << '\n'
+                                                       << R"({"op": "exp", "in": ")" << std::string(5000, 'x') << R"("})" << '\n'
+                                                       << R"({"op": {"a": )" << std::string(2000, '1') << "}}\n{\n"
+                                                       << R"({"op": "arange", "attrs": {"end": 3}})";
+  const Ran r = run(dir, "op --batch calls.jsonl");
+  CHECK(r.code == 0);
+  std::istringstream lines(r.out);
+  std::vector<Json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
+  REQUIRE(answers.size() == 9);
+  const std::vector<std::string> told = {"values nest more than 200 levels deep",
+                                         "the number 1e400 is too large for a double",
+                                         "a string holds a NUL character",
+                                         "a NUL byte",
+                                         "attrs must be a JSON object, got [1]",
+                                         "File name too long",
+                                         "too large for a double",
+                                         "unexpected end of input"};
+  for (size_t i = 0; i < told.size(); ++i) {
+    CAPTURE(answers[i].dump());
+    CHECK(answers[i]["ok"] == false);
+    CHECK(contains(answers[i]["error"], told[i]));
+    CHECK_FALSE(contains(answers[i]["error"], "json.exception"));
+  }
+  CHECK(answers[8]["ok"] == true);
+
+  CHECK(run(dir, "op relu --attrs '" + std::string(50'000, '[') + "'").code == 2);
+  CHECK(contains(run(dir, R"(op relu --attrs '{"a": 1e400}')").err,
+                 "[op] attrs must be JSON: the number 1e400 is too large for a double in column 7"));
+  const Ran endless = run(dir, "op --batch /dev/zero");
+  CHECK(endless.code == 3);
+  CHECK(contains(endless.err, "a line of a batch must not have more than 16777216 bytes"));
+  CHECK(run(dir, "op --batch .").code == 3);
+}
+
+TEST_CASE("validate ends with 2 and an answer for whatever it is given") {
+  TempDir dir;
+  write(dir / "big.json", R"({"seed":1e400})");
+  const Ran r = run(dir, "validate big.json /dev/full . $(printf 'a%.0s' $(seq 300)) --json");
+  CHECK(r.code == 2);
+  CHECK(contains(r.err, "[config] big.json:1:9: the number 1e400 is too large for a double"));
+  CHECK(contains(r.err, "/dev/full: it is a device"));
+  CHECK(contains(r.err, "File name too long"));
+  CHECK(contains(run(dir, "validate $(printf '\\377') --json").out, "\"valid\":false"));
+}
+
 TEST_CASE("ops lists all ops in the words of the autocast lists") {
   TempDir dir;
   const Json j = run(dir, "ops --json").json();
