@@ -5,7 +5,7 @@
 #include "framework/backend/cpu/convert.h"
 #include "framework/backend/cpu/simd.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask a CPU for F16C
 #include <immintrin.h>
 #define HS_X86_HALF 1
 #endif
