@@ -98,8 +98,14 @@ class HostAllocator final : public Allocator {
     release_cached();
   }
 
+  void limit(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+
  private:
   void* from_system(size_t size, MemoryTag tag) {
+    if (limit_ > 0 && (size > limit_ || stats_.reserved > limit_ - size)) return nullptr;
     const size_t shift = size >= kLarge ? kAlign * (kColourStep * colour_++ % kColours) : 0;
     void* base = std::aligned_alloc(kAlign, size + shift);
     if (!base) return nullptr;
@@ -130,16 +136,19 @@ class HostAllocator final : public Allocator {
   mutable std::mutex mutex_;
   std::unordered_map<void*, Block> blocks_;             // every block, live or cached
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
-  size_t colour_ = 0;
+  size_t colour_ = 0, limit_ = 0;
   MemoryStats stats_;
 };
 
+// Never destroyed: tensors in static variables may outlive any static allocator.
+HostAllocator* instance() {
+  static auto* made = new HostAllocator;
+  return made;
+}
+
 }  // namespace
 
-// Never destroyed: tensors in static variables may outlive any static allocator.
-Allocator* host_allocator() {
-  static auto* instance = new HostAllocator;
-  return instance;
-}
+Allocator* host_allocator() { return instance(); }
+void limit_host_memory(size_t bytes) { instance()->limit(bytes); }
 
 }  // namespace halfstep

@@ -29,6 +29,9 @@ class Allocator {
   virtual void empty_cache() = 0;                           // gives cached blocks back to the system
 };
 
+// The host's allocator throws MemoryError instead of holding more bytes than this, cached ones included; 0: no limit.
+void limit_host_memory(size_t bytes);
+
 // The caching allocator of a device. Throws DeviceError when the device is not built in or not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
