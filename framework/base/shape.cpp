@@ -48,6 +48,15 @@ int64_t numel(const Shape& shape) {
   return n;
 }
 
+void check_size(std::string_view op, const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) {
+    check<ShapeError>(size >= 0, op, "sizes must not be negative, got ", shape);
+    check<ShapeError>(!__builtin_mul_overflow(n, std::max<int64_t>(size, 1), &n) && n < (int64_t(1) << 56), op,
+                      "too many elements: ", shape);
+  }
+}
+
 Strides contiguous_strides(const Shape& shape) {
   Strides st = Dims::filled(shape.size(), 1);
   for (int i = shape.size() - 2; i >= 0; --i) st[i] = st[i + 1] * std::max<int64_t>(shape[i + 1], 1);

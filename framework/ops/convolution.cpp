@@ -218,7 +218,7 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
     const ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
-    check_countable(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
+    check_size(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
     return call<Conv>({x, in[1], in[2]}, a);
   });
 }
@@ -248,7 +248,7 @@ Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const 
       check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
-    check_countable(op, with_spatial(x.size(0), channels, a.in, dims));
+    check_size(op, with_spatial(x.size(0), channels, a.in, dims));
     return call<ConvTranspose>({x, in[1], in[2]}, a);
   });
 }
@@ -308,7 +308,7 @@ Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& ker
   const ConvAttr a = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
   check<ShapeError>(spatial_of(grad.shape(), dims) == a.out, op, "grad must be ",
                     with_spatial(x.size(0), grad.size(1), a.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
-  check_countable(op, with_spatial(grad.size(1), x.size(1), a.window.size, dims));
+  check_size(op, with_spatial(grad.size(1), x.size(1), a.window.size, dims));
   check_same_dtype(op, {x, grad});
   return call<ConvWeight>({x, grad}, a);
 }

@@ -164,7 +164,7 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {
   Shape out{size[0]};
   for (int d = 0; d < dims; ++d) out.push_back(size[2 + d]);
   out.push_back(dims);
-  check_countable(op, out);
+  check_size(op, out);
   return composite(kAffineInfo, {theta}, [&](const Tensors& in) {
     const Tensor& t = in[0];
     // One term for each dimension, broadcast, and the shift.

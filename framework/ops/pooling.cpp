@@ -143,14 +143,14 @@ std::pair<Tensor, Tensor> run_max(const Tensor& x, const PoolAttr& a, bool indic
   const int dims = a.args.window.dims;
   const bool alone = x.dim() == dims + 1;
   const Tensor batch = alone ? x.unsqueeze(0) : x;
-  check_countable(MaxPool::info_of({a, indices}).name, planes_of(batch, a.out, dims));
+  check_size(MaxPool::info_of({a, indices}).name, planes_of(batch, a.out, dims));
   const Tensors found = call<MaxPool>({batch}, {a, indices});
   const auto shaped = [&](const Tensor& t) { return alone ? t.squeeze(0) : t; };
   return {shaped(found[0]), indices ? shaped(found[1]) : Tensor()};
 }
 Tensor run_avg(const Tensor& x, const PoolAttr& a) {
   return batched(x, a.args.window.dims + 2, [&](const Tensor& batch) {
-    check_countable(AvgPool::info_of(a).name, planes_of(batch, a.out, a.args.window.dims));
+    check_size(AvgPool::info_of(a).name, planes_of(batch, a.out, a.args.window.dims));
     return call<AvgPool>({batch}, a);
   });
 }
@@ -210,7 +210,7 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& 
   Shape out = x.shape();
   for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = sizes[size_t(d)];
   for (int d = 0; d < dims; ++d) check<ShapeError>(sizes[size_t(d)] > 0, op, "the output would be ", out);
-  check_countable(op, out);
+  check_size(op, out);
   for (int64_t s : sizes) n *= s;
   const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), taken = planes ? x.numel() / planes : 0;
   const Tensor none = zeros({planes, n}, {.dtype = x.dtype(), .device = x.device()});

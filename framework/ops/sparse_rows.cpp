@@ -79,7 +79,7 @@ Tensor apply_rows(const OpInfo& info, const Tensor& x, const std::vector<DimRows
   if (rows.empty()) return x.clone();
   Shape out = x.shape();
   for (const auto& [dim, spec] : rows) out[dim] = spec.out;
-  check_countable(info.name, out);
+  check_size(info.name, out);
   // What shrinks goes first, so that the passes between are small; of equals the innermost.
   std::vector<DimRows> order = rows;
   const auto growth = [](const DimRows& r) { return double(r.rows.out) / double(std::max<int64_t>(r.rows.in, 1)); };

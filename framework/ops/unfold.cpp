@@ -71,7 +71,7 @@ Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions&
     check<ShapeError>(x.size(1) >= 1 && x.size(2) >= 1 && x.size(3) >= 1, "unfold", "only the batch may be empty, got ",
                       input.shape());
     const WindowAttr a = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, o);
-    check_countable("unfold", {x.size(0), x.size(1), a.window.size[0], a.window.size[1], a.positions[0], a.positions[1]});
+    check_size("unfold", {x.size(0), x.size(1), a.window.size[0], a.window.size[1], a.positions[0], a.positions[1]});
     return call<Unfold>({x}, a);
   });
 }
@@ -87,7 +87,7 @@ Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_siz
                       a.window.size[0], " x ", a.window.size[1], ", got ", input.shape());
     check<ShapeError>(x.size(2) == area(a.positions), "fold", "input must have ", a.positions[0], " x ", a.positions[1], " = ",
                       area(a.positions), " columns for output_size ", output_size, ", got ", input.shape());
-    check_countable("fold", with_spatial(x.size(0), x.size(1), a.pixels, 2));
+    check_size("fold", with_spatial(x.size(0), x.size(1), a.pixels, 2));
     return call<Fold>({x}, a);
   });
 }

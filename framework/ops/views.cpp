@@ -56,6 +56,7 @@ Shape infer(std::string_view op, const Shape& shape, int64_t n, const Tensor& x)
   if (unknown >= 0 && known > 0 && n % known == 0) out[unknown] = n / known, known = n;
   check<ShapeError>(known == n && (unknown < 0 || out[unknown] >= 0), op, "shape ", x.shape(), " (", n, " elements) cannot become ",
                     shape);
+  check_size(op, out);
   return out;
 }
 
@@ -143,15 +144,6 @@ struct SliceBackward {
 Tensors Slice::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<SliceBackward>({grads[0]}, a)}; }
 
 }  // namespace
-
-void check_size(std::string_view op, const Shape& shape) {
-  int64_t n = 1;
-  for (int64_t size : shape) {
-    check<ShapeError>(size >= 0, op, "sizes must not be negative, got ", shape);
-    check<ShapeError>(!__builtin_mul_overflow(n, std::max<int64_t>(size, 1), &n) && n < (int64_t(1) << 56), op,
-                      "too many elements: ", shape);
-  }
-}
 
 Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
   Tensor v = x.alias(shape, strides, offset);
@@ -273,6 +265,7 @@ Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) cons
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = wrap_dim(dim, x.dim(), "narrow");
   check<ShapeError>(x.dim() > 0, "narrow", "a 0-dim tensor cannot be narrowed");
+  if (start < 0) start += x.shape()[d];  // counts from the end
   check<IndexError>(start >= 0 && length >= 0 && length <= x.shape()[d] && start <= x.shape()[d] - length, "narrow", "[", start,
                     ", ", int64_t(uint64_t(start) + uint64_t(length)), ") must lie inside dimension ", dim, " of ", x.shape());
   return call<Slice>({x}, {d, start, length, 1, x.shape()});

@@ -10,7 +10,4 @@ Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int6
 // A view, just made, of a tensor that nobody else holds: what an op returns, so it may be changed in place like any other result.
 Tensor as_result(const Tensor& view);
 
-// Throws ShapeError, in the name of an op, for negative sizes and more elements than can be counted.
-void check_size(std::string_view op, const Shape& shape);
-
 }  // namespace halfstep

@@ -45,11 +45,4 @@ Spatial spatial_of(const Shape& shape, int dims) {
   return s;
 }
 
-void check_countable(std::string_view op, const Shape& shape) {
-  int64_t bytes = 8;  // of the widest element
-  bool fits = true;
-  for (int64_t s : shape) fits = fits && !__builtin_mul_overflow(bytes, s, &bytes);
-  check<ShapeError>(fits, op, "the result ", shape, " would have more elements than can be counted");
-}
-
 }  // namespace halfstep

@@ -22,8 +22,6 @@ int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after)
 // [a, b, sizes...], and the sizes of [N, C, ...].
 Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
 Spatial spatial_of(const Shape& shape, int dims);
-// Throws ShapeError where a tensor of this shape has more bytes than can be counted.
-void check_countable(std::string_view op, const Shape& shape);
 
 // f of the batch that x is, or of a batch of one.
 template <class F>

@@ -11,11 +11,7 @@ TensorImpl& Tensor::get() const {
 }
 
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
-  int64_t n = 1;
-  for (int64_t s : shape) {
-    check<ShapeError>(s >= 0, "empty", "sizes must not be negative, got ", shape);
-    check<ShapeError>(!__builtin_mul_overflow(n, std::max<int64_t>(s, 1), &n) && n < (int64_t(1) << 56), "empty", "too many elements: ", shape);
-  }
+  check_size("empty", shape);
   auto impl = std::make_shared<TensorImpl>();
   impl->storage = std::make_shared<Storage>(size_t(halfstep::numel(shape)) * size_of(options.dtype), options.device);
   impl->shape = shape;
