@@ -22,46 +22,80 @@ HS_HD int64_t index_inside(C v, int64_t size) {
   return v >= C(0) && v < C(size) ? int64_t(v) : -1;
 }
 
+// A coordinate, base + part: base is whole and 0 <= part < 1. In one number the part, which is a weight, would lose the digits
+// that the base takes, and of a 16-bit grid over a large plane more than 16 bits have.
+template <class C>
+struct Coordinate {
+  C base, part;
+};
+
+// whole - v
+template <class C>
+HS_HD Coordinate<C> reflected(C whole, const Coordinate<C>& v) {
+  return v.part > C(0) ? Coordinate<C>{whole - v.base - C(1), C(1) - v.part} : Coordinate<C>{whole - v.base, C(0)};
+}
+
+// g h + (size - 1) / 2, where h is half of what a step of the grid's whole range is in the plane.
+template <class C>
+HS_HD Coordinate<C> coordinate_of(C g, C h, int64_t size) {
+  const C moved = g * h, whole = m::floor(moved);
+  Coordinate<C> v{whole + C((size - 1) / 2), moved - whole + (size % 2 == 0 ? C(0.5) : C(0))};
+  if (v.part >= C(1)) {
+    v.base += C(1);
+    v.part -= C(1);
+  }
+  return v;
+}
+
 // v brought into [0, size - 1] as the padding says; `slope` is multiplied by the derivative.
 template <class C>
-HS_HD C padded_coordinate(const SampleArgs& a, C v, int64_t size, C& slope) {
+HS_HD Coordinate<C> padded_coordinate(const SampleArgs& a, Coordinate<C> v, int64_t size, C& slope) {
   if (a.padding == SamplePadding::zeros) return v;
   if (a.padding == SamplePadding::reflection) {
-    const C low = a.align_corners ? C(0) : C(-0.5), span = a.align_corners ? C(size - 1) : C(size);
+    const C span = a.align_corners ? C(size - 1) : C(size), twice_low = a.align_corners ? C(0) : C(-1);
     if (span == C(0)) {
       slope = C(0);
-      return C(0);
+      return {C(0), C(0)};
     }
-    if (v < low) slope = -slope;
-    const C distance = m::abs(v - low), extra = m::fmod(distance, span), flips = m::floor(distance / span);
-    const bool odd = m::fmod(flips, C(2)) != C(0);
-    if (odd) slope = -slope;
-    v = odd ? span - extra + low : extra + low;
+    if (v.base + v.part < twice_low / C(2)) {
+      slope = -slope;
+      v = reflected(twice_low, v);
+    }
+    const C flips = m::floor((v.base + v.part - twice_low / C(2)) / span);
+    v.base -= flips * span;
+    if (m::fmod(flips, C(2)) != C(0)) {
+      slope = -slope;
+      v = reflected(twice_low + span, v);
+    }
   }
   const C last = C(size - 1);
-  if (!(v > C(0) && v < last)) slope = C(0);
-  return v > C(0) ? (v < last ? v : last) : C(0);
+  const bool positive = v.base > C(0) || (v.base == C(0) && v.part > C(0));  // NaN is not
+  if (positive && v.base < last) return v;
+  slope = C(0);
+  return {positive ? last : C(0), C(0)};
 }
 
 template <class C, int Taps>
 HS_HD void axis_taps(const SampleArgs& a, C g, int64_t size, AxisTaps<C, Taps>& t) {
   C slope = a.align_corners ? C(size - 1) / C(2) : C(size) / C(2);
-  const C at = a.align_corners ? (g + C(1)) / C(2) * C(size - 1) : ((g + C(1)) * C(size) - C(1)) / C(2);
+  const Coordinate<C> at = coordinate_of(g, slope, size);
   if constexpr (Taps == 4) {
-    const C base = m::floor(at), part = at - base, A = C(-0.75);
-    const C x[4] = {part + C(1), part, C(1) - part, C(2) - part};  // distances
+    // PyTorch's polynomials by their roots, as a weight near 0 keeps its digits so; p and q are the distances to the inner two.
+    const C p = at.part, q = C(1) - p, A = C(-0.75);
+    const C near = A + C(2), steep = C(2) * (A + C(3));
+    const C weight[4] = {A * p * q * q, q * (C(1) + p - near * p * p), p * (C(1) + q - near * q * q), A * q * p * p};
+    const C by_part[4] = {A * q * (C(1) - C(3) * p), (C(3) * near * p - steep) * p, -(C(3) * near * q - steep) * q, A * p * (C(2) - C(3) * p)};
     for (int k = 0; k < 4; ++k) {
-      const bool near = k == 1 || k == 2;
-      t.weight[k] = near ? ((A + C(2)) * x[k] - (A + C(3))) * x[k] * x[k] + C(1) : ((A * x[k] - C(5) * A) * x[k] + C(8) * A) * x[k] - C(4) * A;
-      const C by_distance = near ? (C(3) * (A + C(2)) * x[k] - C(2) * (A + C(3))) * x[k] : (C(3) * A * x[k] - C(10) * A) * x[k] + C(8) * A;
-      t.slope[k] = k < 2 ? by_distance * slope : -by_distance * slope;
+      t.weight[k] = weight[k];
+      t.slope[k] = by_part[k] * slope;
       C unused = C(1);
-      t.index[k] = index_inside(padded_coordinate(a, base + C(k - 1), size, unused), size);
+      t.index[k] = index_inside(padded_coordinate(a, {at.base + C(k - 1), C(0)}, size, unused).base, size);
     }
   } else {
-    const C v = padded_coordinate(a, at, size, slope);
+    const Coordinate<C> v = padded_coordinate(a, at, size, slope);
     const bool nearest = a.mode == SampleMode::nearest;
-    const C base = nearest ? m::round(v) : m::floor(v), part = nearest ? C(0) : v - base;
+    const bool up = nearest && (v.part > C(0.5) || (v.part == C(0.5) && m::fmod(v.base, C(2)) != C(0)));  // ties to even
+    const C base = up ? v.base + C(1) : v.base, part = nearest ? C(0) : v.part;
     t.index[0] = index_inside(base, size);
     t.index[1] = nearest ? -1 : index_inside(base + C(1), size);
     t.weight[0] = C(1) - part;
