@@ -1,5 +1,6 @@
 // A constant is filled in around a copy: its gradient is the padding by the negative sizes. Other padding reads each element from
-// elsewhere: a sparse matrix for each dimension.
+// elsewhere: a sparse matrix for each dimension. Circular padding wraps what negative sizes left; the other modes read what they
+// cut off.
 #include "framework/ops/padding.h"
 
 #include <array>
@@ -79,12 +80,14 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
   for (int i = 0; i < dims; ++i) {
     const int d = x.dim() - 1 - i;
     const int64_t before = padding[2 * i], after = padding[2 * i + 1], n = x.size(d);
-    const int64_t most = kind == RowKind::reflect ? n - 1 : n;
-    check<ShapeError>(n > 0 && n + before + after > 0, op, "dimension ", d, " of ", x.shape(),
-                      " would have no elements with padding ", padding);
+    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // of which a circle is made
+    const int64_t most = kind == RowKind::reflect ? n - 1 : kept;
+    check<ShapeError>(n > 0 && n + before + after >= (kind == RowKind::circular ? 0 : 1), op, "dimension ", d, " of ", x.shape(),
+                      " would have too few elements with padding ", padding);
     check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op,
                       kind == RowKind::reflect ? "reflect" : "circular", " padding must be ",
-                      kind == RowKind::reflect ? "less than" : "at most", " the size, got ", padding, " for ", x.shape());
+                      kind == RowKind::reflect ? "less than the size" : "at most what is left of the size", ", got ", padding,
+                      " for ", x.shape());
     if (before == 0 && after == 0) continue;
     rows.push_back({d, {.kind = kind, .in = n, .out = n + before + after, .before = before}});
   }
@@ -132,7 +135,7 @@ Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode, double
   for (int d = 0; d < out.size(); ++d)
     check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding,
                       " cuts off more than there is of ", x.shape());
-  check_countable(op, out);
+  check_size(op, out);
   return call<Pad>({x}, a);
 }
 

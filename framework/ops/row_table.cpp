@@ -86,10 +86,18 @@ void antialias_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   for (int64_t i = first; i < last; ++i) b.entry(i, total != 0 ? filter(i) / total : filter(i));
 }
 
+// What negative sizes cut off is gone before a circle closes; the other kinds still read it.
+int64_t circular_index(const RowSpec& s, int64_t o) {
+  const int64_t after = s.out - s.in - s.before, cut = std::max<int64_t>(-s.before, 0);
+  const int64_t kept = s.in - cut - std::max<int64_t>(-after, 0), i = (o - std::max<int64_t>(s.before, 0)) % kept;
+  return cut + (i < 0 ? i + kept : i);
+}
+
 void padding_row(const RowSpec& s, int64_t o, Builder& b) {
   int64_t i = o - s.before;
   if (s.kind == RowKind::replicate) i = std::clamp<int64_t>(i, 0, s.in - 1);
-  else if (s.kind == RowKind::circular) i = (i % s.in + s.in) % s.in;
+  else if (s.kind == RowKind::circular)
+    i = circular_index(s, o);
   else i = i < 0 ? -i : i >= s.in ? 2 * (s.in - 1) - i : i;
   b.entry(i, 1);
 }
