@@ -92,6 +92,10 @@ struct AnyKernels {
   static constexpr AnyKernels any() {
     return {any_kernel<Fn, float, Inputs>, any_kernel<Fn, double, Inputs>, any_kernel<Fn, int64_t, Inputs>};
   }
+  template <class Fn>
+  static constexpr AnyKernels number() {
+    return any<Fn>();
+  }
 };
 DenseKernels<1> dense_unary(Unary op);
 DenseKernels<2> dense_unary_backward(Unary op);

@@ -27,7 +27,7 @@ Expr trunc(const Expr&);
 Expr pow(const Expr&, const Expr&);
 }  // namespace m
 
-enum class OpKind : uint8_t { any, real };
+enum class OpKind : uint8_t { any, number, real };
 enum class OpSaves : uint8_t { none, x, y };
 
 namespace functor {

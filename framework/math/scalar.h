@@ -38,6 +38,10 @@ HS_HD int64_t floor_divide(int64_t a, int64_t b) {
   if (b == -1) return int64_t(0 - uint64_t(a));
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
+HS_HD int64_t trunc_divide(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? int64_t(0 - uint64_t(a)) : a / b;
+}
 HS_HD int64_t fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 HS_HD int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = fmod(a, b);
@@ -97,6 +101,8 @@ template <class T> HS_HD T floor_divide(T a, T b) {
   const T whole = floor(q);
   return q - whole > T(0.5) ? whole + T(1) : whole;
 }
+
+template <class T> HS_HD T trunc_divide(T a, T b) { return trunc(a / b); }
 
 #ifdef __CUDA_ARCH__
 HS_HD float erfinv(float x) { return ::erfinvf(x); }

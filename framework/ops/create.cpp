@@ -67,6 +67,14 @@ Shape sizes(Args& a) {
   return shape;
 }
 
+// A number, or the 0-dim tensor at a position (a host read).
+double number_at(Args& a, size_t position, std::string_view name) {
+  if (!a.has_tensor(position)) return a.number(name);
+  const Tensor t = a.tensor(position);
+  check<ShapeError>(t.dim() == 0, a.op(), "'", name, "' must be a number or a 0-dim tensor, got ", t.shape());
+  return t.item<double>();
+}
+
 // The dtype of numbers that were given: int64 when all are integers.
 DType dtype_of_numbers(Args& a, std::initializer_list<std::string_view> names) {
   for (std::string_view name : names) {
@@ -101,7 +109,7 @@ Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
 
 Tensor arange(double start, double end, double step, const TensorOptions& o) {
   const double count = std::ceil((end - start) / step);
-  check<ValueError>(step != 0 && count >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
+  check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
                     " does not lead from ", start, " to ", end);
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
   const Tensor t = raw({int64_t(count)}, o);
@@ -275,11 +283,11 @@ void add_create(OpList& list) {
     return eye(n, a.integer("m", n), {.dtype = a.dtype().value_or(DType::f32)});
   });
   list.add(kLinspace, [](Args& a) {
-    const double start = a.number("start"), end = a.number("end");
+    const double start = number_at(a, 0, "start"), end = number_at(a, 1, "end");
     return linspace(start, end, a.integer("steps"), {.dtype = a.dtype().value_or(DType::f32)});
   });
   list.add(kLogspace, [](Args& a) {
-    const double start = a.number("start"), end = a.number("end");
+    const double start = number_at(a, 0, "start"), end = number_at(a, 1, "end");
     const int64_t steps = a.integer("steps");
     return logspace(start, end, steps, a.number("base", 10), {.dtype = a.dtype().value_or(DType::f32)});
   });

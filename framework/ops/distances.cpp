@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "framework/ops/composite.h"
 #include "framework/ops/ops.h"
@@ -87,6 +88,7 @@ Tensor all_distances(const Tensor& a, const Tensor& b, double p) { return norm(a
 struct Cdist {
   struct Attr {
     double p;
+    CdistMode mode;
   };
   static constexpr OpInfo info{
       .name = "cdist", .policy = CastPolicy::f32, .doc = "distances between all rows of a [P, M] and b [R, M]"};
@@ -97,7 +99,9 @@ struct Cdist {
     const Tensor &a = in[0], &b = in[1];
     const int64_t batch = a.size(0), rows = a.size(1), columns = b.size(1), width = a.size(2);
     Tensor out;
-    if (at.p == 2 && (rows > kProductRows || columns > kProductRows)) {
+    const bool product =
+        at.mode == CdistMode::mm || (at.mode == CdistMode::mm_if_necessary && std::max(rows, columns) > kProductRows);
+    if (at.p == 2 && product) {
       const Tensor squares = sum(square(a), {2}, true) + sum(square(b), {2}, true).transpose(1, 2);
       out = sqrt(relu(squares - bmm(a, b.transpose(1, 2)) * 2.0));
     } else {
@@ -172,7 +176,7 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps,
   return composite(kPairwise, {a, b}, [&](const Tensors& in) { return norm(in[0] - in[1] + eps, p, {-1}, keepdim); });
 }
 
-Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+Tensor cdist(const Tensor& a, const Tensor& b, double p, CdistMode mode) {
   check_floating("cdist", {a, b});
   check_p("cdist", p);
   check<ShapeError>(a.dim() >= 2 && b.dim() >= 2, "cdist", "both inputs must have at least 2 dimensions, got ", a.shape(), " and ",
@@ -191,7 +195,7 @@ Tensor cdist(const Tensor& a, const Tensor& b, double p) {
     check_same_dtype("cdist", in);
     const Tensor x = in[0].expand(with(rows, width)).reshape({n, rows, width});
     const Tensor y = in[1].expand(with(columns, width)).reshape({n, columns, width});
-    return call<Cdist>({x, y}, {p}).reshape(with(rows, columns));
+    return call<Cdist>({x, y}, {p, mode}).reshape(with(rows, columns));
   });
 }
 
@@ -247,15 +251,29 @@ Tensor Tensor::dist(const Tensor& o, double p) const { return halfstep::dist(*th
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 
 void add_distances(OpList& list) {
-  list.add(Norm::info,
-           [](Args& a) { return norm(a.tensor(0), a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+  const auto by_name = [](Args& a) {
+    const nlohmann::json* p = a.raw("p");
+    const std::string name = p && p->is_string() ? p->get<std::string>() : "";
+    check<ValueError>(name != "nuc", a.op(),
+                      "the nuclear norm is the sum of a matrix's singular values, which halfstep does not compute");
+    return norm(a.tensor(0), name == "fro" ? 2 : a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
+  };
+  list.add(Norm::info, by_name);
   list.add(kNormalize,
            [](Args& a) { return normalize(a.tensor(0), a.number("p", 2), a.ints("dim", Dims{1}), a.number("eps", 1e-12)); });
   list.add(kDist, [](Args& a) { return dist(a.tensor(0), a.tensor(1), a.number("p", 2)); });
   list.add(kPairwise, [](Args& a) {
     return pairwise_distance(a.tensor(0), a.tensor(1), a.number("p", 2), a.number("eps", 1e-6), a.flag("keepdim", false));
   });
-  list.add(Cdist::info, [](Args& a) { return cdist(a.tensor(0), a.tensor(1), a.number("p", 2)); });
+  list.add(Cdist::info, [](Args& a) {
+    constexpr std::string_view kModes[] = {"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
+                                           "donot_use_mm_for_euclid_dist"};
+    const std::string mode = a.text("compute_mode", std::string(kModes[0]));
+    const auto found = std::find(std::begin(kModes), std::end(kModes), mode);
+    check<ValueError>(found != std::end(kModes), "cdist", "'compute_mode' must be ", kModes[0], ", ", kModes[1], " or ", kModes[2],
+                      ", got '", mode, "'");
+    return cdist(a.tensor(0), a.tensor(1), a.number("p", 2), CdistMode(found - std::begin(kModes)));
+  });
   list.add(kPdist, [](Args& a) { return pdist(a.tensor(0), a.number("p", 2)); });
   list.add(kCosine,
            [](Args& a) { return cosine_similarity(a.tensor(0), a.tensor(1), a.integer("dim", 1), a.number("eps", 1e-8)); });

@@ -16,8 +16,10 @@ Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
 // norm(a - b + eps) along the last dimension.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false);
 // Between all rows: a [..., P, M], b [..., R, M] -> [..., P, R]; batches broadcast. p >= 0. Above 25 rows, p = 2 goes through a
-// matrix product (as in PyTorch), which loses digits between points much closer to each other than to the origin.
-Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
+// matrix product (as in PyTorch), which loses digits between points much closer to each other than to the origin; `mode` may ask
+// for it always or never.
+enum class CdistMode : uint8_t { mm_if_necessary, mm, no_mm };
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2, CdistMode mode = CdistMode::mm_if_necessary);
 // Between all pairs i < j of the rows of x [N, M] -> [N (N - 1) / 2].
 Tensor pdist(const Tensor& x, double p = 2);
 // a b / (max(|a|, eps) max(|b|, eps)) along dim, broadcast.

@@ -1,7 +1,9 @@
 // The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
 // same formula read on tensors.
+#include <cmath>
+
 #include "amp/autocast.h"
-#include "framework/ops/call.h"
+#include "framework/ops/composite.h"
 #include "framework/ops/expr.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/promotion.h"
@@ -13,7 +15,9 @@ namespace {
 template <size_t N>
 constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
   std::array<OpInfo, N> out{};
-  for (size_t i = 0; i < N; ++i) out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable, Takes::any};
+  for (size_t i = 0; i < N; ++i)
+    out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable,
+              rows[i].kind == OpKind::number ? Takes::numbers : Takes::any};
   return out;
 }
 constexpr auto kUnaryInfo = infos(kUnaryRows, true);
@@ -23,6 +27,16 @@ constexpr auto kTestInfo = infos(kTestRows, false);
 Tensor empty_for(const Shape& shape, DType dtype, Device device) { return Tensor::empty(shape, {.dtype = dtype, .device = device}); }
 
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
+
+// Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would hang on
+// which side it stands.
+void check_kind(const ElementwiseRow& row, const Tensors& in) {
+  if (row.kind != OpKind::number) return;
+  bool refused = result_type(in) == DType::boolean;
+  for (const Tensor& t : in) refused = refused || (row.name == "sub" && t.dtype() == DType::boolean);
+  check<DTypeError>(!refused, row.name, "has no result for bool tensors",
+                    Help{"convert with to(dtype); logical_xor(x, true) inverts a mask"});
+}
 
 // ---- unary
 
@@ -48,6 +62,7 @@ struct UnaryOp {
   struct Attr { Unary op; };
   static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
 
+  static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
@@ -95,6 +110,7 @@ struct BinaryOp {
   };
   static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
 
+  static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
@@ -153,7 +169,11 @@ struct TestOp {
   static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-Tensor call_unary(Unary op, const Tensor& x) { return call<UnaryOp>({x}, {op}); }
+// The square of bool is a number, as PyTorch's, which calls pow(x, 2) for it.
+Tensor call_unary(Unary op, const Tensor& x) {
+  const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
+  return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
+}
 Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
   return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
@@ -166,7 +186,8 @@ bool direct(const Tensor& x, DType dtype) { return x.is_contiguous() && dtype ==
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;
   const ElementwiseRow& row = kUnaryRows[size_t(op)];
-  const DType dtype = row_result(row, x.dtype());
+  check_kind(row, {x});
+  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : row_result(row, x.dtype());
   const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
   // What backward will read must not be overwritten.
   if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
@@ -180,6 +201,7 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   const autocast::Off off;
   const ElementwiseRow& row = kBinaryRows[size_t(op)];
   check_same_device(row.name, {x, o});
+  check_kind(row, {x, o});
   const Shape shape = broadcast(x.shape(), o.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
   const bool overlap = x.shares_memory_with(o) && !(o.data() == x.data() && o.shape() == x.shape() && o.strides() == x.strides());
@@ -220,6 +242,21 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
 #undef HS_BINARY
 #undef HS_TEST
 
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
+  return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);
+}
+Tensor div(const Tensor& a, double b, RoundingMode mode) { return div(a, wrapped_number(b, a), mode); }
+
+Tensor round(const Tensor& x, int64_t decimals) {
+  const OpInfo& info = kUnaryInfo[size_t(Unary::round)];
+  check<ValueError>(x.defined(), info.name, "the input is undefined");
+  check<DTypeError>(x.is_floating_point(), info.name, "with decimals needs a floating tensor, got ", x.dtype());
+  if (decimals == 0) return round(x);
+  const double power = std::pow(10.0, std::fabs(double(decimals)));
+  return composite(info, {x},
+                   [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
+}
+
 Tensor operator/(double a, const Tensor& b) {
   Tensors in{b};
   autocast::apply("div", CastPolicy::f32, in, "");
@@ -231,6 +268,7 @@ void add_elementwise(OpList& list) {
     list.add(kUnaryInfo[size_t(i)], [i](Args& a) {
       const std::string approximate = Unary(i) == Unary::gelu ? a.text("approximate", "none") : "none";
       check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "'approximate' must be none or tanh, got '", approximate, "'");
+      if (Unary(i) == Unary::round && a.raw("decimals")) return round(a.tensor(0), a.integer("decimals"));
       return call_unary(approximate == "tanh" ? Unary::gelu_tanh : Unary(i), a.tensor(0));
     });
   }
@@ -244,9 +282,21 @@ void add_elementwise(OpList& list) {
   for (int i = 0; i < kBinaryCount; ++i) {
     list.add(kBinaryInfo[size_t(i)], [i, operands](Args& a) {
       const auto [x, y] = operands(a, Binary(i) == Binary::pow);
+      if (Binary(i) == Binary::div && a.raw("rounding_mode")) {
+        const std::string mode = a.text("rounding_mode");
+        check<ValueError>(mode == "trunc" || mode == "floor", "div", "'rounding_mode' must be trunc, floor or none at all, got '",
+                          mode, "'");
+        return div(x, y, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
+      }
       const bool scales = Binary(i) == Binary::add || Binary(i) == Binary::sub;
       const double alpha = scales ? a.number("alpha", 1) : 1;
-      return call_binary(Binary(i), x, alpha == 1 ? y : mul(y, alpha));
+      if (alpha == 1) return call_binary(Binary(i), x, y);
+      // Of 16-bit tensors the product is not rounded before the sum.
+      const DType dtype = result_type({x, y});
+      const bool widens = is_half(dtype);
+      const auto read = [&](const Tensor& t) { return widens ? t.to(DType::f32) : t; };
+      const Tensor sum = call_binary(Binary(i), read(x), mul(read(y), alpha));
+      return widens ? sum.to(dtype) : sum;
     });
   }
   for (int i = 0; i < kTestCount; ++i) {

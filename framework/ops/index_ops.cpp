@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "framework/ops/call.h"
+#include "framework/ops/composite.h"
 #include "framework/ops/indices.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"
@@ -181,9 +181,8 @@ EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<in
   return a;
 }
 
-constexpr OpInfo kIndexFillInfo{.name = "index_fill",
-                                .doc = "x with one value in the slices along dim that index names; made of index_copy",
-                                .takes = Takes::any};
+constexpr OpInfo kIndexFillInfo{
+    .name = "index_fill", .doc = "x with one value in the slices along dim that index names; made of where", .takes = Takes::any};
 constexpr OpInfo kTakeInfo{
     .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .takes = Takes::any};
 constexpr OpInfo kOneHotInfo{
@@ -193,7 +192,8 @@ constexpr OpInfo kOneHotInfo{
 
 Tensor index_tensor(std::string_view op, const Tensor& index) {
   check<ValueError>(index.defined(), op, "index is undefined");
-  if (index.dtype() == DType::i32) return index.to(DType::i64);
+  // Of no index the dtype says nothing.
+  if (index.dtype() == DType::i32 || index.numel() == 0) return index.to(DType::i64);
   check<DTypeError>(index.dtype() == DType::i64, op, "index must be int64 or int32, got ", index.dtype());
   return index;
 }
@@ -269,12 +269,15 @@ const Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
   const Slices s("index_fill", x, dim, index);
   check<ShapeError>(value.defined() && value.dim() == 0, "index_fill", "value must be a 0-dim tensor");
-  const Tensor wrapped = wrap_index("index_fill", s.index, x.dim() ? x.shape()[s.dim] : 1), line = as_line(x);
-  Shape shape = line.shape();
-  shape[s.dim] = wrapped.numel();
+  const int64_t n = x.dim() ? x.shape()[s.dim] : 1;
+  const Tensor wrapped = wrap_index("index_fill", s.index, n);
   const autocast::Off off;
-  const Tensor out = call<IndexCopy>({line, wrapped, value.to(x.device()).to(x.dtype()).expand(shape)}, {s.dim});
-  return x.dim() ? out : out.reshape({});
+  // By a mask, so that an index named twice still counts once in the value's gradient.
+  const TensorOptions bits{.dtype = DType::boolean, .device = x.device()};
+  const Tensor hit = index_copy(zeros({n}, bits), 0, wrapped, ones({wrapped.numel()}, bits));
+  Shape along = Shape::filled(x.dim(), 1);
+  if (x.dim() > 0) along[s.dim] = n;
+  return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
   return index_fill(x, dim, index, scalar(value, like(x)));
@@ -286,13 +289,22 @@ Tensor take(const Tensor& x, const Tensor& index) {
   return call<IndexSelect>({x.reshape({-1}), wrapped}, {0, {x.numel()}}).reshape(index.shape());
 }
 
-Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_t> padding_idx, bool scale_grad_by_freq) {
+Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_t> padding_idx, bool scale_grad_by_freq,
+                 std::optional<double> max_norm, double norm_type) {
   check_same_device("embedding", {weight, index});
   check<ShapeError>(weight.dim() == 2, "embedding", "weight must be [rows, width], got ", weight.shape());
   check<DTypeError>(weight.is_floating_point(), "embedding", "weight must be floating, got ", weight.dtype());
   const Tensor i = index_tensor("embedding", index);
   check<ShapeError>(i.dim() < kMaxDims, "embedding", "index has too many dimensions: ", i.shape());
   check_index("embedding", i, weight.shape()[0]);
+  if (max_norm && i.numel() > 0) {
+    const NoGrad quiet;
+    const autocast::Off off;
+    const Tensor rows = weight.detach(), line = i.reshape({-1});
+    // Rows that occur twice are written twice, with the same values.
+    rows.index_copy_(0, line,
+                     under_name("embedding", [&] { return renorm(index_select(rows, 0, line), norm_type, 0, *max_norm); }));
+  }
   return call<Embedding>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
 }
 
@@ -341,7 +353,9 @@ void add_index_ops(OpList& list) {
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
   list.add(Embedding::info, [](Args& a) {
-    return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false));
+    check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
+    return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),
+                     a.number_or_none("max_norm"), a.number("norm_type", 2));
   });
   list.add(EmbeddingBackward::info, [](Args& a) {
     return embedding_dense_backward(a.tensor(0), a.tensor(1), a.integer("num_weights"), a.integer("padding_idx", -1),

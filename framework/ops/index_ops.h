@@ -28,8 +28,9 @@ Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values, 
 
 // weight: [V, D], index: any shape -> [..., D], the rows of weight. padding_idx (negative: from the end): a row that gets no
 // gradient. scale_grad_by_freq: the gradient of a row is divided by how often it was chosen.
+// max_norm: the chosen rows are first scaled down in place, outside the graph, until their norms of order norm_type are at most that.
 Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_t> padding_idx = {},
-                 bool scale_grad_by_freq = false);
+                 bool scale_grad_by_freq = false, std::optional<double> max_norm = {}, double norm_type = 2);
 // The gradient of weight, [rows, D], for this gradient of the output. A negative padding_idx: none.
 Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding_idx = -1,
                                 bool scale_grad_by_freq = false);
@@ -39,6 +40,10 @@ Tensor one_hot(const Tensor& index, int64_t num_classes = -1);
 // x with src, or a number, at the places that gather(x, dim, index) reads; of several for one place the last stays.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
+// What stands there is added to or multiplied instead, by each of several for one place.
+enum class ScatterReduce : uint8_t { add, multiply };
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce);
 
 
 }  // namespace halfstep

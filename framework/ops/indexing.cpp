@@ -1,5 +1,7 @@
 // Single elements chosen along a dimension; cat and stack.
-#include "framework/ops/call.h"
+#include <algorithm>
+
+#include "framework/ops/composite.h"
 #include "framework/ops/index_ops.h"
 #include "framework/ops/indices.h"
 #include "framework/ops/ops.h"
@@ -147,6 +149,23 @@ struct Cat {
   }
 };
 
+// x times src at the places that index names. Along dim one slice after the other, as within one no place occurs twice.
+Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  const bool recorded = should_record(Tensors{x, src});
+  Tensor out = clone(x);
+  for (int64_t k = 0; k < index.size(dim); ++k) {
+    const Tensor i = index.narrow(dim, k, 1), product = gather(out, dim, i) * src.narrow(dim, k, 1);
+    if (recorded)
+      out = scatter(out, dim, i, product);
+    else
+      out.scatter_(dim, i, product);
+  }
+  return out;
+}
+
+// PyTorch's legacy: a tensor [0] joins with anything. It counts in promotion only.
+bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+
 constexpr OpInfo kStackInfo{.name = "stack",
                             .policy = CastPolicy::promote,
                             .doc = "tensors joined along a new dimension; made of cat",
@@ -191,6 +210,20 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) 
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value));
 }
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce) {
+  constexpr std::string_view op = Scatter::info.name;
+  const Scattered s(op, x, dim, index, src);
+  check_same_dtype(op, {x, src});
+  return composite(Scatter::info, {as_line(x), s.src}, [&](const Tensors& in) {
+    const Tensor out =
+        reduce == ScatterReduce::add ? scatter_add(in[0], s.dim, s.index, in[1]) : multiplied_at(in[0], s.dim, s.index, in[1]);
+    return out.reshape(x.shape());
+  });
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce) {
+  check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
+  return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
+}
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter(*this, dim, index, src);
 }
@@ -211,17 +244,28 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) c
 Tensor cat(const Tensors& xs, int64_t dim) {
   check<ValueError>(!xs.empty(), "cat", "needs at least one tensor");
   for (const Tensor& t : xs) check<ValueError>(t.defined(), "cat", "a tensor is undefined");
-  const int d = wrap_dim(dim, xs[0].dim(), "cat");
-  check<ShapeError>(xs[0].dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
+  const auto counts = [](const Tensor& t) { return !joins_anything(t); };
+  const auto found = std::find_if(xs.begin(), xs.end(), counts);
+  const Tensor& like = found == xs.end() ? xs[0] : *found;
+  const int d = found == xs.end() ? 0 : wrap_dim(dim, like.dim(), "cat");
+  Tensors parts;
   std::vector<int64_t> sizes;
   for (const Tensor& t : xs) {
-    Shape other = t.shape();
-    if (other.size() == xs[0].dim()) other[d] = xs[0].shape()[d];
-    check<ShapeError>(other == xs[0].shape(), "cat", "sizes must agree outside dimension ", d, ", got ", xs[0].shape(), " and ",
+    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
+    Shape shape = like.shape(), other = t.shape();
+    if (joins_anything(t)) {
+      shape[d] = 0;
+      parts.push_back(t.reshape(shape));
+      sizes.push_back(0);
+      continue;
+    }
+    if (other.size() == like.dim()) other[d] = like.shape()[d];
+    check<ShapeError>(other == like.shape(), "cat", "sizes must agree outside dimension ", d, ", got ", like.shape(), " and ",
                       t.shape());
+    parts.push_back(t);
     sizes.push_back(t.shape()[d]);
   }
-  return call<Cat>(xs, {d, sizes});
+  return call<Cat>(parts, {d, sizes});
 }
 
 Tensor stack(const Tensors& xs, int64_t dim) {
@@ -244,6 +288,12 @@ void add_indexing(OpList& list) {
   list.add(Scatter::info, [](Args& a) {
     const Tensor x = a.tensor(0), index = a.tensor(1);
     const int64_t dim = a.integer("dim");
+    if (a.raw("reduce")) {
+      const std::string how = a.text("reduce");
+      check<ValueError>(how == "add" || how == "multiply", "scatter", "'reduce' must be add or multiply, got '", how, "'");
+      const ScatterReduce reduce = how == "add" ? ScatterReduce::add : ScatterReduce::multiply;
+      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.number("value"), reduce);
+    }
     return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.number("value"));
   });
   list.add(Cat::info, [](Args& a) { return cat(a.list(0), a.integer("dim", 0)); });

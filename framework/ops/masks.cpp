@@ -142,6 +142,11 @@ Tensor nonzero(const Tensor& x) {
   return out.to(x.device());
 }
 
+Tensors nonzero_as_tuple(const Tensor& x) {
+  check<ValueError>(x.defined(), "nonzero", "x is undefined");
+  return unbind(nonzero(x.dim() == 0 ? x.reshape({1}) : x), 1);
+}
+
 Tensor tril(const Tensor& x, int64_t diagonal) {
   const Tensor mask = lower_mask("tril", x.shape(), diagonal, x.device());
   return where(mask, x, one(x, 0));
@@ -201,9 +206,16 @@ void add_masks(OpList& list) {
   list.add(kMaskedScatterInfo, [](Args& a) { return masked_scatter(a.tensor(0), a.tensor(1), a.tensor(2)); });
   list.add(kTrilInfo, [](Args& a) { return tril(a.tensor(0), a.integer("diagonal", 0)); });
   list.add(kTriuInfo, [](Args& a) { return triu(a.tensor(0), a.integer("diagonal", 0)); });
-  list.add(kNonzeroInfo, [](Args& a) { return nonzero(a.tensor(0)); });
-  list.add(kTrilIndicesInfo, [](Args& a) { return tril_indices(a.integer("row"), a.integer("col"), a.integer("offset", 0)); });
-  list.add(kTriuIndicesInfo, [](Args& a) { return triu_indices(a.integer("row"), a.integer("col"), a.integer("offset", 0)); });
+  list.add(kNonzeroInfo, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    return a.flag("as_tuple", false) ? nonzero_as_tuple(x) : Tensors{nonzero(x)};
+  });
+  list.add(kTrilIndicesInfo, [](Args& a) {
+    return tril_indices(a.integer("row"), a.integer("col"), a.integer("offset", 0)).to(a.dtype().value_or(DType::i64));
+  });
+  list.add(kTriuIndicesInfo, [](Args& a) {
+    return triu_indices(a.integer("row"), a.integer("col"), a.integer("offset", 0)).to(a.dtype().value_or(DType::i64));
+  });
   list.add(kEqualInfo, [](Args& a) {
     const Tensor x = a.tensor(0);
     return scalar(equal(x, a.tensor(1)), {.dtype = DType::boolean, .device = x.device()});

@@ -14,6 +14,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src);
 // [n, rank], int64: where x is not zero. The host reads x.
 Tensor nonzero(const Tensor& x);
+Tensors nonzero_as_tuple(const Tensor& x);  // [n] for each dimension, as index() takes them; a 0-dim x counts as [1]
 
 // x [..., M, N], zero above (tril) or below (triu) the diagonal `diagonal` right of the main one.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);

@@ -234,8 +234,8 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
   const Channels n("group_norm", x);
-  check<ValueError>(num_groups > 0 && n.channels % num_groups == 0, "group_norm", "num_groups must divide the ", n.channels,
-                    " channels of the input ", x.shape(), ", got ", num_groups);
+  check<ValueError>(num_groups > 0 && n.channels > 0 && n.channels % num_groups == 0, "group_norm", "num_groups must divide the ",
+                    n.channels, " channels of the input ", x.shape(), ", got ", num_groups);
   const int64_t channels = n.channels / num_groups;
   check<ValueError>(n.batch * channels * n.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
                     x.shape());
@@ -244,6 +244,9 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                   bool training, double momentum, double eps) {
+  // PyTorch's form of no batch without channels.
+  if (x.dim() == 1 && x.size(0) == 0)
+    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps).reshape({0});
   const Channels n("batch_norm", x);
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape());

@@ -61,7 +61,7 @@ void uniform_(const Tensor& x, double lo, double hi, Generator* generator = null
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator = nullptr);
 
 // ---- elementwise: one function a row of elementwise.def. Binary ops broadcast and promote; a C++ number keeps the tensor's
-// dtype unless it is of a higher category (int tensor with 0.5 gives float32).
+// dtype unless it is of a higher category (int tensor with 0.5 gives float32). Rows of kind number throw DTypeError for bool.
 #define HS_UNARY(name, ...) Tensor name(const Tensor& x);
 #define HS_BINARY(name, ...)                       \
   Tensor name(const Tensor& a, const Tensor& b);   \
@@ -98,6 +98,12 @@ inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+// a / b rounded to a whole number: towards zero, or down. Integers stay integers, and a division of those by 0 gives 0. The gradient is 0.
+enum class RoundingMode : uint8_t { trunc, floor };
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
+Tensor div(const Tensor& a, double b, RoundingMode mode);
+// To so many places behind the point, or, negative, before it; computed as round(x 10^decimals) / 10^decimals. Floating x. The gradient is 0.
+Tensor round(const Tensor& x, int64_t decimals);
 // input + value a b, input + value a / b. Broadcast and promote; addcmul takes integers, with a whole value.
 Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);
 Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);
@@ -141,6 +147,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 // x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
+// Of a weight [in], with a bias [], the result has no last dimension.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
 struct MlpLayer {
   Tensor weight;     // [out, in]

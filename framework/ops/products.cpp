@@ -284,8 +284,16 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   return addmm(in[0], in[1].permute({1, 0, 2}).reshape({n, inner}), in[2].reshape({inner, p}), beta, alpha);
 }
 
+// A single output, without its dimension: weight [in], bias [].
+Tensor linear_of_vector(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
+  check<ShapeError>(!bias.defined() || bias.dim() == 0, "linear", "bias must be [] to match weight ", weight.shape(), ", got ",
+                    bias.defined() ? bias.shape() : Shape{});
+  return squeeze(linear(x, weight.unsqueeze(0), bias.defined() ? bias.reshape({1}) : bias, relu), -1);
+}
+
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check<ShapeError>(x.dim() >= 1, "linear", "input must have at least 1 dimension, got ", x.shape());
+  if (weight.dim() == 1) return linear_of_vector(x, weight, bias, relu);
   if (x.dim() == 2) return call<Linear>({x, weight, bias}, {relu});
   check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
                     "] to match input ", x.shape(), ", got ", weight.shape());

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "framework/ops/ops.h"
 #include "framework/ops/pointwise.h"
@@ -72,6 +73,14 @@ double largest_finite(DType t) {
     case DType::f32: return std::numeric_limits<float>::max();
     default: return std::numeric_limits<double>::max();
   }
+}
+
+// A number by name as a 0-dim tensor of its own kind: bool, int64 or float32.
+Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
+  const double value = a.number(name);
+  const nlohmann::json& given = *a.raw(name);
+  const DType dtype = given.is_boolean() ? DType::boolean : given.is_number_integer() ? DType::i64 : DType::f32;
+  return scalar(value, {.dtype = dtype, .device = like.device()});
 }
 
 // An undefined bound is none.
@@ -146,8 +155,11 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
 void add_select(OpList& list) {
   list.add(Where::info, [](Args& a) {
     const Tensor cond = a.tensor(0);
-    if (!a.has_tensor(1)) return where(cond, a.number("input"), a.tensor(2));
-    return a.has_tensor(2) ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.number("other"));
+    const bool first = a.has_tensor(1), second = a.has_tensor(2);
+    if (!first && !second && !a.has("input") && !a.has("other")) return nonzero_as_tuple(cond);
+    if (!first && !second) return Tensors{where(cond, number_tensor(a, "input", cond), number_tensor(a, "other", cond))};
+    if (!first) return Tensors{where(cond, a.number("input"), a.tensor(2))};
+    return Tensors{second ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.number("other"))};
   });
   OpInfo clamp_info = info_of(Pointwise::clamp);
   clamp_info.takes = Takes::numbers;

@@ -198,8 +198,9 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   check<ValueError>(shifts.size() == dims.size(), "roll", "needs a shift for each dimension, got ", shifts, " and ", dims);
   Tensor y = x;
   for (int i = 0; i < dims.size(); ++i) {
+    check<IndexError>(x.dim() > 0, "roll", "a 0-dim tensor has no dimension ", dims[i]);
     const int d = wrap_dim(dims[i], x.dim(), "roll");
-    const int64_t n = x.dim() ? x.shape()[d] : 0;
+    const int64_t n = x.shape()[d];
     if (n > 0) y = call<Roll>({y}, {d, (shifts[i] % n + n) % n});
   }
   return y.same(x) ? clone(x) : y;
@@ -227,24 +228,33 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
   return repeated("tile", x, full);
 }
 
-Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+namespace {
+
+void check_output_size(std::optional<int64_t> wanted, int64_t size) {
+  check<ShapeError>(!wanted || *wanted == size, "repeat_interleave", "output_size must be ", size, " for these repeats, got ",
+                    wanted.value_or(0));
+}
+
+}  // namespace
+
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
   check<ValueError>(repeats >= 0, "repeat_interleave", "repeats must not be negative, got ", repeats);
   if (!dim || x.dim() == 0) {
     if (dim) wrap_dim(*dim, x.dim(), "repeat_interleave");
-    return repeat_interleave(x.reshape({-1}), repeats, 0);
+    return repeat_interleave(x.reshape({-1}), repeats, 0, output_size);
   }
   const int d = wrap_dim(*dim, x.dim(), "repeat_interleave");
+  check_output_size(output_size, multiplied("repeat_interleave", x.shape(), d, repeats)[d]);
   const Tensor y = interleave(x, d, repeats);
   return y.shares_memory_with(x) ? clone(y) : y;
 }
-Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim) {
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
   constexpr std::string_view op = "repeat_interleave";
-  check<DTypeError>(repeats.defined() && (repeats.dtype() == DType::i64 || repeats.dtype() == DType::i32), op,
-                    "repeats must be int64 or int32");
+  check<DTypeError>(repeats.defined() && is_integral(repeats.dtype()), op, "repeats must be integers");
   check<ShapeError>(repeats.dim() <= 1, op, "repeats must have at most one dimension, got ", repeats.shape());
   const std::vector<int64_t> counts = repeats.to_vector<int64_t>();
-  if (counts.size() == 1) return repeat_interleave(x, counts[0], dim);
-  if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0);
+  if (counts.size() == 1) return repeat_interleave(x, counts[0], dim, output_size);
+  if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0, output_size);
   const int d = wrap_dim(*dim, x.dim(), op);
   const int64_t n = x.dim() ? x.shape()[d] : 1;
   check<ShapeError>(int64_t(counts.size()) == n, op, "repeats must have one element, or ", n, ", got ", counts.size());
@@ -254,6 +264,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
                       c);
     check_size(op, {total});
   }
+  check_output_size(output_size, total);
   const Tensor chosen = Tensor::empty({total}, {.dtype = DType::i64});
   int64_t* to = chosen.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) to = std::fill_n(to, counts[size_t(i)], i);
@@ -302,7 +313,15 @@ void add_shaping(OpList& list) {
     return y;
   });
   list.add(kUnsqueeze, [](Args& a) { return unsqueeze(a.tensor(0), a.integer("dim")); });
-  list.add(kNarrow, [](Args& a) { return narrow(a.tensor(0), a.integer("dim"), a.integer("start"), a.integer("length")); });
+  list.add(kNarrow, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const int64_t dim = a.integer("dim"), length = a.integer("length");
+    if (!a.has_tensor(1)) return narrow(x, dim, a.integer("start"), length);
+    const Tensor start = a.tensor(1);  // 0-dim, read by the host
+    check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
+                      "start must be an integer or a 0-dim tensor of integers");
+    return narrow(x, dim, start.item<int64_t>(), length);
+  });
   list.add(kSelect, [](Args& a) { return select(a.tensor(0), a.integer("dim"), a.integer("index")); });
   list.add(kMovedim, [](Args& a) { return movedim(a.tensor(0), a.ints("source"), a.ints("destination")); });
   list.add(kExpandAs, [](Args& a) { return expand_as(a.tensor(0), a.tensor(1)); });
@@ -314,7 +333,11 @@ void add_shaping(OpList& list) {
   list.add(kInterleave, [](Args& a) {
     const Tensor x = a.tensor(0);
     const auto dim = a.integer_or_none("dim");
-    return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim) : repeat_interleave(x, a.integer("repeats"), dim);
+    const auto size = a.integer_or_none("output_size");
+    // Repeats alone say how often each index comes.
+    if (!a.has_tensor(1) && !a.has("repeats"))
+      return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
+    return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);
   });
   list.add(kMeshgrid, [](Args& a) {
     const std::string indexing = a.text("indexing", "ij");

@@ -30,9 +30,10 @@ Tensor roll(const Tensor& x, const Dims& shifts,
 Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});  // turned by k quarters from dims[0] towards dims[1]
 Tensor repeat(const Tensor& x, const Shape& repeats);  // x repeated as a whole; repeats may have leading dimensions more
 Tensor tile(const Tensor& x, const Shape& repeats);    // repeat, where missing leading repeats are 1
-// Each slice along dim repeated; without dim, x is one line. repeats as a tensor: [] or one for each slice (the host reads it).
-Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {});
-Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {});
+// Each slice along dim repeated; without dim, x is one line. repeats as a tensor: [] or one integer for each slice (the host reads
+// it). output_size: what dim must become, else ShapeError.
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {}, std::optional<int64_t> output_size = {});
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {}, std::optional<int64_t> output_size = {});
 Tensors meshgrid(const Tensors& xs, bool xy = false);  // views; xy: the first two dimensions exchanged
 
 

@@ -28,6 +28,7 @@ void wide_backward(const double* const* in, double* out, int64_t n, const void*)
 }
 
 #define HS_INTEGER_any(name) scalar<functor::name, int64_t>
+#define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
 
 #define HS_UNARY(...)

@@ -18,6 +18,7 @@ void scalar(const C* const* in, C* out, int64_t n, const void*) {
 
 // Only `any` rows exist for integers.
 #define HS_INTEGER_any(name) scalar<functor::name, int64_t>
+#define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
 
 #define HS_BINARY(...)
