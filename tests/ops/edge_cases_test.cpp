@@ -189,3 +189,106 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
     }
   }
 }
+
+TEST_CASE("bool is refused where PyTorch refuses it, and its square is a number") {
+  const Tensor b = tensor({1, 0}, {.dtype = DType::boolean}), x = tensor({1, 2});
+  for (const auto& f :
+       {&halfstep::neg, &halfstep::abs, &halfstep::relu, &halfstep::relu6, &halfstep::floor, &halfstep::ceil, &halfstep::trunc})
+    CHECK_THROWS_AS(f(b), DTypeError);
+  CHECK_THROWS_AS(round(b), DTypeError);
+  CHECK_THROWS_AS(b.neg_(), DTypeError);
+  CHECK_THROWS_AS(sub(b, b), DTypeError);
+  CHECK_THROWS_AS(sub(b, x), DTypeError);
+  CHECK_THROWS_AS(sub(1.0, b), DTypeError);
+  CHECK_THROWS_AS(remainder(b, b), DTypeError);
+  CHECK_THROWS_AS(fmod(b, b), DTypeError);
+  CHECK_THROWS_AS(floor_divide(b, b), DTypeError);
+  CHECK_THROWS_AS(pow(b, b), DTypeError);
+  CHECK(pow(b, 2.0).dtype() == DType::i64);
+  CHECK(sign(b).dtype() == DType::boolean);
+  CHECK(square(b).dtype() == DType::i64);
+  CHECK(square(b).to_vector<int64_t>() == std::vector<int64_t>{1, 0});
+  CHECK_THROWS_AS(b.square_(), DTypeError);
+  CHECK(square(tensor({3}, {.dtype = DType::u8})).dtype() == DType::u8);
+}
+
+TEST_CASE("a 0-dim tensor has no dimension to roll") {
+  CHECK_THROWS_AS(roll(scalar(3), {1}, {0}), IndexError);
+  CHECK(roll(scalar(3), {1}).item<double>() == 3);
+}
+
+TEST_CASE("a rounded quotient has a gradient of 0, also where the quotient has none") {
+  for (const RoundingMode mode : {RoundingMode::trunc, RoundingMode::floor}) {
+    const Tensor a = tensor({2, -7}, {.requires_grad = true}), b = tensor({0, 2}, {.requires_grad = true});
+    const Tensor y = div(a, b, mode);
+    CHECK(y.to_vector<double>() == std::vector<double>{INFINITY, mode == RoundingMode::trunc ? -3.0 : -4.0});
+    y.backward(ones({2}));
+    CHECK(a.grad().to_vector<double>() == std::vector<double>{0, 0});
+    CHECK(b.grad().to_vector<double>() == std::vector<double>{0, 0});
+  }
+  const Tensor x = tensor({1.25}, {.requires_grad = true});
+  round(x, 1).backward(ones({1}));
+  CHECK(x.grad().item<double>() == 0);
+  CHECK_THROWS_AS(round(tensor({1}, {.dtype = DType::i64}), 1), DTypeError);
+  CHECK(div(tensor({-7, 7}, {.dtype = DType::i32}), 2, RoundingMode::trunc).to_vector<int>() == std::vector<int>{-3, 3});
+}
+
+TEST_CASE("batch_norm of nothing leaves the running statistics, and gradients are 0") {
+  for (const Shape& shape : {Shape{0, 3}, Shape{0, 3, 2}, Shape{2, 3, 0}}) {
+    const Tensor x = zeros(shape, {.requires_grad = true}), w = ones({3}, {.requires_grad = true}),
+                 b = ones({3}, {.requires_grad = true});
+    const Tensor mean = full({3}, 5), var = full({3}, 2);
+    const Tensor y = batch_norm(x, mean, var, w, b, true);
+    CHECK(y.shape() == shape);
+    CHECK(mean.to_vector<double>() == std::vector<double>(3, 5));
+    CHECK(var.to_vector<double>() == std::vector<double>(3, 2));
+    y.backward(ones(shape));
+    CHECK(w.grad().to_vector<double>() == std::vector<double>(3, 0));
+    CHECK(b.grad().to_vector<double>() == std::vector<double>(3, 0));
+  }
+}
+
+TEST_CASE("a result that is too large to count is refused, not wrapped around") {
+  const Tensor none = zeros({0});
+  const int64_t huge = int64_t(1) << 62;
+  CHECK_THROWS_AS(reshape(none, {0, huge, huge}), ShapeError);
+  CHECK_THROWS_AS(none.view({huge, 0, 4}), ShapeError);
+  CHECK_THROWS_AS(empty({0, huge, huge}), ShapeError);
+}
+
+TEST_CASE("grid_sample in 16 bits is a rounding away from the truth, on large planes too") {
+  Generator generator(7);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int64_t size : {64, 500}) {
+      const Tensor x = (rand({1, 2, size, size}, {}, &generator) * 4.0 - 2.0).to(dtype),
+                   g = (rand({1, 2, 20, 30}, {}, &generator) - 0.5).to(dtype);
+      const Tensor grid = (rand({1, 20, 30, 2}, {}, &generator) * 2.6 - 1.3).to(dtype);
+      for (const SampleMode mode : {SampleMode::bilinear, SampleMode::bicubic, SampleMode::nearest}) {
+        for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+          for (const bool align : {false, true}) {
+            const auto run = [&](DType t) {
+              const Tensor a = x.to(t).clone().set_requires_grad(), b = grid.to(t).clone().set_requires_grad();
+              const Tensor y = grid_sample(a, b, {mode, padding, align});
+              Tensors all = grad({y}, {a, b}, {g.to(t)}, {.allow_unused = true});
+              all.insert(all.begin(), y.detach());
+              return all;
+            };
+            const Tensors got = run(dtype), want = run(DType::f64);
+            for (size_t i = 0; i < got.size(); ++i) {
+              if (!got[i].defined()) continue;
+              const auto p = got[i].to_vector<double>(), q = want[i].to_vector<double>();
+              const double most = max(abs(want[i])).item<double>();
+              int64_t off = 0;
+              for (size_t k = 0; k < p.size(); ++k) {
+                const double ulp = std::ldexp(1.0, std::max(std::ilogb(q[k]), dtype == DType::f16 ? -14 : -126)) * epsilon(dtype);
+                off += q[k] != 0 && std::fabs(p[k] - q[k]) > 0.501 * ulp + 4e-7 * most;
+              }
+              CHECK_MESSAGE(off == 0, name(dtype), " ", size, " mode ", int(mode), " padding ", int(padding), " align ", align,
+                            " tensor ", i);
+            }
+          }
+        }
+      }
+    }
+  }
+}

@@ -145,3 +145,57 @@ TEST_CASE("drawn classes follow their weights") {
   CHECK(twos == doctest::Approx(3000).epsilon(0.05));
   for (int64_t v : multinomial(tensor({0, 2, 3, 0}), 2).to_vector<int64_t>()) CHECK((v == 1 || v == 2));
 }
+
+TEST_CASE("the value of index_fill gets each place's gradient once, however often an index is named") {
+  const Tensor x = matrix().set_requires_grad(), value = scalar(1, {.requires_grad = true});
+  const Tensor y = index_fill(x, 1, ints({2, -2, 2, 0}), value);  // columns 2 and 0
+  y.backward(ones({3, 4}));
+  CHECK(value.grad().item<double>() == 6);
+  CHECK(x.grad().to_vector<int>() == std::vector<int>{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1});
+  CHECK(y.to_vector<int>() == std::vector<int>{1, 1, 1, 3, 1, 5, 1, 7, 1, 9, 1, 11});
+}
+
+TEST_CASE("embedding scales rows down in place, outside the graph") {
+  const Tensor weight = tensor({3, 4, 1, 0, 6, 8}, {3, 2}).set_requires_grad();
+  const Tensor y = embedding(weight, ints({0, 0, 2}), {}, false, 1.0);
+  const auto near = [](const Tensor& t, const std::vector<double>& want) {
+    const auto got = t.to_vector<double>();
+    for (size_t i = 0; i < want.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-6));
+  };
+  near(weight, {0.6, 0.8, 1, 0, 0.6, 0.8});
+  near(y, {0.6, 0.8, 0.6, 0.8, 0.6, 0.8});
+  y.sum().backward();
+  CHECK(weight.grad().to_vector<int>() == std::vector<int>{2, 2, 0, 0, 1, 1});
+  CHECK_THROWS_WITH_AS(embedding(weight, ints({0}), {}, false, -1.0), doctest::Contains("[embedding]"), ValueError);
+}
+
+TEST_CASE("scatter with a reduction takes every one of several for a place") {
+  const Tensor x = tensor({2, 3, 4}).set_requires_grad(), src = tensor({5, 6, 7}).set_requires_grad();
+  const Tensor index = ints({0, 0, 1});
+  const Tensor y = scatter(x, 0, index, src, ScatterReduce::multiply);
+  CHECK(y.to_vector<int>() == std::vector<int>{60, 21, 4});
+  CHECK(scatter(x, 0, index, src, ScatterReduce::add).to_vector<int>() == std::vector<int>{13, 10, 4});
+  CHECK(scatter(x, 0, index, 5.0, ScatterReduce::multiply).to_vector<int>() == std::vector<int>{50, 15, 4});
+  y.backward(ones({3}));
+  CHECK(x.grad().to_vector<int>() == std::vector<int>{30, 7, 1});
+  CHECK(src.grad().to_vector<int>() == std::vector<int>{12, 10, 3});
+}
+
+TEST_CASE("cat takes PyTorch's legacy [0] beside any shape") {
+  const Tensor nothing = zeros({0}, {.dtype = DType::f64, .requires_grad = true}), x = matrix();
+  const Tensor y = cat({nothing, x, nothing}, 1);
+  CHECK(y.shape() == x.shape());
+  CHECK(y.dtype() == DType::f64);
+  y.sum().backward();
+  CHECK(nothing.grad().shape() == Shape{0});
+  CHECK(cat({nothing, nothing}).shape() == Shape{0});
+  CHECK_THROWS_AS(cat({nothing, scalar(2)}), ShapeError);
+  CHECK_THROWS_AS(cat({nothing, x}, 2), IndexError);
+  CHECK_THROWS_AS(cat({zeros({0, 1}), x}), ShapeError);
+}
+
+TEST_CASE("repeat_interleave holds its result to output_size") {
+  CHECK(repeat_interleave(ints({4, 5}), ints({1, 2}), 0, 3).to_vector<int>() == std::vector<int>{4, 5, 5});
+  CHECK_THROWS_AS(repeat_interleave(ints({4, 5}), ints({1, 2}), 0, 2), ShapeError);
+  CHECK_THROWS_AS(repeat_interleave(ints({4, 5}), 2, {}, 5), ShapeError);
+}

@@ -126,7 +126,7 @@ def from_row(op, rng, generator):
                 t.view(-1)[rng.randrange(t.numel())] = rng.choice(special)
         if rng.random() < 0.15:
             t = (t * 2).round().nan_to_num(1, 2, -2).to(rng.choice(INTEGERS))
-            if i == 1 and op in ("remainder", "fmod", "floor_divide", "div"):
+            if i == 1 and op in ("remainder", "fmod", "floor_divide", "trunc_divide", "div"):
                 t = torch.where(t == 0, torch.ones_like(t), t)
         else:
             t = t.to(dtype)

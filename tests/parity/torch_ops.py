@@ -24,6 +24,7 @@ NAMES = {
     "index_add": (torch.index_add, ["input", "index", "source"]),
     "index_copy": (torch.index_copy, ["input", "index", "source"]),
     "index_fill": (torch.index_fill, ["input", "index", "value"]),
+    "narrow": (torch.narrow, ["input", "start"]),
     "diff": (torch.diff, ["input", "prepend", "append"]),
     "take_along_dim": (torch.take_along_dim, ["input", "indices"]),
     "layer_norm": (F.layer_norm, ["input", "weight", "bias"]),
@@ -59,6 +60,11 @@ def one_number(function, first="input", second="other"):
     return run
 
 
+def div(t, a):
+    a = dict(a)
+    return one_number(lambda x, y: torch.div(x, y, rounding_mode=a.get("rounding_mode")))(t, {k: v for k, v in a.items() if k != "rounding_mode"})
+
+
 def wrapped(number, like):
     """A number as a 0-dim tensor that counts in promotion as the number would."""
     if like.is_floating_point():
@@ -73,6 +79,8 @@ def split(t, a):
 
 
 def where(t, a):
+    if len(t) == 1 and "input" not in a and "other" not in a:
+        return torch.where(t[0])
     x = t[1] if len(t) > 1 and t[1] is not None else a["input"]
     y = t[2] if len(t) > 2 and t[2] is not None else a["other"]
     return torch.where(t[0], x, y)
@@ -191,7 +199,7 @@ def embedding_dense_backward(t, a):  # torch's own gradient forgets the frequenc
 
 def embedding(t, a):
     weight, indices = t if t[0].is_floating_point() else reversed(t)
-    return F.embedding(indices, weight, **a)
+    return F.embedding(indices, weight.clone() if "max_norm" in a else weight, **a)  # which is changed in place
 
 
 def ctc_loss(t, a):
@@ -237,8 +245,10 @@ SPECIAL = {
     "scatter_add": scattered(torch.scatter_add),
     "scatter_reduce": scattered(torch.scatter_reduce),
     **{n: one_number(getattr(torch, n)) for n in (
-        "add", "sub", "mul", "div", "maximum", "minimum", "atan2", "remainder", "fmod", "floor_divide", "logaddexp", "xlogy",
+        "add", "sub", "mul", "maximum", "minimum", "atan2", "remainder", "fmod", "floor_divide", "logaddexp", "xlogy",
         "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
+    "div": div,
+    "trunc_divide": one_number(lambda x, y: torch.div(x, y, rounding_mode="trunc")),
     "pow": one_number(torch.pow, "self", "exponent"),
     "where": where,
     "clamp": clamp,
