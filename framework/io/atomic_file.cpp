@@ -39,6 +39,11 @@ pid_t owner_of(const std::string& name, const std::string& prefix) {
 
 }  // namespace
 
+void check_path(const fs::path& path) {
+  check<IoError>(path.native().find('\0') == std::string::npos, kWhere, "a path must not hold a NUL character, got one after \"",
+                 path.c_str(), '"');
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   check_path(path_);
   static std::atomic<unsigned> counter = 0;
@@ -91,11 +96,6 @@ void remove_abandoned(const fs::path& path) {
   }
   if (error && error != std::errc::no_such_file_or_directory)
     fail<IoError>(kWhere, "cannot read ", dir.string(), ": ", error.message());
-}
-
-void check_path(const fs::path& path) {
-  check<IoError>(path.native().find('\0') == std::string::npos, kWhere, "a path must not hold a NUL character, got one after \"",
-                 path.c_str(), '"');
 }
 
 std::string read_file(const fs::path& path, size_t limit) {

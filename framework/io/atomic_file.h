@@ -8,6 +8,9 @@
 
 namespace halfstep {
 
+// Throws IoError for a path with a NUL character, which the system would take for the shorter path before it.
+void check_path(const std::filesystem::path& path);
+
 // Replaces `path` by `bytes`: a reader, and a crash at any time, finds the old content or the new. Throws IoError.
 void atomic_write(const std::filesystem::path& path, std::string_view bytes);
 
@@ -31,10 +34,8 @@ class AtomicFile {
 // ids mean something on one host only: call it where no other host, and nobody in this process, writes `path`. Throws IoError.
 void remove_abandoned(const std::filesystem::path& path);
 
-// Throws IoError for a path with a NUL character, which the system would take for the shorter path before it.
-void check_path(const std::filesystem::path& path);
-
-// The whole file or pipe, which must not hold more than `limit` bytes. Throws IoError, also for a directory or a device.
+// The whole file. Throws IoError.
+// It may be a pipe, but no directory or device, and must not hold more than `limit` bytes.
 std::string read_file(const std::filesystem::path& path, size_t limit = size_t(-1));
 
 // Makes names created, renamed or removed in `directory` survive a crash. Throws IoError.
