@@ -1,5 +1,6 @@
 #include "framework/ops/activations.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,9 +89,9 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   check<ValueError>(x.defined(), "hardtanh", "the input is undefined");
   check<ValueError>(min_val <= max_val, "hardtanh", "min_val must not be above max_val, got ", min_val, " and ", max_val);
   if (x.is_floating_point()) return call_pointwise(Pointwise::hardtanh, {x}, min_val, max_val);
-  check<DTypeError>(x.dtype() != DType::boolean && (x.dtype() != DType::u8 || min_val >= 0), "hardtanh", "has no result for ",
-                    x.dtype(), " from ", min_val, " on");
-  return clamp(x, std::trunc(min_val), std::trunc(max_val));  // integers keep their dtype
+  check<DTypeError>(x.dtype() != DType::boolean, "hardtanh", "has no result for bool tensors");
+  // Integers keep their dtype.
+  return clamp(x, x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val), std::trunc(max_val));
 }
 Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
 Tensor softshrink(const Tensor& x, double lambd) {

@@ -113,7 +113,9 @@ Tensor arange(double start, double end, double step, const TensorOptions& o) {
                     " does not lead from ", start, " to ", end);
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
   const Tensor t = raw({int64_t(count)}, o);
-  backend_for(o.device).arange(t.view(), start, step);
+  // Of integers, PyTorch cuts start and step off, not each element.
+  const bool whole = !is_floating(o.dtype);
+  backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
   return finish(t, o);
 }
 Tensor arange(double end, const TensorOptions& o) { return arange(0, end, 1, o); }

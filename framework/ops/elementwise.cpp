@@ -296,7 +296,7 @@ void add_elementwise(OpList& list) {
       const bool widens = is_half(dtype);
       const auto read = [&](const Tensor& t) { return widens ? t.to(DType::f32) : t; };
       const Tensor sum = call_binary(Binary(i), read(x), mul(read(y), alpha));
-      return widens ? sum.to(dtype) : sum;
+      return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
     });
   }
   for (int i = 0; i < kTestCount; ++i) {

@@ -177,6 +177,8 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_same_device("gather", {x, index});
   const int d = wrap_dim(dim, x.dim(), "gather");
   const Tensor line = as_line(x), i = as_line(index_tensor("gather", index));
+  if (i.numel() == 0 && i.dim() != line.dim())
+    return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // nothing, in any shape
   check_shapes("gather", line.shape(), i.shape(), d);
   check_index("gather", i, line.shape()[d]);
   const Tensor out = call<Gather>({line, i}, {d, line.shape()});

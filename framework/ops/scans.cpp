@@ -114,6 +114,7 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, cons
   check<ShapeError>(x.dim() > 0, "diff", "needs a tensor of at least one dimension, got ", x.shape());
   check<ValueError>(n >= 0, "diff", "n must not be negative, got ", n);
   const int d = wrap_dim(dim, x.dim(), "diff");
+  if (n == 0) return clone(x);  // as PyTorch, which joins nothing to it then
   return composite(kDiffInfo, {x, prepend, append}, [&](const Tensors& in) {
     Tensors parts;
     for (size_t i : {1, 0, 2})

@@ -1,3 +1,0 @@
-"""Where halfstep differs from PyTorch's own samples on purpose: (op, what the difference says, reason), patterns of re."""
-KNOWN = [
-]
