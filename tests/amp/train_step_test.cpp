@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/backend/cpu/team.h"
 #include "tests/amp/scaling.h"
 
 using namespace halfstep;
@@ -146,6 +147,28 @@ TEST_CASE("a step that clips the norm gives it, of true gradients and before cli
   CHECK(bound.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
   CHECK(!scaled.step(x, y).grad_norm.defined());  // its window goes on
   CHECK(scaled.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
+}
+
+TEST_CASE("a small step runs on one thread, a large one on several") {
+  set_num_threads(2);
+  for (const int64_t width : {64, 512}) {
+    for (const bool amp : {false, true}) {
+      CAPTURE(width);
+      CAPTURE(amp);
+      const auto linear = [&] { return std::make_shared<Linear>(width, width); };
+      Sequential net(linear(), std::make_shared<ReLU>(), linear(), std::make_shared<ReLU>(), linear());
+      MSELoss loss;
+      SGD opt(net.parameters(), {.lr = 0.1});
+      GradScaler scaler({.enabled = false});
+      TrainStep step(net, loss, opt, scaler, nullptr, {.amp = amp, .dtype = DType::bf16});
+      const Tensor x = randn({width, width}), y = randn({width, width});
+      step(x, y);
+      const int64_t before = cpu::teams_called();
+      step(x, y);
+      CHECK((cpu::teams_called() > before) == (width == 512));
+    }
+  }
+  set_num_threads(0);
 }
 
 TEST_CASE("clip_grad_value bounds true gradients") {

@@ -112,7 +112,7 @@ double dense_sum(const TensorView& x, int64_t from, int64_t n) {
 template <class C>
 void avg_planes(const TensorView& x, int64_t planes, int64_t n, C divisor, const TensorView& out) {
   const int64_t together = kBlock / n;
-  parallel_for(planes, together, x.numel() < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, together, x.numel(), [&](int64_t begin, int64_t end) {
     C block[kBlock], sums[kBlock];
     for (int64_t p = begin; p < end; p += together) {
       const int64_t count = std::min(together, end - p);
@@ -145,7 +145,7 @@ void avg_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t 
 // The gradient of means of whole planes.
 template <class C>
 void spread_planes(const TensorView& grad, int64_t planes, int64_t n, C divisor, const TensorView& out) {
-  parallel_for(planes, 1, out.numel() < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, 1, out.numel(), [&](int64_t begin, int64_t end) {
     C block[kBlock];
     for (int64_t p = begin; p < end; ++p) {
       const C value = load_one<C>(grad.dtype, at(grad, p)) / divisor;
@@ -169,7 +169,7 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
     const Divisors<C> divisors(p, args);
     const int64_t width = p.x.out;
     if (p.whole() && p.in_plane() <= kBlock) return avg_planes<C>(x, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
-    parallel_for(p.rows(), 1, std::max(x.numel(), out.numel()) < kParallel, [&](int64_t begin, int64_t end) {
+    parallel_for(p.rows(), 1, std::max(x.numel(), out.numel()), [&](int64_t begin, int64_t end) {
       Rows<C> rows(x, p);
       std::vector<C> columns(static_cast<size_t>(p.x.in)), sums(static_cast<size_t>(width));
       for (int64_t r = begin; r < end; ++r) {

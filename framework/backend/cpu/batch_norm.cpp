@@ -74,7 +74,7 @@ void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorVi
 // Channels as the loops see them.
 struct Layout {
   int64_t batch, channels, inner, repeat, columns;
-  bool serial;
+  int64_t work;
 
   explicit Layout(const BatchNormArgs& a)
       : batch(a.batch),
@@ -82,7 +82,7 @@ struct Layout {
         inner(a.inner),
         repeat(a.inner < kShortRun ? a.inner : 1),
         columns(channels * inner),
-        serial(batch * columns < kParallel / 4) {}
+        work(batch * columns * 4) {}
   bool by_columns() const { return inner < kShortRun; }
   int64_t grain() const { return std::max<int64_t>(1, kBlock / std::max<int64_t>(by_columns() ? columns : inner, 1)); }
 };
@@ -106,7 +106,7 @@ void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weig
                        rstd = parameter<C>(rstd_view, s.channels, s.repeat, C(0));
   std::vector<C> scale = parameter<C>(weight, s.channels, s.repeat, C(1));
   for (size_t i = 0; i < scale.size(); ++i) scale[i] *= rstd[i];
-  parallel_for(s.by_columns() ? s.batch : s.batch * s.channels, s.grain(), s.serial, [&](int64_t begin, int64_t end) {
+  parallel_for(s.by_columns() ? s.batch : s.batch * s.channels, s.grain(), s.work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock], made[kBlock];
     each_block(s, begin, end, [&](int64_t from, int64_t c, int64_t n) {
       const C* p = read_row<C>(x, from, 1, n, buffer);
@@ -133,7 +133,7 @@ struct Backward {
 
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const bool sums_wanted = a.training || dweight || dbias;
-    parallel_for(s.channels, 1, s.serial, [&](int64_t begin, int64_t end) {
+    parallel_for(s.channels, 1, s.work, [&](int64_t begin, int64_t end) {
       alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
       for (int64_t c = begin; c < end; ++c) {
         const size_t k = size_t(c);
@@ -174,7 +174,7 @@ struct Backward {
     std::vector<C> one(static_cast<size_t>(s.columns)), two(static_cast<size_t>(s.columns));
     if (a.training || dweight || dbias) find_sums(dweight, dbias, one, two);
     if (!dx) return;
-    parallel_for(s.batch, s.grain(), s.serial, [&](int64_t begin, int64_t end) {
+    parallel_for(s.batch, s.grain(), s.work, [&](int64_t begin, int64_t end) {
       alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
       each_block(s, begin, end, [&](int64_t from, int64_t c, int64_t n) {
         const C* g = read_row<C>(grad, from, 1, n, g_buffer);
@@ -203,7 +203,7 @@ struct Backward {
         add(row, c, std::min(kBlock, s.columns - c), part);
       }
     };
-    sum_columns<C>(s.batch, s.columns, s.serial, add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(s.batch, s.columns, s.work, add, add_whole, [&](int64_t i, double plain, double scaled) {
       sums[0][size_t(i)] = plain;
       sums[1][size_t(i)] = scaled;
     });

@@ -13,7 +13,7 @@ constexpr int64_t kPart = 256;  // units of a row at once: all operands' blocks 
 template <class F>
 void each_part(int64_t rows, int64_t units, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(units, 1));
-  parallel_for(rows, grain, rows * units < kParallel / 16, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain, rows * units * 16, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       for (int64_t i = 0; i < units; i += kPart) f(r, i, std::min(kPart, units - i));
     }

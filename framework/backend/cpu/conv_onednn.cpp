@@ -3,15 +3,14 @@
 #include "framework/backend/backend.h"
 
 #ifdef HALFSTEP_WITH_DNNL
-#include <omp.h>
-
 #include <cstring>
-#include <dnnl.hpp>
 #include <list>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "framework/backend/cpu/onednn.h"
+#include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 
@@ -25,11 +24,6 @@ constexpr size_t kPlans = 256;
 constexpr int64_t kBlock = 16;       // channels that the library's layouts keep together, padded with zeros
 constexpr int64_t kFewChannels = 4;  // ... of which most would be zeros
 
-dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  return e;
-}
-
 constexpr int kWords = 8 + 6 * 3 + 2;
 struct Key {
   int64_t words[kWords];
@@ -42,6 +36,14 @@ struct KeyHash {
     return size_t(h);
   }
 };
+
+// How many of OpenMP's threads pay. oneDNN cuts up convolutions itself, and some of its code needs all threads at once.
+int threads_of(const ConvProblem& p) {
+  int64_t taps = p.channels / p.groups, pixels = p.images;
+  for (int64_t n : p.window.size) taps *= n;
+  for (int64_t n : p.out) pixels *= n;
+  return threads_for(product_work(1, pixels, p.filters, taps, p.from == DType::bf16), num_threads());
+}
 
 // A primitive's schedule is made for a number of threads.
 Key key_of(const ConvProblem& p) {
@@ -182,7 +184,7 @@ bool choose(const ConvProblem& p, Chosen& chosen) {
 // A primitive with its arguments bound once; a call only changes the pointers. `inner` memory is in the library's layout.
 class ConvPlan {
  public:
-  ConvPlan(const ConvProblem& p, const Chosen& chosen) : primitive_(chosen.primitive) {
+  ConvPlan(const ConvProblem& p, const Chosen& chosen) : threads_(omp_get_max_threads()), primitive_(chosen.primitive) {
     const Shapes outside(p);
     const bool data = p.pass == ConvPass::data, weight = p.pass == ConvPass::weight;
     bind(x_, outside.x, chosen.x, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, data);
@@ -199,6 +201,7 @@ class ConvPlan {
 
   void run(const void* x, const void* weight, const void* y, const float* bias) {
     thread_local dnnl::stream stream(engine());
+    const OpenMpThreads as_made(threads_);
     const Workspace work(Device::cpu, bytes_);
     const void* pointers[3] = {x, weight, y};
     Side* sides[3] = {&x_, &weight_, &y_};
@@ -245,6 +248,7 @@ class ConvPlan {
     check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
   }
 
+  int threads_;
   dnnl::primitive primitive_;
   Side x_, weight_, y_;
   Memory bias_, scratch_;
@@ -286,8 +290,7 @@ class Plans {
 
 ConvPlan* conv_plan(const ConvProblem& problem) {
   thread_local Plans plans;
-  const int threads = num_threads();
-  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
+  const OpenMpThreads threads(threads_of(problem));
   try {
     return plans.find(key_of(problem), problem);
   } catch (const dnnl::error&) { return nullptr; }

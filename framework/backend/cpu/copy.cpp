@@ -43,7 +43,7 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
   const int64_t src_step = s.strides[0][last], dst_step = s.strides[1][column];
   const int64_t strips = (rows + kTile - 1) / kTile;
   const int64_t planes = s.numel / (rows * columns);
-  parallel_for(planes * strips, 1, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(planes * strips, 1, s.numel, [&](int64_t begin, int64_t end) {
     alignas(64) T tile[kTile][kTile];
     for (int64_t task = begin; task < end; ++task) {
       int64_t rest = task / strips, src_at = 0, dst_at = 0;
@@ -69,7 +69,7 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
 template <class T>
 void move(const Space& s, const T* src, T* dst) {
   if (const Plane plane = find_plane(s)) return transpose(s, plane.column, src, dst);
-  parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor from(s, 0, begin), to(s, 1, begin);
     for (int64_t i = begin; i < end;) {
       const int64_t n = std::min(end - i, from.row_left());
@@ -92,7 +92,7 @@ void move(const Space& s, const T* src, T* dst) {
 
 template <class C>
 void convert(const Space& s, const TensorView& src, const TensorView& dst) {
-  parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);
@@ -127,7 +127,7 @@ void fill(const TensorView& dst, double value) {
     using T = decltype(bits);
     T element;
     std::memcpy(&element, &pattern, sizeof(T));
-    parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+    parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
       Cursor to(s, 0, begin);
       for (int64_t i = begin; i < end;) {
         const int64_t n = std::min(end - i, to.row_left());
@@ -148,7 +148,7 @@ void fill(const TensorView& dst, double value) {
 void arange(const TensorView& dst, double start, double step) {
   const int64_t n = dst.numel();
   const int64_t stride = dst.shape.empty() ? 1 : dst.strides[0];
-  parallel_for(n, kBlock, n < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(n, kBlock, n, [&](int64_t begin, int64_t end) {
     double buffer[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t count = std::min(kBlock, end - i);

@@ -40,7 +40,7 @@ void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView
   const std::vector<C> weight = class_weights<C>(a, classes);
   const double eps = a.label_smoothing;
   std::vector<double> losses(static_cast<size_t>(rows)), counted(static_cast<size_t>(rows));
-  parallel_for(rows, 1, rows * classes < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(2 * classes));
     for (int64_t r = begin; r < end; ++r) {
       const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data());
@@ -81,7 +81,7 @@ void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorVie
   const double divisor = a.reduction == Reduction::mean ? load_one<double>(total.dtype, total.data) : 1;
   const bool direct = out.dtype == dtype_of<C>;
 
-  parallel_for(rows, 1, rows * classes < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(2 * classes));
     for (int64_t r = begin; r < end; ++r) {
       C* to = direct ? out.as<C>() + r * classes : memory.data();

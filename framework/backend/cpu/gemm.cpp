@@ -74,7 +74,7 @@ void widen_operand(const TensorView& v, Operand& o, float* to) {
 
 // One element at a time: for integers, where nobody is in a hurry.
 void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
-  parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / a.rows, row = i % a.rows;
       for (int64_t j = 0; j < b.columns; ++j) {

@@ -37,8 +37,8 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
   const int64_t batch = batched ? a.shape[0] : 1, n = a.shape[a.shape.size() - 1];
   const int64_t a_batch = batched ? a.strides[0] : 0, b_batch = batched ? b.strides[0] : 0;
   const int64_t a_step = a.strides[a.shape.size() - 1], b_step = b.strides[b.shape.size() - 2];
-  const int64_t grain = std::max<int64_t>(1, kParallel / 4 / std::max<int64_t>(n, 1));
-  parallel_for(batch, grain, batch * n < kParallel, [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(n, 1));
+  parallel_for(batch, grain, batch * n, [&](int64_t begin, int64_t end) {
     alignas(64) C left[kBlock], right[kBlock];
     for (int64_t row = begin; row < end; ++row) {
       double sum = 0;

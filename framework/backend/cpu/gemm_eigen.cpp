@@ -32,7 +32,7 @@ void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t co
 template <class T>
 void multiply_eigen(const Product& p, const T* bias) {
   const int64_t strips = (p.m + kRowsEach - 1) / kRowsEach;
-  parallel_tasks(p.batch * strips, p.m * p.n * p.k < 64 * 64 * 64, [&](int64_t task) {
+  parallel_tasks(p.batch * strips, product_work(p.batch, p.m, p.n, p.k, false), [&](int64_t task) {
     const int64_t batch = task / strips, r0 = task % strips * kRowsEach, rows = std::min(kRowsEach, p.m - r0);
     const T* a = static_cast<const T*>(p.a) + batch * p.a_batch + r0 * p.a_row;
     const T* b = static_cast<const T*>(p.b) + batch * p.b_batch;

@@ -1,16 +1,15 @@
-// oneDNN's matmul behind a cache of primitives. All of oneDNN's API is in this file (2.6's descriptors are gone in 3.x).
+// oneDNN's matmul behind a cache of primitives. Each primitive runs on one thread: products that pay for several are cut into
+// pieces for the team of team.h, since OpenMP's teams wait for every member, also for one whose core another program has.
 #ifdef HALFSTEP_WITH_DNNL
-#include <omp.h>
-
 #include <algorithm>
 #include <cstring>
-#include <dnnl.hpp>
 #include <list>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/onednn.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
@@ -22,15 +21,16 @@ using Memory = dnnl::memory;
 
 constexpr size_t kCached = 1024;  // primitives a thread keeps
 constexpr int64_t kFewRows = 8;   // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
+constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
 
-dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
-  return e;
-}
+// A product, or a part of one: rows of c lie c_row elements apart.
+struct Piece : Product {
+  int64_t c_row;
+};
 
 struct Key {
   int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
-  int64_t in, out, flags, threads;
+  int64_t c_row, in, out, flags;
   bool operator==(const Key& o) const { return std::memcmp(this, &o, sizeof(Key)) == 0; }
 };
 static_assert(sizeof(Key) == 14 * sizeof(int64_t), "compared as bytes: no padding");
@@ -65,7 +65,7 @@ void build(Entry& e) {
   };
   const Memory::desc a = describe(k.m, k.k, k.in, k.a_batch, k.a_row, k.a_column);
   const Memory::desc b = describe(k.k, k.n, k.in, k.b_batch, k.b_row, k.b_column);
-  const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.n, k.n, 1);
+  const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.c_row, k.c_row, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
   if (k.flags & 4) after.append_sum(1.0f);
@@ -117,13 +117,12 @@ class Cache {
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
 };
 
-void execute(const Product& p) {
+void execute(const Piece& p) {
   thread_local Cache cache;
   thread_local dnnl::stream stream(engine());
   const int64_t flags = (p.bias ? 1 : 0) | (p.relu ? 2 : 0) | (p.accumulate ? 4 : 0);
-  // A primitive's schedule is made for a number of threads.
-  const Key key{p.batch, p.m,        p.n,   p.k,           p.a_batch,      p.a_row, p.a_column,           p.b_batch,
-                p.b_row, p.b_column, int64_t(p.in), int64_t(p.out), flags,   omp_get_max_threads()};
+  const Key key{p.batch,   p.m,     p.n,        p.k,     p.a_batch,     p.a_row,        p.a_column,
+                p.b_batch, p.b_row, p.b_column, p.c_row, int64_t(p.in), int64_t(p.out), flags};
   Entry& e = cache.find(key);
   dnnl_memory_set_data_handle(e.a.get(), const_cast<void*>(p.a));
   dnnl_memory_set_data_handle(e.b.get(), const_cast<void*>(p.b));
@@ -140,24 +139,65 @@ void execute(const Product& p) {
 }
 
 // One row or a few: no packing pays. Bias and relu follow in a loop over so few elements.
-void execute_few_rows(const Product& p) {
+void execute_few_rows(const Piece& p) {
   const bool ta = p.a_column != 1, tb = p.b_column != 1;
   const int64_t lda = std::max<int64_t>(ta ? p.a_column : p.a_row, ta ? p.m : p.k);
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
-                                          static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.n);
+                                          static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
-      const float v = c[i * p.n + j] + (p.bias ? p.bias[j] : 0.0f);
-      c[i * p.n + j] = p.relu && v <= 0 ? 0.0f : v;
+      const float v = c[i * p.c_row + j] + (p.bias ? p.bias[j] : 0.0f);
+      c[i * p.c_row + j] = p.relu && v <= 0 ? 0.0f : v;
     }
   }
 }
 
 bool few_rows(const Product& p) { return p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
+
+// Part i of n of a product: of its batch, or of its rows or columns. Where all begin depends on nothing but the shape and n.
+enum class Along : uint8_t { batch, rows, columns };
+Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
+  const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
+  const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of what oneDNN packs
+  const auto edge = [&](int64_t k) { return k == n ? extent : extent * k / n / grain * grain; };
+  const int64_t from = edge(i), size = edge(i + 1) - from;
+  const auto step = [&](const void* x, int64_t by, DType t) {
+    return static_cast<const char*>(x) + from * by * int64_t(size_of(t));
+  };
+  Piece piece{p, p.n};
+  const auto move = [&](int64_t a, int64_t b, int64_t c) {
+    piece.a = step(p.a, a, p.in);
+    piece.b = step(p.b, b, p.in);
+    piece.c = const_cast<char*>(step(p.c, c, p.out));
+  };
+  if (along == Along::batch) {
+    move(p.a_batch, p.b_batch, p.m * p.n);
+    piece.batch = size;
+    if (size == 1) piece.a_batch = p.m * p.k, piece.b_batch = p.k * p.n;
+  } else if (along == Along::rows) {
+    move(p.a_row, 0, p.n);
+    piece.m = size;
+  } else {
+    move(0, p.b_column, 1);
+    piece.n = size;
+    if (p.bias) piece.bias = p.bias + from;
+  }
+  return piece;
+}
+
+void run(const Piece& p) {
+  const OpenMpThreads one(1);
+  try {
+    if (few_rows(p))
+      execute_few_rows(p);
+    else
+      execute(p);
+  } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
+}
 
 std::string chosen_bf16_code() {
   try {
@@ -186,14 +226,25 @@ std::string bf16_support() {
 }
 
 void multiply(const Product& p) {
-  const int threads = num_threads();
-  if (omp_get_max_threads() != threads) omp_set_num_threads(threads);
-  try {
-    if (few_rows(p))
-      execute_few_rows(p);
-    else
-      execute(p);
-  } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
+  const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in == DType::bf16);
+  const int threads = threads_for(work, num_threads());
+  if (threads == 1) return run({p, p.n});
+  if (p.batch > 1 && p.batch < threads) {
+    Product one = p;
+    one.batch = 1;
+    for (int64_t i = 0; i < p.batch; ++i) {
+      const Piece piece = cut(p, Along::batch, i, p.batch);
+      one.a = piece.a, one.b = piece.b, one.c = piece.c;
+      multiply(one);
+    }
+    return;
+  }
+  const int64_t wanted = pieces_for(work, threads);
+  // Pieces of whole rows cost least: of b, what one packs is used for all its rows.
+  const Along along = p.batch > 1 ? Along::batch : p.m >= wanted * kPieceRows || p.m >= p.n ? Along::rows : Along::columns;
+  const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
+  const int64_t pieces = std::min(wanted, std::max<int64_t>(most, 1));
+  parallel_tasks(pieces, work, [&](int64_t i) { run(cut(p, along, i, pieces)); });
 }
 
 }  // namespace halfstep::cpu

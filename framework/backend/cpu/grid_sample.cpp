@@ -114,7 +114,7 @@ class Widened {
       return;
     }
     memory_.resize(size_t(x.numel()));
-    parallel_for(x.numel(), kBlock, x.numel() < kParallel,
+    parallel_for(x.numel(), kBlock, x.numel(),
                  [&](int64_t begin, int64_t end) { load<C>(x.dtype, at(x, begin), 1, memory_.data() + begin, end - begin); });
     data_ = memory_.data();
   }
@@ -129,7 +129,7 @@ template <class C>
 void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, const TensorView& out) {
   const Sizes s(x, grid);
   const Widened<C> source(x);
-  parallel_for(s.batch * s.blocks(), 1, out.numel() < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(s.batch * s.blocks(), 1, out.numel() * 8, [&](int64_t begin, int64_t end) {
     Block<C> b;
     C sums[kPoints];
     for (int64_t task = begin; task < end; ++task) {
@@ -150,7 +150,7 @@ template <class C>
 void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, const TensorView& grid, const TensorView& dx) {
   const bool direct = dx.dtype == dtype_of<C>;
   const int64_t groups = (s.channels + kChannels - 1) / kChannels;
-  parallel_tasks(s.batch * groups, grad.numel() < kParallel / 8, [&](int64_t task) {
+  parallel_tasks(s.batch * groups, grad.numel() * 8, [&](int64_t task) {
     const int64_t n = task / groups, first = task % groups * kChannels, count = std::min(kChannels, s.channels - first);
     const int64_t from = (n * s.channels + first) * s.plane;
     std::vector<C> memory(direct ? 0 : size_t(count * s.plane));
@@ -179,7 +179,7 @@ template <class C>
 void grid_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, const TensorView& x, const TensorView& grid,
                    const TensorView& dgrid) {
   const Widened<C> source(x);
-  parallel_for(s.batch * s.blocks(), 1, grad.numel() < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(s.batch * s.blocks(), 1, grad.numel() * 8, [&](int64_t begin, int64_t end) {
     Block<C> b;
     C g[kPoints], sums[3][kPoints], out[3 * kPoints];
     for (int64_t task = begin; task < end; ++task) {

@@ -37,7 +37,7 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
   const int64_t* indices = index.as<const int64_t>();
   const T* in = x.as<const T>();
   T* to = out.as<T>();
-  parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor o(s, 0, begin), i(s, 1, begin), from(s, 2, begin);
     for (int64_t done = begin; done < end;) {
       const int64_t n = std::min(end - done, o.row_left());
@@ -65,7 +65,7 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
 int64_t check_indices(const TensorView& index, int64_t size) {
   const Space s(index.shape, {&index.strides});
   std::atomic<int64_t> first = s.numel;
-  parallel_for(s.numel, kBlock, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor cursor(s, 0, begin);
     for (int64_t done = begin; done < end && done < first;) {
       const int64_t n = std::min({end - done, cursor.row_left(), kBlock});

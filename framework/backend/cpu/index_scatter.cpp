@@ -30,7 +30,7 @@ struct Lines {
   // f(out, index, src, lines, their strides): offsets and strides of lines that lie side by side.
   template <class F>
   void for_each(const F& f) const {
-    parallel_for(space.numel, 16, space.numel * length < kParallel, [&](int64_t begin, int64_t end) {
+    parallel_for(space.numel, 16, space.numel * length, [&](int64_t begin, int64_t end) {
       Cursor o(space, 0, begin), i(space, 1, begin), from(space, 2, begin);
       for (int64_t done = begin; done < end;) {
         const int64_t n = std::min({end - done, o.row_left(), kBlock});
@@ -165,7 +165,7 @@ void add_slices(const TensorView& out, int dim, const TensorView& index, const T
     v.data = at(v, by);
     return v;
   };
-  parallel_for(places * blocks, 1, src.numel() < kParallel, [&](int64_t first, int64_t last) {
+  parallel_for(places * blocks, 1, src.numel(), [&](int64_t first, int64_t last) {
     alignas(64) C sums[kBlock], values[kBlock];
     for (int64_t task = first; task < last; ++task) {
       const size_t group = size_t(task / blocks);

@@ -33,7 +33,7 @@ template <class F>
 void for_parts(const std::vector<Part>& parts, const F& f) {
   int64_t total = 0;
   for (const Part& p : parts) total += p.end - p.begin;
-  parallel_for(int64_t(parts.size()), 1, total < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(int64_t(parts.size()), 1, total, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) f(size_t(i));
   });
 }

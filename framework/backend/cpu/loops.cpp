@@ -89,7 +89,7 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C> chunk, 
   const bool by_row = space.rank > 1 && row >= 128;
   const int count = int(in.size());
 
-  parallel_for(space.numel, kBlock, space.numel < (heavy ? kParallel / 16 : kParallel), [&](int64_t begin, int64_t end) {
+  parallel_for(space.numel, kBlock, heavy ? space.numel * 16 : space.numel, [&](int64_t begin, int64_t end) {
     alignas(64) C buffers[kMaxOperands][kBlock];
     const C* sources[kMaxOperands] = {};
     bool constant[kMaxOperands] = {};

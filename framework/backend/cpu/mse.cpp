@@ -30,7 +30,7 @@ double squares(const TensorView& a, const TensorView& b) {
   const Space s(a.shape, {&a.strides, &b.strides});
   const int64_t segments = (s.numel + kSegment - 1) / kSegment;
   std::vector<double> partial(static_cast<size_t>(segments));
-  parallel_for(segments, 1, s.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(segments, 1, s.numel, [&](int64_t begin, int64_t end) {
     alignas(64) C left[kBlock], right[kBlock];
     for (int64_t task = begin; task < end; ++task) {
       for (int64_t i = task * kSegment; i < std::min(s.numel, (task + 1) * kSegment); i += kBlock) {

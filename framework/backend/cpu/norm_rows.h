@@ -82,7 +82,7 @@ HS_CLONES void gradient_run(const C* g, const C* x, C mean, C scale, C first, C 
 // into = the sums of rows [0, count) of `rows`, `n` wide, each column in order.
 template <class C, class F>
 void join_rows(const std::vector<C>& rows, int64_t count, int64_t n, const F& take) {
-  parallel_for(n, kBlock, n * count < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(n, kBlock, n * count, [&](int64_t begin, int64_t end) {
     double sums[kBlock];
     for (int64_t from = begin; from < end; from += kBlock) {
       const int64_t width = std::min(kBlock, end - from);
@@ -104,9 +104,9 @@ inline int64_t rows_at_once(int64_t rows) { return std::clamp<int64_t>(rows / 64
 // add(row, column, n, into): adds a wide row's n elements from `column` on to the two sums of each column, into[0] and into[1].
 // add_whole(row, into): the same for all of a row. take(column, sum, sum): called once for each column.
 template <class C, class Add, class AddWhole, class Take>
-void sum_columns(int64_t rows, int64_t columns, bool serial, const Add& add, const AddWhole& add_whole, const Take& take) {
+void sum_columns(int64_t rows, int64_t columns, int64_t work, const Add& add, const AddWhole& add_whole, const Take& take) {
   if (wide_rows(rows, columns)) {
-    return parallel_tasks((columns + kBlock - 1) / kBlock, serial, [&](int64_t block) {
+    return parallel_tasks((columns + kBlock - 1) / kBlock, work, [&](int64_t block) {
       const int64_t from = block * kBlock, n = std::min(kBlock, columns - from);
       alignas(64) C sums[2][kBlock] = {};
       C* const into[2] = {sums[0], sums[1]};
@@ -116,7 +116,7 @@ void sum_columns(int64_t rows, int64_t columns, bool serial, const Add& add, con
   }
   const int64_t part = rows_at_once(rows), parts = (rows + part - 1) / part;
   std::vector<C> sums(size_t(2 * parts * columns));
-  parallel_tasks(parts, serial, [&](int64_t p) {
+  parallel_tasks(parts, work, [&](int64_t p) {
     C* const into[2] = {sums.data() + p * 2 * columns, sums.data() + (p * 2 + 1) * columns};
     for (int64_t r = p * part; r < std::min(rows, (p + 1) * part); ++r) add_whole(r, into);
   });

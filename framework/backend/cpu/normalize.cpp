@@ -51,7 +51,7 @@ struct Layout {
     run = 1;
   }
   int64_t columns() const { return groups * channels; }
-  bool serial() const { return slices * length < kParallel / 4; }
+  int64_t work() const { return slices * length * 4; }
   int64_t grain() const { return std::max<int64_t>(1, kBlock / std::max<int64_t>(length, 1)); }
 };
 
@@ -91,7 +91,7 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
   const Layout s(a);
   const std::vector<C> w = parameter<C>(weight, a.groups * a.channels, s.repeat, C(1)),
                        b = parameter<C>(bias, a.groups * a.channels, s.repeat, C(0));
-  parallel_for(s.slices, s.grain(), s.serial(), [&](int64_t begin, int64_t end) {
+  parallel_for(s.slices, s.grain(), s.work(), [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock], made[kBlock];
     for (int64_t k = begin; k < end; ++k) {
       C mean, rstd;
@@ -171,7 +171,7 @@ struct Backward {
     const int64_t columns = s.columns();
     const bool wanted = dweight || dbias, apart = !wanted || wide_rows(a.rows, columns);
     if (dx && apart) {
-      parallel_for(s.slices, s.grain(), s.serial(), [&](int64_t begin_slice, int64_t end_slice) {
+      parallel_for(s.slices, s.grain(), s.work(), [&](int64_t begin_slice, int64_t end_slice) {
         Block t;
         for (int64_t k = begin_slice; k < end_slice; ++k) row(t, k, nullptr, nullptr);
       });
@@ -196,7 +196,7 @@ struct Backward {
         row(t, r * s.groups + group, into[1] + group * s.channels, into[0] + group * s.channels);
     };
     std::vector<double> sums[2] = {std::vector<double>(size_t(columns)), std::vector<double>(size_t(columns))};
-    sum_columns<C>(a.rows, columns, s.serial(), add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(a.rows, columns, s.work(), add, add_whole, [&](int64_t i, double plain, double scaled) {
       sums[0][size_t(i)] = plain;
       sums[1][size_t(i)] = scaled;
     });
@@ -215,7 +215,7 @@ struct Backward {
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const int64_t columns = s.columns();
     std::vector<double> dw(size_t(a.rows * columns)), db(dw.size());
-    parallel_for(s.slices, 1, s.serial(), [&](int64_t begin_slice, int64_t end_slice) {
+    parallel_for(s.slices, 1, s.work(), [&](int64_t begin_slice, int64_t end_slice) {
       Block t;
       for (int64_t k = begin_slice; k < end_slice; ++k) {
         begin(t, k);

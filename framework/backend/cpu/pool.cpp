@@ -75,7 +75,7 @@ void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& ou
   const Pooling p(x.shape, out.shape, args);
   const int64_t width = p.x.out;
   const bool direct = out.dtype == dtype_of<C>;
-  parallel_for(p.rows(), 1, out.numel() * 4 < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> rows(x, p);
     std::vector<C> values(direct ? 0 : size_t(width));
     std::vector<I> where(static_cast<size_t>(width));

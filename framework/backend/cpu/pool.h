@@ -111,7 +111,7 @@ void for_planes(const TensorView& out, int64_t planes, const F& f) {
   if (planes == 0) return;
   const int64_t n = out.numel() / planes;
   const bool direct = out.dtype == dtype_of<C>;
-  parallel_for(planes, 1, out.numel() < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, 1, out.numel(), [&](int64_t begin, int64_t end) {
     std::vector<C> memory(direct ? 0 : size_t(n));
     for (int64_t plane = begin; plane < end; ++plane) {
       C* const values = direct ? out.as<C>() + plane * n : memory.data();

@@ -25,7 +25,7 @@ HS_CLONES void philox_blocks(uint64_t seed, uint64_t first, uint32_t* out, int64
 // f(bits, i, n): n elements from element i, a multiple of 4, on all threads. `bits` is padded to whole blocks.
 template <class F>
 void draw(int64_t numel, uint64_t seed, uint64_t offset, const F& f) {
-  parallel_for(numel, kBlock, numel < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(numel, kBlock, numel * 8, [&](int64_t begin, int64_t end) {
     alignas(64) uint32_t bits[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);

@@ -52,9 +52,9 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
   std::vector<W> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
   const int64_t work = kept.numel * std::max<int64_t>(reduced.numel, 8);
-  const int64_t grain = std::max<int64_t>(1, kParallel / 4 / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
+  const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
 
-  parallel_for(kept.numel * segments, grain, work < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
     TensorView row = x;
     for (int64_t task = begin; task < end; ++task) {
@@ -89,7 +89,7 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
   const int64_t segments = (reduced.numel + kSegmentRows - 1) / kSegmentRows;
   std::vector<W> partial(size_t(segments * kept.numel));
 
-  parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel < kParallel, [&](int64_t task) {
+  parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel, [&](int64_t task) {
     const int64_t segment = task % segments, block = task / segments % blocks, o = task / segments / blocks;
     const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
     const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
@@ -117,7 +117,7 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
   });
   // One element alone was never compared with anything.
   const bool truth = op == Reduce::any || op == Reduce::all;
-  parallel_for(outer, 1, kept.numel < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(outer, 1, kept.numel, [&](int64_t begin, int64_t end) {
     std::vector<double> means(op == Reduce::mean ? size_t(width) : 0);
     for (int64_t o = begin; o < end; ++o) {
       W* total = partial.data() + o * width;
@@ -177,7 +177,7 @@ struct ArgRows {
   }
   template <class C>
   void each_row() const {
-    parallel_for(rows.numel, 16, rows.numel * length < kParallel, [&](int64_t begin, int64_t end) {
+    parallel_for(rows.numel, 16, rows.numel * length, [&](int64_t begin, int64_t end) {
       std::vector<C> buffer(static_cast<size_t>(length));
       for (int64_t r = begin; r < end; ++r) {
         const C* row = read_row<C>(x, Cursor(rows, 0, r).offset(), step, length, buffer.data());
@@ -190,7 +190,7 @@ struct ArgRows {
   template <class C>
   void each_column() const {
     const int64_t inner = rows.rank - 1, width = rows.shape[inner], stride = rows.strides[0][inner];
-    parallel_for(rows.numel, 64, rows.numel * length < kParallel, [&](int64_t begin, int64_t end) {
+    parallel_for(rows.numel, 64, rows.numel * length, [&](int64_t begin, int64_t end) {
       alignas(64) C buffer[kColumns], best[kColumns], where[kColumns];
       for (int64_t c = begin; c < end;) {
         const int64_t n = std::min({end - c, width - c % width, kColumns}), from = Cursor(rows, 0, c).offset();

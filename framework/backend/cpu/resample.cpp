@@ -97,7 +97,7 @@ struct Matrix {
 template <class C>
 void along_rows(const TensorView& x, const Matrix<C>& m, int64_t count, int64_t columns, const TensorView& out) {
   const bool direct_in = x.dtype == dtype_of<C>, direct_out = out.dtype == dtype_of<C>;
-  parallel_for(count, 1, count * std::max(m.rows, columns) < kParallel / 2, [&](int64_t begin, int64_t end) {
+  parallel_for(count, 1, count * std::max(m.rows, columns) * 2, [&](int64_t begin, int64_t end) {
     std::vector<C> source(direct_in ? 0 : size_t(columns)), target(direct_out ? 0 : size_t(m.rows));
     for (int64_t r = begin; r < end; ++r) {
       if (!direct_in) load<C>(x.dtype, at(x, r * columns), 1, source.data(), columns);
@@ -136,7 +136,7 @@ template <class C>
 void mix_lines(const TensorView& x, const Matrix<C>& m, int64_t outer, int64_t columns, int64_t inner, const TensorView& out) {
   const int64_t pieces = (inner + kBlock - 1) / kBlock;
   const bool direct = out.dtype == dtype_of<C>;
-  parallel_for(outer * pieces, 1, outer * inner * std::max(m.rows, columns) < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(outer * pieces, 1, outer * inner * std::max(m.rows, columns), [&](int64_t begin, int64_t end) {
     Lines<C> lines(x);
     C block[kBlock];
     for (int64_t task = begin; task < end; ++task) {

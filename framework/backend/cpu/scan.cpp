@@ -92,10 +92,10 @@ void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t leng
   const bool cuts = std::is_same_v<Op, Add> && length >= 2 * kSegment;
   const int64_t segment = cuts ? kSegment : length, segments = (length + segment - 1) / segment;
   std::vector<W> before(size_t(rows.numel * segments), W(Op::kIdentity));
-  const bool serial = rows.numel * length < kParallel / 4;
+  const int64_t work = rows.numel * length * 4;
   const int64_t grain = std::max<int64_t>(1, kBlock / length);
   if (cuts) {
-    parallel_for(rows.numel * segments, 1, serial, [&](int64_t begin, int64_t end) {
+    parallel_for(rows.numel * segments, 1, work, [&](int64_t begin, int64_t end) {
       alignas(64) C buffer[kBlock];
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task % segments * segment, last = std::min(length, first + segment);
@@ -111,7 +111,7 @@ void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t leng
       for (int64_t s = 0; s < segments; ++s) carry += std::exchange(before[size_t(r * segments + s)], carry);
     }
   }
-  parallel_for(rows.numel * segments, grain, serial, [&](int64_t begin, int64_t end) {
+  parallel_for(rows.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock], results[kBlock];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % segments * segment, last = std::min(length, first + segment);
@@ -139,7 +139,7 @@ void scan_columns(const Space& rows, const Line& from, const Line& to, int64_t l
   using W = Wide<C>;
   const int64_t inner = rows.rank - 1, width = rows.shape[inner];
   const Line x_line{from.view, rows.strides[0][inner]}, out_line{to.view, rows.strides[1][inner]};
-  parallel_for(rows.numel, 16, rows.numel * length < kParallel / 4, [&](int64_t begin, int64_t end) {
+  parallel_for(rows.numel, 16, rows.numel * length * 4, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kColumns], results[kColumns];
     alignas(64) W carry[kColumns];
     for (int64_t c = begin; c < end;) {

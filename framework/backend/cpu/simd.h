@@ -1,11 +1,13 @@
 // Compiling a loop for several instruction sets, and running one on several threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/cpu/team.h"
 
 // On a function whose loops should be compiled for x86-64 v2, v3 and v4 and chosen when the program starts.
 #if defined(HALFSTEP_MULTIARCH)
@@ -18,8 +20,7 @@
 
 namespace halfstep::cpu {
 
-inline constexpr int64_t kBlock = 1024;          // elements a kernel sees at once: its buffers stay in the first-level cache
-inline constexpr int64_t kParallel = 32 * 1024;  // cheap elements below which a second thread does not pay
+inline constexpr int64_t kBlock = 1024;  // elements a kernel sees at once: its buffers stay in the first-level cache
 
 // Brings the first exception of a team of threads out of the parallel region, where it may not leave by itself.
 class Escape {
@@ -41,36 +42,43 @@ class Escape {
   std::exception_ptr error_;
 };
 
-// f(begin, end) over consecutive parts of [0, n), each a multiple of `grain` but the last, on as many threads as pay.
-// f must compute element i from i alone: the parts depend on the number of threads.
+// f(task) for task in [0, tasks), handed out one by one to as many threads as pay for `work` cheap elements (team.h): for tasks of
+// unequal cost. One thread wakes no other.
 template <class F>
-void parallel_for(int64_t n, int64_t grain, bool serial, const F& f) {
-  if (n <= 0) return;
-  const int threads = num_threads();
-  const int64_t pieces = (n + grain - 1) / grain;
-  if (serial || threads == 1 || pieces == 1) return f(int64_t(0), n);
-  const int used = int(pieces < threads ? pieces : threads);
-  Escape escape;
-#pragma omp parallel for num_threads(used) schedule(static)
-  for (int part = 0; part < used; ++part) {
-    const int64_t begin = pieces * part / used * grain, end = pieces * (part + 1) / used * grain;
-    escape.guard([&] { f(begin, end < n ? end : n); });
-  }
-  escape.rethrow();
-}
-
-// f(task) for task in [0, tasks), handed out one by one: for tasks of unequal cost.
-template <class F>
-void parallel_tasks(int64_t tasks, bool serial, const F& f) {
-  const int threads = num_threads();
-  if (serial || threads == 1 || tasks <= 1) {
+void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
+  const int threads = threads_for(work, int(std::min<int64_t>(num_threads(), tasks)));
+  if (threads == 1) {
     for (int64_t i = 0; i < tasks; ++i) f(i);
     return;
   }
-  Escape escape;
-#pragma omp parallel for num_threads(int(tasks < threads ? tasks : threads)) schedule(dynamic, 1)
-  for (int64_t i = 0; i < tasks; ++i) escape.guard([&] { f(i); });
-  escape.rethrow();
+  struct Shared {
+    const F& f;
+    Escape escape;
+  } shared{f, {}};
+  const auto task = [](void* s, int64_t i) { static_cast<Shared*>(s)->escape.guard([&] { static_cast<Shared*>(s)->f(i); }); };
+  run_team(tasks, threads, task, &shared);
+  shared.escape.rethrow();
 }
+
+// f(begin, end) over consecutive parts of [0, n), each a multiple of `grain` but the last, on as many threads as pay for `work`.
+// f must compute element i from i alone: the parts depend on the number of threads.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, int64_t work, const F& f) {
+  if (n <= 0) return;
+  const int64_t grains = (n + grain - 1) / grain;
+  const int threads = threads_for(work, int(std::min<int64_t>(num_threads(), grains)));
+  if (threads == 1) return f(int64_t(0), n);
+  const int64_t parts = std::min<int64_t>(pieces_for(work, threads), grains);
+  parallel_tasks(parts, work, [&](int64_t part) {
+    const int64_t begin = grains * part / parts * grain, end = grains * (part + 1) / parts * grain;
+    f(begin, end < n ? end : n);
+  });
+}
+
+// What was "alone or not" before work was counted: no call may say it by mistake.
+template <class F>
+void parallel_tasks(int64_t tasks, bool, const F& f) = delete;
+template <class F>
+void parallel_for(int64_t n, int64_t grain, bool, const F& f) = delete;
 
 }  // namespace halfstep::cpu

@@ -138,7 +138,7 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
   for (int k = 0; k < operands; ++k) fits = fits && rows.strides[k][last] == 1;
   if (!fits) return false;
   const int64_t most = std::clamp<int64_t>(8 * kBlock / n, kNarrowest, kTileWidth), tiles = (inner + most - 1) / most;
-  parallel_for(rows.numel / inner * tiles, 1, rows.numel * n < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(rows.numel / inner * tiles, 1, rows.numel * n * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(operands * n * most));
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task / tiles * inner + task % tiles * most, width = std::min(most, inner - task % tiles * most);
@@ -176,7 +176,7 @@ void for_rows(std::initializer_list<const TensorView*> inputs, const TensorView&
   if (rows.numel == 0 || n == 0 || for_tiles<C>(inputs, out, dim, rows, tile)) return;
   const int64_t step = row_stride(out, dim);
   const bool direct = out.dtype == dtype_of<C> && step == 1;
-  parallel_for(rows.numel, 1, rows.numel * n < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(rows.numel, 1, rows.numel * n * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(4 * n));
     C* const buffer = memory.data();
     for (int64_t r = begin; r < end; ++r) {

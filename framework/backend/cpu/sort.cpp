@@ -99,7 +99,7 @@ void sort_rows(const TensorView& x, int dim, bool descending, int64_t k, const T
   const Key flip = descending ? std::numeric_limits<Key>::max() : Key(0);
   const bool few = k < n / 2;
   const int64_t capacity = few ? std::min(n, 4 * k + kGather) + kGather : n;
-  parallel_for(rows.numel, 1, rows.numel * n < kParallel / 16, [&](int64_t begin, int64_t end) {
+  parallel_for(rows.numel, 1, rows.numel * n * 16, [&](int64_t begin, int64_t end) {
     std::vector<P> best(static_cast<size_t>(capacity)), spare;
     for (int64_t r = begin; r < end; ++r) {
       const T* in = x.as<const T>() + Cursor(rows, 0, r).offset();

@@ -77,7 +77,7 @@ void unfold_row(const WindowGeometry& g, const Bits* plane, const Tap& tap, Bits
 template <class Bits>
 void unfold_as(const TensorView& x, const WindowGeometry& g, const TensorView& columns) {
   const int64_t planes = x.shape[0] * x.shape[1], positions = g.positions(), rows = planes * g.taps();
-  parallel_for(rows, 1, rows * positions < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, 1, rows * positions, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
       unfold_row(g, x.as<const Bits>() + r / g.taps() * g.pixels(), Tap(g, r % g.taps()), columns.as<Bits>() + r * positions);
   });
@@ -100,7 +100,7 @@ template <class C>
 void fold_as(const TensorView& columns, const WindowGeometry& g, const TensorView& out) {
   const int64_t planes = out.shape[0] * out.shape[1], positions = g.positions(), pixels = g.pixels(), taps = g.taps();
   const bool direct = columns.dtype == dtype_of<C>, own_sum = out.dtype != dtype_of<C>;
-  parallel_for(planes, 1, planes * taps * positions < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(planes, 1, planes * taps * positions, [&](int64_t begin, int64_t end) {
     std::vector<C> buffer(direct ? 0 : size_t(positions)), sums(own_sum ? size_t(pixels) : 0);
     for (int64_t p = begin; p < end; ++p) {
       C* sum = own_sum ? sums.data() : out.as<C>() + p * pixels;

@@ -39,9 +39,9 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
   std::vector<Moments> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
   const int64_t work = kept.numel * std::max<int64_t>(reduced.numel, 8);
-  const int64_t grain = std::max<int64_t>(1, kParallel / 4 / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
+  const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
   const auto write = [&](int64_t o, const Moments& m) { out.write(m, Cursor(kept, 2, o).offset(), Cursor(kept, 0, o).offset()); };
-  parallel_for(kept.numel * segments, grain, work < kParallel, [&](int64_t begin, int64_t end) {
+  parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
     TensorView row = x;
     for (int64_t task = begin; task < end; ++task) {
@@ -84,7 +84,7 @@ void by_columns(const TensorView& x, const Out& out, const Space& kept, const Sp
   const int64_t segments = (reduced.numel + kSegmentRows - 1) / kSegmentRows;
   const bool direct = stride == 1 && x.dtype == dtype_of<C>;
   std::vector<Moments> partial(size_t(segments * kept.numel));
-  parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel < kParallel, [&](int64_t task) {
+  parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel, [&](int64_t task) {
     const int64_t segment = task % segments, block = task / segments % blocks, o = task / segments / blocks;
     const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
     const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
@@ -112,7 +112,7 @@ void by_columns(const TensorView& x, const Out& out, const Space& kept, const Sp
       for (int64_t c = 0; c < n; ++c) total[c].join(about(double(center[c]), double(sum[c]), double(squares[c]), rows));
     }
   });
-  parallel_for(kept.numel, 64, kept.numel < kParallel / 8, [&](int64_t begin, int64_t end) {
+  parallel_for(kept.numel, 64, kept.numel * 8, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       Moments m;
       for (int64_t s = 0; s < segments; ++s) m.join(partial[size_t(s * kept.numel + o)]);

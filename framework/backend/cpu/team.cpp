@@ -1,0 +1,129 @@
+#include "framework/backend/cpu/team.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace halfstep::cpu {
+namespace {
+
+// Pauses before a thread sleeps: about as long as the serial parts between two calls of a training step last. The caller waits
+// a shorter time: when it sleeps, a helper that was pushed off its core by another program can run on the caller's.
+constexpr int kHelperPauses = 2000, kCallerPauses = 200;
+
+// A caller that has waited for its helpers longer than it worked itself, and longer than any of them needs to wake up, shares its
+// cores with another program. It then works alone for ten times as long: what is lost to waiting stays below a tenth.
+using Clock = std::chrono::steady_clock;
+constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
+constexpr int kAlone = 10;
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// The helpers live as long as the process, asleep in between.
+class Team {
+ public:
+  void run(int64_t tasks, int threads, void (*task)(void*, int64_t), void* context) {
+    const auto alone = [&] {
+      for (int64_t i = 0; i < tasks; ++i) task(context, i);
+    };
+    if (taken_.test_and_set(std::memory_order_acquire)) return alone();
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    const Clock::time_point begun = Clock::now();
+    if (begun < alone_until_) {
+      alone();
+      taken_.clear(std::memory_order_release);
+      return;
+    }
+    for (; helpers_ < threads - 1; ++helpers_) {
+      try {
+        std::thread([this] { help(); }).detach();
+      } catch (const std::system_error&) { break; }  // no more threads to be had: fewer will do
+    }
+    task_ = task;
+    context_ = context;
+    tasks_ = tasks;
+    next_ = 0;
+    seats_ = threads - 1;
+    open_ = true;
+    round_.fetch_add(1);
+    for (int k = std::min(threads - 1, sleeping_.load()); k > 0; --k) round_.notify_one();
+    work();
+    open_ = false;  // who comes now does not enter; who has entered is counted in inside_
+    for (int k = 0; inside_ != 0 && k < kCallerPauses; ++k) pause();
+    if (inside_ != 0) wait(begun);
+    taken_.clear(std::memory_order_release);
+  }
+
+  int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  void work() {
+    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
+  }
+
+  void wait(Clock::time_point begun) {
+    const Clock::time_point worked = Clock::now();
+    caller_sleeps_ = true;
+    for (uint32_t n; (n = inside_) != 0;) inside_.wait(n);
+    caller_sleeps_ = false;
+    const Clock::time_point now = Clock::now();
+    if (now - worked > std::max(kLongWait, worked - begun)) alone_until_ = now + kAlone * (now - worked);
+  }
+
+  void help() {
+    for (uint32_t seen = 0;;) {
+      for (int k = 0; round_ == seen && k < kHelperPauses; ++k) pause();
+      if (round_ == seen) {
+        ++sleeping_;
+        round_.wait(seen);
+        --sleeping_;
+      }
+      seen = round_;
+      ++inside_;  // before open_ is read, as the caller closes it before it reads inside_
+      if (open_ && seats_.fetch_sub(1) > 0) work();
+      if (--inside_ == 0 && caller_sleeps_) inside_.notify_one();
+    }
+  }
+
+  std::atomic_flag taken_ = ATOMIC_FLAG_INIT;  // one call at a time
+  int helpers_ = 0;
+  void (*task_)(void*, int64_t) = nullptr;
+  void* context_ = nullptr;
+  int64_t tasks_ = 0;
+  Clock::time_point alone_until_{};
+  std::atomic<bool> open_ = false, caller_sleeps_ = false;
+  std::atomic<int> seats_ = 0, sleeping_ = 0;
+  std::atomic<int64_t> calls_ = 0;
+  alignas(64) std::atomic<uint32_t> round_ = 0;   // grows with each call; helpers sleep on it
+  alignas(64) std::atomic<uint32_t> inside_ = 0;  // helpers that may be in a task
+  alignas(64) std::atomic<int64_t> next_ = 0;     // the first task that nobody has taken
+};
+
+// Never destroyed: helpers refer to it until the process ends. The child of a fork has none of them and starts its own.
+Team& team() {
+  static Team* shared = new Team;
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team; });
+  return *shared;
+}
+
+}  // namespace
+
+void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context) {
+  team().run(tasks, threads, task, context);
+}
+
+int64_t teams_called() { return team().calls(); }
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,38 @@
+// Which work is worth several threads, and the threads that share it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace halfstep::cpu {
+
+// Work is counted in cheap elements: one read or two, an operation, a write, in the cache. benchmarks/teams.cpp measures what one
+// costs (about 0.15 ns), what calling a thread costs (about 1 us while it spins, 5 us when it sleeps), and hence the share that
+// pays for both.
+inline constexpr int64_t kShare = 32 * 1024;
+
+// How many threads, up to `most`, find a share each in `work`; at least 1.
+constexpr int threads_for(int64_t work, int most) { return int(std::max<int64_t>(1, std::min<int64_t>(work / kShare, most))); }
+
+// Of `threads` threads that share `work`: in how many pieces they take it. Long work comes in several pieces for each, so that
+// a thread that is late or has a slower core leaves more of them to the others.
+constexpr int pieces_for(int64_t work, int threads) {
+  return threads == 1 ? 1 : work / threads < 16 * kShare ? threads : 2 * threads;
+}
+
+// The work of a matrix product, or of a convolution with k products an element: about 25 multiplications and additions of float32,
+// or twice as many of bfloat16, take as long as one cheap element; each number is moved once as well.
+constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16) {
+  return batch * (m * n / (bf16 ? 32 : 16) * k + m * k + k * n + m * n);
+}
+
+// Calls task(context, i) once for each i in [0, tasks), on the calling thread and on up to threads - 1 others, and returns when all
+// are done. The caller takes tasks as the others do and waits only for tasks that another thread has begun: one that the system
+// does not run costs help, not time. A call from inside a task, or while another thread's call has the team, uses the calling
+// thread alone. `task` must not throw.
+void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context);
+
+// How often work has been given to more than one thread since the program began.
+int64_t teams_called();
+
+}  // namespace halfstep::cpu
