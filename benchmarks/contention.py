@@ -47,6 +47,16 @@ def neighbour(busy):
             process.wait()
 
 
+def torch_ms(side, steps, seconds=1.0):
+    """The median of `steps` steps, or of fewer when they take long, as they may beside other programs."""
+    begin, times = time.perf_counter(), []
+    while len(times) < 8 or (len(times) < steps + 5 and time.perf_counter() - begin < seconds):
+        start = time.perf_counter()
+        side.step(len(times))
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times[5:])
+
+
 def cpu_name():
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
@@ -62,17 +72,19 @@ def main():
             case = argparse.Namespace(**vars(a), batch=batch, width=width, layers=3, steps=steps, fused=False)
             times = {f"{side}_{state}": [] for side in ("halfstep", "torch") for state in ("idle", "busy")}
             rows.append((case, arm, TorchStep(case, arm), times))
-    for _ in range(a.rounds):
+    for round_ in range(a.rounds):
         for state in ("idle", "busy"):
+            print(f"round {round_ + 1} of {a.rounds}, {state}", file=sys.stderr)
             with neighbour(state == "busy"):
                 for case, arm, torch_step, times in rows:
                     ms, description = run_halfstep(case, arm)
                     times[f"halfstep_{state}"].append(ms)
-                    times[f"torch_{state}"].append(torch_step.median_ms(case.steps))
+                    times[f"torch_{state}"].append(torch_ms(torch_step, case.steps))
 
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    record = {"date": datetime.date.today().isoformat(), "machine": a.machine or cpu_name(), "cores": os.cpu_count(), "commit": commit,
-              "halfstep": description, "torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "rows": []}
+    record = {"date": datetime.date.today().isoformat(), "machine": a.machine or cpu_name(), "cores": os.cpu_count(),
+              "commit": commit, "halfstep": description, "torch": torch.__version__, "threads": a.threads, "rounds": a.rounds,
+              "rows": []}
     print(f"{record['machine']}, {a.threads} threads, {a.rounds} rounds; {description}; PyTorch {torch.__version__}")
     print(f"{'batch x width':<14}{'arm':<10}{'':>6}{'halfstep ms':>13}{'PyTorch ms':>12}{'ratio':>8}")
     for case, arm, _, times in rows:
