@@ -65,8 +65,8 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
   {
-    // Worth it where memory traffic is what a step costs; and only where nobody computes with the gradients.
-    const LowGradients low(!options_.device.is_cpu() && options_.accumulate_steps == 1 && !clips());
+    // Half the memory and traffic, but only where nobody computes with the gradients before the optimizer does.
+    const LowGradients low(options_.accumulate_steps == 1 && !clips());
     scaler_.backward(loss, weight);
   }
   ++pending_;

@@ -1,5 +1,5 @@
 // The floor under a training step: the 8 matrix products of a 3-layer MLP (3 forward, 3 weight gradients, 2 input gradients) and
-// nothing else, in float32 and bfloat16. "backend" goes through Backend::gemm, "bare" through oneDNN's primitives, created once.
+// nothing else, in float32, bfloat16 and float16. "backend" goes through Backend::gemm, "bare" through oneDNN's primitives, created once.
 //   mlp_gemms [--batch 512] [--width 1024] [--rounds 15] [--threads 0]
 // Prints one JSON object; times are medians in milliseconds.
 #include <algorithm>
@@ -132,9 +132,9 @@ int main(int argc, char** argv) {
   set_num_threads(int(o.threads));
   std::vector<const char*> names;
   std::vector<std::function<void()>> contestants;
-  const Operands single(DType::f32, o), half(DType::bf16, o);
-  names = {"backend_f32_ms", "backend_bf16_ms"};
-  contestants = {[&] { step_backend(single); }, [&] { step_backend(half); }};
+  const Operands single(DType::f32, o), half(DType::bf16, o), half16(DType::f16, o);
+  names = {"backend_f32_ms", "backend_bf16_ms", "backend_f16_ms"};
+  contestants = {[&] { step_backend(single); }, [&] { step_backend(half); }, [&] { step_backend(half16); }};
 #ifdef HALFSTEP_WITH_DNNL
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);

@@ -48,7 +48,7 @@ class CheckpointNode final : public Node {
   std::string_view name() const override { return "checkpoint"; }
   void release_saved() override { x_.release(); }
 
-  Tensors backward(const Tensors& grads) override {
+  Tensors backward(Tensors grads) override {
     if (!grads[0].defined()) return {};
     const bool recorded = grad_enabled();
     // A tensor of its own, so that the search for gradients ends here.

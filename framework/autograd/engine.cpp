@@ -106,7 +106,7 @@ class Engine {
       for (size_t i = 0; i < targets_.size(); ++i)
         if (targets_[i].node == node) captured_[i] = grads[targets_[i].index];
       if (targeted_ && !runs_.contains(node.get())) continue;
-      run_node(*node, grads);
+      run_node(*node, std::move(grads));
     }
   }
 
@@ -154,14 +154,14 @@ class Engine {
       }
   }
 
-  void run_node(Node& node, const Tensors& grads) {
+  void run_node(Node& node, Tensors grads) {
     node.wanted.clear();  // of an earlier run that failed
     if (targeted_) {
       node.wanted.assign(node.edges.size(), 0);
       for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());
     }
     node.is_last_run = !retain_;
-    Tensors results = node.backward(grads);
+    Tensors results = node.backward(std::move(grads));
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !node.needs(i)) continue;
       Tensor g = std::move(results[i]);

@@ -19,8 +19,7 @@ class FunctionNode final : public Node {
   FunctionNode(std::string_view name, FunctionBackward backward) : name_(name), backward_(backward) { ctx.node_ = this; }
   std::string_view name() const override { return name_; }
 
-  Tensors backward(const Tensors& grads) override {
-    Tensors full = grads;
+  Tensors backward(Tensors full) override {
     for (size_t i = 0; i < full.size(); ++i)
       if (!full[i].defined()) {
         full[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});

@@ -20,7 +20,7 @@ class AccumulateGrad final : public Node {
   }
   std::string_view name() const override { return "accumulate_grad"; }
 
-  Tensors backward(const Tensors& grads) override {
+  Tensors backward(Tensors grads) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
     leaf_.grad();  // one in a 16-bit dtype is converted before more is added
@@ -46,7 +46,7 @@ class AutocastCast final : public Node {
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return true; }
   // Reached only when the low-precision tensor itself is differentiated: ops step over this node.
-  Tensors backward(const Tensors& grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
+  Tensors backward(Tensors grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
 };
 
 }  // namespace

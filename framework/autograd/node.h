@@ -49,9 +49,9 @@ class Node : public std::enable_shared_from_this<Node> {
  public:
   virtual ~Node() = default;
   virtual std::string_view name() const = 0;
-  // grads: one per output, undefined where nothing flowed in. Returns one gradient per edge; undefined means zero.
-  // Runs with grad mode on when the backward is itself recorded.
-  virtual Tensors backward(const Tensors& grads) = 0;
+  // grads: one per output, undefined where nothing flowed in; the node's own, to be let go as soon as it is done with them.
+  // Returns one gradient per edge; undefined means zero. Runs with grad mode on when the backward is itself recorded.
+  virtual Tensors backward(Tensors grads) = 0;
   virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph
   virtual bool is_autocast_cast() const { return false; }  // edge_of steps over these
 

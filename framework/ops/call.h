@@ -6,6 +6,7 @@
 //     static void check(const Attr&, const Tensors& in);                              // optional; before anything else
 //     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
 //     static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& g);   // one per input; undefined = zero
+//                                                    // (Tensors g: its own, to let go before it ends)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
@@ -99,14 +100,14 @@ class OpNode final : public Node {
     for (auto& s : ctx_.saved_) s.release();
   }
 
-  Tensors backward(const Tensors& grads) override {
+  Tensors backward(Tensors grads) override {
     bool any = false;
     for (const Tensor& g : grads) any = any || g.defined();
     if (!any) return {};
     if constexpr (requires(const Attr& a, const Tensors& in) { Op::composite(a, in); }) {
       if (grad_enabled()) return through_composite(grads);
     }
-    return Op::backward(ctx_, attr_, grads);
+    return Op::backward(ctx_, attr_, std::move(grads));
   }
 
  private:

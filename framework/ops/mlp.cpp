@@ -1,5 +1,7 @@
 // A chain of Linear layers as one op: its backward multiplies by the activations' derivatives and sums the biases' gradients
 // in the passes that the products make anyway.
+#include <utility>
+
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/products.h"
@@ -60,14 +62,14 @@ struct Mlp {
     return x;
   }
 
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const OpContext& ctx, const Attr& a, Tensors grads) {
     Tensors result(a.weight(a.layers()));
     size_t lowest = 0;  // the layer at which the way down ends
     while (lowest < a.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(a.weight(lowest)) && !ctx.needs(a.bias(lowest)))
       ++lowest;
     if (lowest == a.layers()) return result;
 
-    Tensor dz = through_last_activation(ctx, a, grads[0]), db;  // of layer l; db: already summed with dz
+    Tensor dz = through_last_activation(ctx, a, std::exchange(grads[0], {})), db;  // of layer l; db: already summed with dz
     for (size_t l = a.layers(); l-- > lowest;) {
       const size_t w = a.weight(l), b = a.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};

@@ -1,4 +1,4 @@
-// From tensors to products: which code takes a dtype, and what is widened to get there.
+// From tensors to products: which code takes a dtype.
 #include "framework/backend/cpu/gemm.h"
 
 #include <algorithm>
@@ -9,22 +9,10 @@
 #include "framework/backend/cpu/gemm_eigen.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
-#include "framework/tensor/memory.h"
+#include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
 namespace {
-
-// Scratch from the caching allocator, counted as workspace.
-class Workspace {
- public:
-  explicit Workspace(size_t bytes) : data_(allocator(Device::cpu).allocate(bytes, MemoryTag::workspace)) {}
-  ~Workspace() { allocator(Device::cpu).release(data_); }
-  Workspace(const Workspace&) = delete;
-  float* floats() const { return static_cast<float*>(data_); }
-
- private:
-  void* data_;
-};
 
 // One operand of a product, [batch, rows, columns], with the strides of dimensions of size 1 made canonical.
 struct Operand {
@@ -59,19 +47,6 @@ struct Operand {
   }
 };
 
-// The operand as packed floats in `to`, keeping which way it is dense.
-void widen_operand(const TensorView& v, Operand& o, float* to) {
-  const bool rows = o.by_rows();
-  const int64_t outer = rows ? o.rows : o.columns, inner = rows ? o.columns : o.rows;
-  const int64_t step = rows ? o.row_stride : o.column_stride;
-  const int64_t batches = o.batch_stride == 0 ? 1 : o.batch;
-  TensorView from{v.data, v.dtype, {batches, outer, inner}, {o.batch_stride, step, 1}};
-  TensorView target{to, DType::f32, from.shape, contiguous_strides(from.shape)};
-  copy(from, target);
-  if (o.batch_stride != 0) o.batch_stride = outer * inner;
-  (rows ? o.row_stride : o.column_stride) = inner;
-}
-
 // One element at a time: for integers, where nobody is in a hurry.
 void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
@@ -104,7 +79,7 @@ Product transposed(Product p) {
 }
 // Of the two forms of a product of a matrix and a vector: is the other one faster? Measured on oneDNN.
 bool as_transpose(const Product& p) {
-  if (p.in == DType::bf16) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
+  if (p.in == DType::bf16 && bf16_is_native()) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
 
@@ -156,30 +131,14 @@ void product(const GemmArgs& g) {
   p.relu = g.activation == Activation::relu;
   p.accumulate = g.accumulate;
 
-  const bool widened = g.a.dtype == DType::f16 || (g.a.dtype == DType::bf16 && !bf16_is_native());
-  const auto floats = [](const Operand& o) { return size_t((o.batch_stride == 0 ? 1 : o.batch) * o.rows * o.columns); };
-  const bool round_after = widened && g.c.dtype != DType::f32;
   const bool bias_copied = g.bias && g.a.dtype != DType::f64 && (g.bias.dtype != DType::f32 || g.bias.strides[0] != 1);
-  const size_t a_floats = widened ? floats(a) : 0, b_floats = widened ? floats(b) : 0,
-               c_floats = round_after ? size_t(g.c.numel()) : 0;
-  const Workspace work(sizeof(float) * (a_floats + b_floats + c_floats + (bias_copied ? size_t(p.n) : 0) + 1));
-  float* free_floats = work.floats();
-  const auto take = [&](size_t n) { return std::exchange(free_floats, free_floats + n); };
+  const Workspace bias_work(Device::cpu, bias_copied ? sizeof(float) * size_t(p.n) : 0);
 
   p.a = g.a.data;
   p.b = g.b.data;
   p.c = g.c.data;
   p.in = g.a.dtype;
   p.out = g.c.dtype;
-  if (widened) {
-    float *left = take(a_floats), *right = take(b_floats);
-    widen_operand(g.a, a, left);
-    widen_operand(g.b, b, right);
-    p.a = left;
-    p.b = right;
-    p.in = p.out = DType::f32;
-    if (round_after) p.c = take(c_floats);
-  }
   p.batch = a.batch;
   p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
   p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
@@ -188,12 +147,13 @@ void product(const GemmArgs& g) {
   if (g.bias) {
     p.bias = g.bias.as<const float>();
     if (bias_copied) {
-      float* bias = take(size_t(p.n));
+      float* bias = reinterpret_cast<float*>(bias_work.data());
       load<float>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias, p.n);
       p.bias = bias;
     }
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
+  if (p.in == DType::f16 || (p.in == DType::bf16 && !bf16_is_native())) return multiply_halves(p);
   if (p.batch > 1 && !(a.nested() && b.nested())) {
     // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
     Product one = p;
@@ -207,7 +167,6 @@ void product(const GemmArgs& g) {
   } else {
     multiply(p);
   }
-  if (round_after) copy({p.c, DType::f32, g.c.shape, contiguous_strides(g.c.shape)}, g.c);
 }
 
 }  // namespace halfstep::cpu

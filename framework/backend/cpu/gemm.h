@@ -23,14 +23,17 @@ struct Product {
   const float* bias = nullptr;  // [n]
   int64_t a_batch = 0, a_row = 0, a_column = 1;
   int64_t b_batch = 0, b_row = 0, b_column = 1;
-  DType in = DType::f32;   // of a and b: f32, or bf16 where bf16_is_native()
-  DType out = DType::f32;  // f32, or bf16 from bf16
+  DType in = DType::f32;   // of a and b: f32, f16 or bf16
+  DType out = DType::f32;  // f32, or that of a and b
   bool relu = false;
   bool accumulate = false;
 };
 
-// oneDNN, with its primitives cached by shape; without oneDNN, Eigen (f32 only). Accumulates in float and rounds once.
+// oneDNN, with its primitives cached by shape; without oneDNN, Eigen. f32, or bf16 where bf16_is_native(). Accumulates in float
+// and rounds once.
 void multiply(const Product& p);
+// The same for f16, and for bf16 where it is not native: widened to float in blocks, within the product.
+void multiply_halves(const Product& p);
 
 // c[b] = a[b] b[b] for floating a [batch?, 1, k] and b [batch?, k, 1]: dot products.
 void multiply_rows(const TensorView& a, const TensorView& b, const TensorView& c);
