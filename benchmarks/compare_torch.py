@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Step times of the benchmark MLP: halfstep against PyTorch on the CPU, interleaved, float32 and bfloat16 autocast.
+"""Step times of the benchmark MLP: halfstep against PyTorch on the CPU, interleaved: float32 and autocast.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch
     /tmp/torch/bin/python benchmarks/compare_torch.py --batch 512 --width 1024
 
 Each round runs both sides, one after the other, on the same number of threads; the ratio of a round is halfstep / PyTorch, and
 the median over the rounds is printed: below 1 halfstep is faster. PyTorch uses its documented recipe (autocast around forward
-and loss, SGD) in its usual eager mode and, with --fused, its fused SGD. Prints one JSON object last.
+and loss, SGD, a GradScaler for float16) in its usual eager mode and, with --fused, its fused SGD. Prints one JSON object last.
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def parse_args():
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--fused", action="store_true", help="PyTorch's fused SGD")
-    p.add_argument("--arms", default="float32,bfloat16")
+    p.add_argument("--arms", default="float32,bfloat16,float16")
     return p.parse_args()
 
 
@@ -60,6 +60,7 @@ class TorchStep:
         self.torch, self.arm = torch, arm
         torch.manual_seed(0)
         self.net = make_mlp(torch, a.width, a.layers)
+        self.scaler = torch.amp.GradScaler("cpu", enabled=arm == "float16")
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3, **({"fused": True} if a.fused else {}))
         self.data = [torch.randn(a.batch, a.width) for _ in range(5)]
         self.target = [torch.randn(a.batch, a.width) for _ in range(5)]
@@ -67,10 +68,11 @@ class TorchStep:
 
     def step(self, i):
         torch = self.torch
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.arm == "bfloat16"):
+        with torch.autocast("cpu", dtype=torch.float16 if self.arm == "float16" else torch.bfloat16, enabled=self.arm != "float32"):
             loss = self.loss_fn(self.net(self.data[i % 5]), self.target[i % 5])
-        loss.backward()
-        self.opt.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.opt)
+        self.scaler.update()
         self.opt.zero_grad()
 
     def median_ms(self, steps):

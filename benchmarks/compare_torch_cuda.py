@@ -91,21 +91,19 @@ class Halfstep:
     """One variant of a case: a fresh process each round."""
 
     def __init__(self, a, case, variant, flags):
-        arm = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}[variant.split("_")[0]]
+        arm = {"fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16"}[variant.split("_")[0]]
         self.a, (batch, width, layers) = a, case
         self.inner = inner_steps(case)
         samples = 5 if variant == "fp32" and batch >= 4096 or a.device == "cpu" else 20
         self.arguments = ["--device", a.device, "--arms", arm, "--batch", batch, "--width", width, "--layers", layers,
                           "--batches", BATCHES, "--epochs", (20 + self.inner * samples) // BATCHES + 1, "--warmup", 20]
-        if variant == "tf32":
-            self.arguments.append("--tf32")
         if "--graph" in flags:
             self.arguments += ["--graph", "off" if variant.endswith("_eager") else "auto"]
         self.kinds = {"stream": ["--inner", self.inner], "sync": ["--inner", 1]} if "--inner" in flags else {"sync": []}
 
     @staticmethod
     def variants(flags):
-        return ["fp32"] + ["tf32"] * ("--tf32" in flags) + ["fp16", "bf16"] + ["fp16_eager"] * ("--graph" in flags)
+        return ["fp32"] + ["tf32"] * ("tf32" in flags) + ["fp16", "bf16"] + ["fp16_eager"] * ("--graph" in flags)
 
     def round(self):
         out = {}
@@ -214,9 +212,9 @@ def main():
     if not help_text:
         print(f"compare_torch_cuda.py: {a.binary} does not run: build it first", file=sys.stderr)
         return 1
-    flags = set(re.findall(r"--[a-z0-9-]+", help_text))
-    notes = [f"this halfstep has no {f}: {what}" for f, what in
-             (("--tf32", "no TF32 row"), ("--graph", "no eager row beside its graph"),
+    flags = set(re.findall(r"--[a-z0-9-]+", help_text)) | ({"tf32"} if "tf32" in help_text and a.device == "cuda" else set())
+    notes = [f"this halfstep has no {f} here: {what}" for f, what in
+             (("tf32", "no TF32 row"), ("--graph", "no eager row beside its graph"),
               ("--inner", "it synchronises after each step, and is compared with PyTorch doing the same")) if f not in flags]
     torch = import_torch(notes)
     if torch and a.device == "cuda" and not torch.cuda.is_available():

@@ -1,4 +1,7 @@
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -11,41 +14,111 @@
 #include "apps/run/bench_mlp.h"
 #include "apps/run/progress.h"
 #include "framework/backend/backend.h"
+#include "generated/halfstep_version.h"
 
 namespace halfstep::app {
 namespace {
 
+// What the command line gave; what it did not is the config's, or by the device.
 struct Options {
   BenchOptions bench;
-  std::string arms = "float32,bfloat16,float16";
-  std::optional<int64_t> width, batches, epochs, inner;  // unset: by the device
+  std::optional<std::string> config, arms;
+  std::optional<int64_t> batch, width, layers, batches, epochs, warmup, repeats, inner;
+  std::optional<uint64_t> seed;
   std::string graph = "auto";
   std::optional<std::string> device;
   std::optional<int> threads;
   bool json = false;
 };
 
-std::vector<DType> parse_arms(const std::string& list) {
-  std::vector<DType> out;
+std::vector<Precision> parse_arms(const std::string& list) {
+  constexpr Precision kAll[] = {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16};
+  std::vector<std::string> legal;
+  for (const Precision p : kAll) legal.push_back(name(p));
+  std::vector<Precision> out;
   std::istringstream in(list);
   for (std::string arm; std::getline(in, arm, ',');) {
-    const std::vector<std::string> legal = {"float32", "bfloat16", "float16"};
-    const auto dtype = parse_dtype(arm);
-    check<ConfigError>(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "bench", "arms must be ", one_of(legal),
-                       ", got \"", arm, "\"", did_you_mean(arm, legal));
-    out.push_back(*dtype);
+    const auto at = std::find(legal.begin(), legal.end(), arm);
+    check<ConfigError>(at != legal.end(), "bench", "arms must be ", one_of(legal), ", got \"", arm, "\"", did_you_mean(arm, legal));
+    out.push_back(kAll[at - legal.begin()]);
   }
   check<ConfigError>(!out.empty(), "bench", "arms must name at least one precision");
   return out;
 }
 
+// The network of a config, which must be of the benchmark's kind, and its bench section, where the command line is silent.
+void apply_config(Options& o) {
+  const Config config = load_config(*o.config, {.device = o.device});
+  print_warnings(config);
+  const Json& c = config.json;
+  const Json &model = c["model"], &bench = c["bench"], &data = c["data"]["train"];
+  const auto is = [&](bool good, const char* key, const char* rule) {
+    check<ConfigError>(good, "bench", *o.config, ": ", key, " must be ", rule, ", which is what this benchmark measures",
+                       Help{"see configs/mlp_amp.json"});
+  };
+  is(model["type"] == "MLP" && model["activation"]["type"] == "ReLU" && model["dropout"] == 0.0 && model["bias"] == true, "model",
+     "an MLP with bias and ReLU");
+  const Json width = model["in_features"];
+  for (const Json& hidden : model["hidden"]) is(hidden == width, "model.hidden", "of model.in_features each");
+  is(model["out_features"] == width, "model.out_features", "model.in_features");
+  is(c["loss"]["type"] == "MSELoss", "loss", "MSELoss");
+  const Json& optimizer = c["optimizer"];
+  is(optimizer["type"] == "SGD" && optimizer["momentum"] == 0.0 && optimizer["weight_decay"] == 0.0, "optimizer", "plain SGD");
+  o.bench.lr = optimizer["lr"].get<double>();
+  is(data["type"] == "Random", "data.train", "Random");
+  const auto take = [](auto& to, const Json& from) {
+    if (!to && !from.is_null()) to = from.get<typename std::remove_reference_t<decltype(to)>::value_type>();
+  };
+  take(o.width, width);
+  if (!o.layers) o.layers = int64_t(model["hidden"].size()) + 1;
+  take(o.batch, c["data"]["loader"]["batch_size"]);
+  take(o.batches, data["num_batches"]);
+  take(o.epochs, c["train"].value("epochs", Json()));
+  take(o.seed, c["seed"]);
+  take(o.device, c["device"]);
+  take(o.warmup, bench.value("warmup", Json()));
+  take(o.repeats, bench.value("repeats", Json()));
+  if (!o.arms && bench.contains("arms") && bench["arms"].is_array()) {
+    o.arms = "";
+    for (const Json& arm : bench["arms"]) *o.arms += (o.arms->empty() ? "" : ",") + arm.get<std::string>();
+  }
+}
+
+// The day and second in UTC.
+std::string now() {
+  const std::time_t t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&t, &utc);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+// What the cores run at now, in MHz, and a GPU's clocks, power and temperature as nvidia-smi tells them. Empty where unknown.
+Json clocks(bool gpu) {
+  Json out{{"cpu_mhz", Json::array()}, {"gpu", nullptr}};
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("cpu MHz")) out["cpu_mhz"].push_back(std::atof(line.c_str() + line.find(':') + 1));
+  if (!gpu) return out;
+  constexpr const char* kQuery =
+      "nvidia-smi --query-gpu=name,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv 2>/dev/null";
+  if (std::FILE* pipe = popen(kQuery, "r")) {
+    std::string text;
+    for (int ch; (ch = std::fgetc(pipe)) != EOF;) text += char(ch);
+    if (pclose(pipe) == 0) out["gpu"] = text;
+  }
+  return out;
+}
+
+bool is_mixed(const BenchArm& arm) { return arm.precision == Precision::bfloat16 || arm.precision == Precision::float16; }
+
 // As the recipe prints it.
 void print_recipe(const BenchArm& arm) {
   std::cout << '\n'
-            << (arm.dtype == DType::f32 ? "Default precision:" : "Mixed precision:") << '\n'
+            << (is_mixed(arm) ? "Mixed precision:" : "Default precision:") << '\n'
             << "Total execution time = " << std::fixed << std::setprecision(3) << arm.seconds << " sec\n"
             << "Max memory used by tensors = " << arm.peak_bytes << " bytes\n"
-            << "(" << arm.dtype << (arm.recorded ? ", recorded steps" : "")
+            << "(" << name(arm.precision) << (arm.recorded ? ", recorded steps" : "")
             << (arm.skipped ? ", " + std::to_string(arm.skipped) + " steps skipped" : "") << ")" << std::endl;
 }
 
@@ -53,11 +126,13 @@ void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
   constexpr MemoryTag kColumns[] = {MemoryTag::data, MemoryTag::parameters, MemoryTag::shadows, MemoryTag::gradients,
                                     MemoryTag::activations};
   std::cout << '\n'
-            << std::left << std::setw(10) << "arm" << std::right << std::setw(12) << "median ms" << std::setw(10) << "speed-up";
+            << std::left << std::setw(10) << "arm" << std::right << std::setw(12) << "fastest ms" << std::setw(12) << "median ms"
+            << std::setw(12) << "p90 ms" << std::setw(10) << "speed-up";
   for (const MemoryTag tag : kColumns) std::cout << std::setw(13) << name(tag);
   std::cout << std::setw(13) << "other" << std::setw(13) << "peak bytes" << std::setw(12) << "final loss" << '\n';
   for (const BenchArm& a : arms) {
-    std::cout << std::left << std::setw(10) << name(a.dtype) << std::right << std::setw(12) << std::setprecision(3) << a.median_ms;
+    std::cout << std::left << std::setw(10) << name(a.precision) << std::right << std::setprecision(3) << std::setw(12)
+              << a.fastest_ms << std::setw(12) << a.median_ms << std::setw(12) << a.p90_ms;
     if (base && a.median_ms > 0) {
       std::cout << std::setw(9) << std::setprecision(2) << base->median_ms / a.median_ms << 'x';
     } else {
@@ -73,10 +148,27 @@ void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
   }
 }
 
-Json arm_json(const BenchArm& a, const BenchArm* base) {
+// What every arm is held against: float32 where it was measured.
+const BenchArm& reference(const std::vector<BenchArm>& arms) {
+  const auto f32 = std::find_if(arms.begin(), arms.end(), [](const BenchArm& a) { return a.precision == Precision::float32; });
+  return f32 == arms.end() ? arms.front() : *f32;
+}
+
+void print_verdict(const std::vector<BenchArm>& arms, int64_t layers) {
+  const BenchArm& base = reference(arms);
+  for (const BenchArm& a : arms) {
+    if (&a == &base) continue;
+    const Agreement found = agreement(a, base, layers);
+    std::cout << "Losses of " << name(a.precision) << (found.ok() ? " agree" : " DO NOT AGREE") << " with those of "
+              << name(base.precision) << ": " << std::scientific << std::setprecision(1) << found.difference
+              << " apart at most, tolerated " << found.tolerance << std::fixed << '\n';
+  }
+}
+
+Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found) {
   Json memory;
   for (int i = 0; i < kMemoryTagCount; ++i) memory[name(MemoryTag(i))] = a.peak_by_tag[size_t(i)];
-  return {{"arm", std::string(name(a.dtype))},
+  return {{"arm", name(a.precision)},
           {"seconds", a.seconds},
           {"median_ms", a.median_ms},
           {"fastest_ms", a.fastest_ms},
@@ -87,6 +179,10 @@ Json arm_json(const BenchArm& a, const BenchArm* base) {
           {"first_loss", a.losses.front()},
           {"final_loss", a.losses.back()},
           {"losses", a.losses},
+          {"loss_difference", found.difference},
+          {"loss_tolerance", found.tolerance},
+          {"losses_agree", found.ok()},
+          {"step_ms", a.step_ms},
           {"steps", a.steps},
           {"skipped", a.skipped},
           {"recorded", a.recorded}};
@@ -94,10 +190,17 @@ Json arm_json(const BenchArm& a, const BenchArm* base) {
 
 int bench(Options o) {
   apply_threads(o.threads);
-  o.bench.arms = parse_arms(o.arms);
+  if (o.config) apply_config(o);
+  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // before anything is started
   o.bench.device = config_device(Json{{"device", o.device.value_or("auto")}});
   const std::string where = backend_for(o.bench.device).describe();
   const bool gpu = o.bench.device.is_cuda();
+  if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
+  o.bench.batch = o.batch.value_or(gpu ? 4096 : 512);
+  o.bench.layers = o.layers.value_or(3);
+  o.bench.warmup = o.warmup.value_or(3);
+  o.bench.repeats = o.repeats.value_or(1);
+  o.bench.seed = o.seed.value_or(0);
   o.bench.width = o.width.value_or(gpu ? 4096 : 1024);
   o.bench.batches = o.batches.value_or(gpu ? 50 : 10);
   o.bench.epochs = o.epochs.value_or(gpu ? 3 : 2);
@@ -112,18 +215,29 @@ int bench(Options o) {
   const auto arms = bench_mlp(b, [&](const BenchArm& arm) {
     if (!o.json) print_recipe(arm);
   });
-  const auto base = std::find_if(arms.begin(), arms.end(), [](const BenchArm& a) { return a.dtype == DType::f32; });
-  const BenchArm* f32 = base == arms.end() ? nullptr : &*base;
+  const BenchArm& base = reference(arms);
+  const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
   if (o.json) {
     Json list = Json::array();
-    for (const BenchArm& a : arms) list.push_back(arm_json(a, f32));
-    std::cout << Json{{"bench", "mlp"},       {"device", std::string(name(b.device.type))},
-                      {"description", where}, {"threads", num_threads()},
-                      {"batch", b.batch},     {"width", b.width},
-                      {"layers", b.layers},   {"batches", b.batches},
-                      {"epochs", b.epochs},   {"warmup", b.warmup},
-                      {"repeats", b.repeats}, {"inner", b.inner},
-                      {"tf32", b.tf32},       {"graph", o.graph},
+    for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers)));
+    std::cout << Json{{"bench", "mlp"},
+                      {"version", HALFSTEP_VERSION},
+                      {"commit", HALFSTEP_COMMIT},
+                      {"date", now()},
+                      {"device", std::string(name(b.device.type))},
+                      {"description", where},
+                      {"clocks", clocks(gpu)},
+                      {"threads", num_threads()},
+                      {"batch", b.batch},
+                      {"width", b.width},
+                      {"layers", b.layers},
+                      {"batches", b.batches},
+                      {"epochs", b.epochs},
+                      {"warmup", b.warmup},
+                      {"repeats", b.repeats},
+                      {"inner", b.inner},
+                      {"seed", b.seed},
+                      {"graph", o.graph},
                       {"arms", list}}
                      .dump()
               << '\n';
@@ -132,6 +246,7 @@ int bench(Options o) {
   print_table(arms, f32);
   std::cout << "\nMedians leave out the first " << b.warmup
             << " steps, totals count them. \"other\": optimizer state and workspace.\n";
+  print_verdict(arms, b.layers);
   return kDone;
 }
 
@@ -142,29 +257,25 @@ void add_bench(CLI::App& program, Action& chosen) {
   CLI::App* group = program.add_subcommand("bench", "Measure");
   group->require_subcommand(1);
   CLI::App* c = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");
-  const auto count = [&](const char* flag, int64_t& value, const char* doc) {
-    c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30))->capture_default_str();
-  };
-  count("--batch", o->bench.batch, "samples a batch");
-  const auto by_device = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
+  c->add_option("--config", o->config, "a config like configs/mlp_amp.json: its network, data and bench section");
+  const auto count = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
     c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
   };
-  by_device("--width", o->width, "width of all layers [1024, on a GPU 4096]");
-  count("--layers", o->bench.layers, "Linear layers");
-  by_device("--batches", o->batches, "resident batches [10, on a GPU 50]");
-  by_device("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
-  count("--repeats", o->bench.repeats, "runs an arm");
-  c->add_option("--warmup", o->bench.warmup, "first steps that the median leaves out")
-      ->check(CLI::Range(int64_t(0), int64_t(1) << 30))
-      ->capture_default_str();
-  by_device("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
-  c->add_flag("--tf32", o->bench.tf32, "float32 products of a GPU in TF32");
+  count("--batch", o->batch, "samples a batch [512, on a GPU 4096]");
+  count("--width", o->width, "width of all layers [1024, on a GPU 4096]");
+  count("--layers", o->layers, "Linear layers [3]");
+  count("--batches", o->batches, "resident batches [10, on a GPU 50]");
+  count("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
+  count("--repeats", o->repeats, "runs an arm [1]");
+  c->add_option("--warmup", o->warmup, "first steps that the median leaves out [3]")
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
+  count("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
   c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   c->add_option("--export", o->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
-  c->add_option("--seed", o->bench.seed, "of weights and data")->capture_default_str();
-  c->add_option("--arms", o->arms, "precisions to compare")->capture_default_str();
+  c->add_option("--seed", o->seed, "of weights and data [0]");
+  c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all there are]");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->device);
   add_threads(*c, o->threads);

@@ -105,6 +105,16 @@ const Section& performance_section() {
   return s;
 }
 
+const Section& bench_section() {
+  static const Section s{"bench",
+                         {list("arms", nullptr, choice("", nullptr, {"float32", "tf32", "bfloat16", "float16"}, "a precision"),
+                               "what is compared; tf32 needs a GPU")
+                              .items(1, 4),
+                          integer("warmup", nullptr, "first steps that the medians leave out").at_least(0).at_most(1 << 30),
+                          integer("repeats", nullptr, "runs an arm").at_least(1).at_most(1 << 30)}};
+  return s;
+}
+
 }  // namespace
 
 const Section& root_schema() {
@@ -129,7 +139,7 @@ const Section& root_schema() {
                           section("logging", logging_section(), "what is told"),
                           section("performance", performance_section(), "switches"),
                           not_yet("distributed", nullptr, "distributed training"),
-                          not_yet("bench", nullptr, "the bench section (see `halfstep bench mlp`)")}};
+                          section("bench", bench_section(), "of `halfstep bench mlp --config`")}};
   return s;
 }
 

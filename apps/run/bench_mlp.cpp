@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "amp/train_step.h"
 #include "framework/backend/backend.h"
@@ -50,18 +51,29 @@ void export_start(const BenchOptions& o, const ResidentData& data) {
   save_safetensors(*o.export_to, tensors);
 }
 
-// One run of an arm. Fills in everything but the median; appends the times of its steps.
-void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm, std::vector<double>& step_ms) {
+DType low_dtype(Precision p) { return p == Precision::float16 ? DType::f16 : DType::bf16; }
+bool is_mixed(Precision p) { return p == Precision::bfloat16 || p == Precision::float16; }
+
+double roundoff(Precision p) { return p == Precision::float32 ? 0x1p-24 : p == Precision::bfloat16 ? 0x1p-8 : 0x1p-11; }
+
+// Float32 products in TF32 while it lives.
+struct TensorFloat {
+  explicit TensorFloat(bool on) { set_allow_tf32(on); }
+  ~TensorFloat() { set_allow_tf32(saved); }
+  TensorFloat(const TensorFloat&) = delete;
+  bool saved = allow_tf32();
+};
+
+// One run of an arm. Fills in everything but the median and its neighbours.
+void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
+  const TensorFloat mode(arm.precision == Precision::tf32);
   Backend& backend = backend_for(o.device);
   Sequential net = make_net(o);
   const MSELoss loss;
-  SGD optimizer(net.parameters(), {.lr = 1e-3});
-  GradScaler scaler({.enabled = arm.dtype == DType::f16});
+  SGD optimizer(net.parameters(), {.lr = o.lr});
+  GradScaler scaler({.enabled = arm.precision == Precision::float16});
   TrainStep step(net, loss, optimizer, scaler, nullptr,
-                 {.device = o.device,
-                  .amp = arm.dtype != DType::f32,
-                  .dtype = arm.dtype == DType::f32 ? DType::bf16 : arm.dtype,
-                  .graph = o.graph});
+                 {.device = o.device, .amp = is_mixed(arm.precision), .dtype = low_dtype(arm.precision), .graph = o.graph});
 
   Allocator& memory = allocator(o.device);
   backend.synchronize();
@@ -79,7 +91,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm, std
     ++timed;
     if (i + 1 < o.warmup || (timed < o.inner && i + 1 != o.warmup)) continue;
     backend.synchronize();  // these steps' time is their own
-    if (i + 1 > o.warmup || o.warmup == 0) step_ms.push_back(1e3 * seconds_since(begin) / double(timed));
+    if (i + 1 > o.warmup || o.warmup == 0) arm.step_ms.push_back(1e3 * seconds_since(begin) / double(timed));
     begin = Clock::now();
     timed = 0;
   }
@@ -97,18 +109,34 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm, std
 
 }  // namespace
 
+const char* name(Precision p) {
+  constexpr const char* names[] = {"float32", "tf32", "bfloat16", "float16"};
+  return names[size_t(p)];
+}
+
+Agreement agreement(const BenchArm& arm, const BenchArm& reference, int64_t layers) {
+  Agreement a{.tolerance = double(layers) * std::max(roundoff(arm.precision), roundoff(reference.precision))};
+  for (size_t i = 0; i < std::min(arm.losses.size(), reference.losses.size()); ++i) {
+    const double d = std::fabs(arm.losses[i] - reference.losses[i]) / std::fabs(reference.losses[i]);
+    if (!(d <= a.difference)) a.difference = d;
+    if (!std::isfinite(d)) break;
+  }
+  return a;
+}
+
 std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(const BenchArm&)>& done) {
   backend_for(o.device);
+  for (const Precision p : o.arms)
+    check<ValueError>(p != Precision::tf32 || o.device.is_cuda(), "bench", "the arm tf32 needs a GPU, got device ", o.device,
+                      Help{"leave tf32 out of the arms: a CPU multiplies float32 as it is"});
   const ResidentData data = make_data(o);
   if (o.export_to) export_start(o, data);
-  set_allow_tf32(o.tf32);
   std::vector<BenchArm> arms;
-  for (const DType dtype : o.arms) {
+  for (const Precision precision : o.arms) {
     BenchArm arm;
-    arm.dtype = dtype;
-    std::vector<double> step_ms;
-    for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm, step_ms);
-    if (!step_ms.empty()) {
+    arm.precision = precision;
+    for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm);
+    if (std::vector<double> step_ms = arm.step_ms; !step_ms.empty()) {
       std::sort(step_ms.begin(), step_ms.end());
       arm.fastest_ms = step_ms.front();
       const size_t n = step_ms.size();

@@ -15,32 +15,48 @@
 
 namespace halfstep::app {
 
+// What an arm multiplies in: float32, float32 rounded to TF32 by a GPU's tensor cores, or mixed precision.
+enum class Precision : uint8_t { float32, tf32, bfloat16, float16 };
+const char* name(Precision p);
+
 struct BenchOptions {
   int64_t batch = 512, width = 1024, layers = 3, batches = 10, epochs = 2;
   int64_t warmup = 3;   // first steps of each repeat that the median leaves out; the total counts them
   int64_t repeats = 1;  // whole runs an arm, all steps in one median; the total is the fastest
   int64_t inner = 1;    // steps a timing, between two waits for the device
-  std::vector<DType> arms = {DType::f32, DType::bf16, DType::f16};  // f32: no autocast
+  std::vector<Precision> arms = {Precision::float32, Precision::bfloat16, Precision::float16};
   Device device = Device::cpu;
   uint64_t seed = 0;
-  bool tf32 = false;     // float32 products of a GPU in TF32
+  double lr = 1e-3;
   GraphMode graph = GraphMode::automatic;
   std::optional<std::filesystem::path> export_to;  // weights and data as safetensors: "0.weight"..., "input.0", "target.0"...
 };
 
 struct BenchArm {
-  DType dtype = DType::f32;
+  Precision precision = Precision::float32;
   double seconds = 0;                    // of all steps
   double median_ms = 0, fastest_ms = 0, p90_ms = 0;  // of one step
   size_t peak_bytes = 0;
   std::array<size_t, kMemoryTagCount> peak_by_tag{};
+  std::vector<double> step_ms;           // of each timing behind the median, in order
   std::vector<double> losses;            // of each step of the last run
   int64_t steps = 0, skipped = 0;
   bool recorded = false;                 // steps were replayed from a recording
 };
 
-// `layers` Linear(width, width) with ReLU between, MSE, SGD with lr 1e-3; float16 with a GradScaler. Every arm starts from the same
-// weights and sees the same data. `done` is called after each arm.
+// How far the losses of one arm are from those of another: the largest relative difference of a step, and what is tolerated.
+//
+// Each of the layers rounds its operands and its result to the arm's precision, by at most its unit roundoff u (2^-24, of TF32 and
+// float16 2^-11, of bfloat16 2^-8). Over the squares of batch x width outputs such errors average out, so that right losses agree
+// far closer than `layers` times the larger u; a layer that computes something else does not.
+struct Agreement {
+  double difference = 0, tolerance = 0;
+  bool ok() const { return difference <= tolerance; }  // false for losses that are not finite
+};
+Agreement agreement(const BenchArm& arm, const BenchArm& reference, int64_t layers);
+
+// `layers` Linear(width, width) with ReLU between, MSE, plain SGD; float16 with a GradScaler. Every arm starts from the same
+// weights and sees the same data. `done` is called after each arm. Throws ValueError for tf32 anywhere but on a GPU.
 std::vector<BenchArm> bench_mlp(const BenchOptions& options, const std::function<void(const BenchArm&)>& done = {});
 
 }  // namespace halfstep::app

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include "framework/backend/backend.h"
 #include "framework/backend/cpu/team.h"
+#include "framework/tensor/memory.h"
 #include "tests/amp/scaling.h"
 
 using namespace halfstep;
@@ -186,4 +188,53 @@ TEST_CASE("train step options and losses are checked") {
   CHECK_THROWS_WITH_AS(step(ones({2, 8}), ones({2, 8})),
                        "[TrainStep] the loss must be one number, got shape [2, 8]\nhelp: use the loss with reduction mean",
                        ShapeError);
+}
+
+TEST_CASE("a step in mixed precision needs no more memory than one in float32, and lets go of what backward is done with") {
+  const struct Threads {
+    int saved = num_threads();
+    Threads() { set_num_threads(2); }  // workspace is a thread's
+    ~Threads() { set_num_threads(saved); }
+  } two;
+  const int64_t batch = 512, width = 1024;
+  const Tensor x = randn({batch, width}), y = randn({batch, width});
+  std::vector<size_t> peaks;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    Sequential net;
+    for (int i = 0; i < 3; ++i) {
+      net.push_back(std::make_shared<Linear>(width, width));
+      if (i < 2) net.push_back(std::make_shared<ReLU>());
+    }
+    SGD opt(net.parameters(), {.lr = 1e-3});
+    const MSELoss loss;
+    GradScaler scaler({.enabled = dtype == DType::f16});
+    TrainStep step(net, loss, opt, scaler, nullptr,
+                   {.amp = dtype != DType::f32, .dtype = dtype == DType::f32 ? DType::bf16 : dtype});
+    step(x, y);
+    Allocator& memory = allocator(Device::cpu);
+    opt.zero_grad();
+    memory.reset_peak();
+    const size_t idle = memory.stats().live;
+    step(x, y);
+    peaks.push_back(memory.stats().peak);
+    CAPTURE(name(dtype));
+    const size_t weights = 3 * width * width * size_of(dtype), activation = batch * width * size_of(dtype);
+    // All weight gradients at once, and at that moment: the output, one activation gradient, the lowered input, workspace.
+    CHECK(peaks.back() - idle < weights + (dtype == DType::f32 ? 2 : 3) * activation + (size_t(10) << 18));
+    for (const Tensor& p : net.parameters()) {
+      CHECK(p.raw_grad().dtype() == dtype);
+      CHECK(p.grad().dtype() == DType::f32);
+    }
+  }
+  CHECK(peaks[1] <= peaks[0]);
+  CHECK(peaks[2] <= peaks[0]);
+}
+
+TEST_CASE("gradients that are clipped or accumulated stay float32") {
+  for (const TrainStepOptions& options :
+       {TrainStepOptions{.amp = true, .clip_grad_norm = 1}, TrainStepOptions{.amp = true, .accumulate_steps = 2}}) {
+    Bench a(options);
+    for (int i = 0; i < 2; ++i) a.step(randn({8, 8}), randn({8, 8}));
+    for (const Tensor& p : a.net->parameters()) CHECK(p.raw_grad().dtype() == DType::f32);
+  }
 }

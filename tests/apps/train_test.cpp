@@ -190,9 +190,52 @@ TEST_CASE("bench mlp") {
   CHECK(contains(text.out, "Default precision:\nTotal execution time = "));
   CHECK(contains(text.out, "Mixed precision:\nTotal execution time = "));
   CHECK(contains(text.out, "Max memory used by tensors = "));
+  CHECK(contains(text.out, "fastest ms   median ms      p90 ms"));
+  CHECK(contains(text.out, "Losses of float16 agree with those of float32: "));
+  for (const char* key : {"version", "commit", "date", "clocks", "description"}) CHECK(j.contains(key));
+  for (const Json& arm : j["arms"]) {
+    CHECK(arm["step_ms"].size() == 3);  // of 6 steps 3 warm up
+    CHECK(arm["losses_agree"] == true);
+    CHECK(arm["loss_difference"].get<double>() <= arm["loss_tolerance"].get<double>());
+  }
+  const Ran tf32 = run(dir, "bench mlp --arms tf32 --device cpu");
+  CHECK(tf32.code != 0);
+  CHECK(contains(tf32.err, "[bench] the arm tf32 needs a GPU, got device cpu"));
   const Ran bad = run(dir, "bench mlp --arms float33");
   CHECK(bad.code == 2);
   CHECK(contains(bad.err, "got \"float33\"; did you mean \"float32\"?"));
+}
+
+TEST_CASE("bench mlp reads its network and its bench section from a config; the command line has the last word") {
+  TempDir dir;
+  const fs::path small = write(dir / "small.json", R"({"extends": ")" + (configs() / "mlp_amp.json").string() + R"(",
+    "model": {"in_features": 16, "hidden": [16], "out_features": 16}, "data": {"train": {"num_batches": 4, "input_shape": [16],
+    "target_shape": [16]}, "loader": {"batch_size": 8}}, "train": {"epochs": 2}, "device": "cpu",
+    "bench": {"arms": ["float32", "bfloat16"], "warmup": 2, "repeats": 2}})");
+  const Ran ran = run(dir, "bench mlp --config small.json --json");
+  CAPTURE(ran.err);
+  REQUIRE(ran.code == 0);
+  const Json j = ran.json();
+  CHECK(j["batch"] == 8);
+  CHECK(j["width"] == 16);
+  CHECK(j["layers"] == 2);
+  CHECK(j["batches"] == 4);
+  CHECK(j["epochs"] == 2);
+  CHECK(j["warmup"] == 2);
+  REQUIRE(j["arms"].size() == 2);
+  CHECK(j["arms"][1]["arm"] == "bfloat16");
+  CHECK(j["arms"][1]["step_ms"].size() == 12);
+  const Json over = run(dir, "bench mlp --config small.json --json --arms float16 --batch 4 --warmup 0 --repeats 1").json();
+  CHECK(over["batch"] == 4);
+  CHECK(over["arms"][0]["arm"] == "float16");
+  CHECK(over["arms"][0]["step_ms"].size() == 8);
+  const Ran other = run(dir, "bench mlp --config '" + (configs() / "digits_mlp.json").string() + "'");
+  CHECK(other.code == 2);
+  CHECK(contains(other.err, "which is what this benchmark measures"));
+  write(dir / "bad.json", read(small).replace(read(small).find("\"bfloat16\""), 10, "\"bfloat17\""));
+  const Ran bad = run(dir, "bench mlp --config bad.json");
+  CHECK(bad.code == 2);
+  CHECK(contains(bad.err, "did you mean \"bfloat16\"?"));
 }
 
 TEST_SUITE("data") {

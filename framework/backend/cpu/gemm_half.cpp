@@ -14,24 +14,24 @@ namespace {
 
 // c [rows, 2 vectors] = (or, with add, +=) a b, for packed a [k, rows] and b [k, 2 vectors]; rows of c are `step` apart. All
 // addresses are multiples of a vector, and all sums stay in registers.
-#define HS_TILE(NAME, ISA, BYTES, ROWS)                                                             \
-  ISA void NAME(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) {      \
-    typedef float Vector __attribute__((vector_size(BYTES), may_alias));                            \
-    constexpr int kLanes = BYTES / 4;                                                               \
-    Vector left[ROWS] = {}, right[ROWS] = {};                                                       \
-    for (; k > 0; --k, a += ROWS, b += 2 * kLanes) {                                                \
-      const Vector l = *reinterpret_cast<const Vector*>(b);                                         \
-      const Vector r = *reinterpret_cast<const Vector*>(b + kLanes);                                \
-      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                     \
-        left[i] += a[i] * l;                                                                        \
-        right[i] += a[i] * r;                                                                       \
-      }                                                                                             \
-    }                                                                                               \
-    _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                       \
-      Vector* to = reinterpret_cast<Vector*>(c + i * step);                                         \
-      to[0] = add ? to[0] + left[i] : left[i];                                                      \
-      to[1] = add ? to[1] + right[i] : right[i];                                                    \
-    }                                                                                               \
+#define HS_TILE(NAME, ISA, BYTES, ROWS)                                                        \
+  ISA void NAME(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) { \
+    typedef float Vector __attribute__((vector_size(BYTES), may_alias));                       \
+    constexpr int kLanes = BYTES / 4;                                                          \
+    Vector left[ROWS] = {}, right[ROWS] = {};                                                  \
+    for (; k > 0; --k, a += ROWS, b += 2 * kLanes) {                                           \
+      const Vector l = *reinterpret_cast<const Vector*>(b);                                    \
+      const Vector r = *reinterpret_cast<const Vector*>(b + kLanes);                           \
+      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                \
+        left[i] += a[i] * l;                                                                   \
+        right[i] += a[i] * r;                                                                  \
+      }                                                                                        \
+    }                                                                                          \
+    _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                  \
+      Vector* to = reinterpret_cast<Vector*>(c + i * step);                                    \
+      to[0] = add ? to[0] + left[i] : left[i];                                                 \
+      to[1] = add ? to[1] + right[i] : right[i];                                               \
+    }                                                                                          \
   }
 
 struct Tile {
@@ -56,9 +56,10 @@ const Tile& tile() {
   return best;
 }
 
-// Blocks of a thread's share: what is packed stays in the second-level cache. The depth is the same for every product, so that an
-// element's sum does not depend on how the work is shared.
-constexpr int64_t kDepth = 256, kRows = 516, kColumns = 512;
+// What a thread works on at a time: kRows x kDepth of a stay packed, a strip of b is packed, used for all these rows, and done
+// with. The depth is the same for every product, so that an element's sum does not depend on how the work is shared. Larger blocks
+// would be packed less often, but the peak memory of training in float16 is to stay below that of float32.
+constexpr int64_t kDepth = 512, kRows = 384, kColumns = 384, kStrip = 96;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -75,18 +76,16 @@ Four& four_at(float* p) { return *reinterpret_cast<Four*>(p); }
 
 // Four lanes that are dense along the depth, into a panel of `width`.
 void transpose_four(const float (*from)[kDepth], float* to, int64_t width, int64_t depth) {
-  typedef int Order __attribute__((vector_size(16)));
   int64_t d = 0;
   for (; d + 4 <= depth; d += 4) {
     const auto row = [&](int i) { return four_at(from[i] + d); };
-    const Order low{0, 4, 1, 5}, high{2, 6, 3, 7}, front{0, 1, 4, 5}, back{2, 3, 6, 7};
-    const Four a = __builtin_shuffle(row(0), row(1), low), b = __builtin_shuffle(row(2), row(3), low);
-    const Four e = __builtin_shuffle(row(0), row(1), high), f = __builtin_shuffle(row(2), row(3), high);
+    const Four a = __builtin_shufflevector(row(0), row(1), 0, 4, 1, 5), b = __builtin_shufflevector(row(2), row(3), 0, 4, 1, 5);
+    const Four e = __builtin_shufflevector(row(0), row(1), 2, 6, 3, 7), f = __builtin_shufflevector(row(2), row(3), 2, 6, 3, 7);
     const auto put = [&](int i, Four v) { four_at(to + (d + i) * width) = v; };
-    put(0, __builtin_shuffle(a, b, front));
-    put(1, __builtin_shuffle(a, b, back));
-    put(2, __builtin_shuffle(e, f, front));
-    put(3, __builtin_shuffle(e, f, back));
+    put(0, __builtin_shufflevector(a, b, 0, 1, 4, 5));
+    put(1, __builtin_shufflevector(a, b, 2, 3, 6, 7));
+    put(2, __builtin_shufflevector(e, f, 0, 1, 4, 5));
+    put(3, __builtin_shufflevector(e, f, 2, 3, 6, 7));
   }
   for (; d < depth; ++d) {
     for (int i = 0; i < 4; ++i) to[d * width + i] = from[i][d];
@@ -99,8 +98,9 @@ template <class H>
 void pack(const Side<H>& side, int64_t depth, int64_t width, float* to) {
   const int64_t padded = round_up(side.lanes, width);
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
-    constexpr int64_t kGroup = 8;  // so many at once: panels may lie a power of two apart, and would drive each other out of the cache
-    alignas(64) float row[kGroup][kRows > kColumns ? kRows : kColumns];
+    constexpr int64_t kGroup =
+        8;  // so many at once: panels may lie a power of two apart, and would drive each other out of the cache
+    alignas(64) float row[kGroup][kRows > kStrip ? kRows : kStrip];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
     for (int64_t d = 0; d < depth; d += kGroup) {
       const int64_t group = std::min(kGroup, depth - d);
@@ -137,25 +137,45 @@ HS_CLONES void relu_row(float* x, int64_t n) {
 
 // How a product is cut: blocks of c, and the floats that one thread needs for one of them.
 struct Plan {
-  int64_t rows, columns, row_blocks, column_blocks, depth, tasks;
+  int64_t rows, columns, row_blocks, column_blocks, depth, strip, tasks;
 
-  Plan(const Product& p, const Tile& t, int threads) : rows(std::min(p.m, kRows)), columns(std::min(p.n, kColumns)) {
+  Plan(const Product& p, const Tile& t, int threads) {
     const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
-    // Smaller ones where there would be too few for all threads.
-    while (p.batch * blocks(p.m, rows) * blocks(p.n, columns) < threads && (rows > 48 || columns > 64)) {
-      int64_t& longer = columns > 64 && columns >= rows / 2 ? columns : rows;
-      longer = (longer + 1) / 2;
+    row_blocks = blocks(p.m, kRows);
+    column_blocks = blocks(p.n, kColumns);
+    // As many for each thread, where there is enough to cut.
+    for (int tries = 0; tries < threads && p.batch * row_blocks * column_blocks % threads != 0; ++tries) {
+      if (p.n / (column_blocks + 1) >= 2 * t.columns)
+        ++column_blocks;
+      else if (p.m / (row_blocks + 1) >= 2 * t.rows)
+        ++row_blocks;
     }
-    const auto even = [&](int64_t n, int64_t size, int64_t step) { return round_up(blocks(n, blocks(n, size)), step); };
-    rows = even(p.m, rows, t.rows);
-    columns = even(p.n, columns, t.columns);
+    rows = round_up(blocks(p.m, row_blocks), t.rows);
+    columns = round_up(blocks(p.n, column_blocks), t.columns);
     row_blocks = blocks(p.m, rows);
     column_blocks = blocks(p.n, columns);
     depth = std::min(p.k, kDepth);
+    strip = std::min(columns, kStrip / t.columns * t.columns);
     tasks = p.batch * row_blocks * column_blocks;
   }
-  int64_t floats() const { return round_up(rows * depth, 16) + round_up(columns * depth, 16) + round_up(rows * columns, 16); }
+  // Sums of one strip are enough where the depth is not cut.
+  int64_t sums(const Product& p) const { return rows * (p.k > kDepth ? columns : strip); }
+  int64_t left() const { return round_up(rows * depth, 16); }
+  int64_t right() const { return round_up(strip * depth, 16); }
+  int64_t floats(const Product& p) const { return left() + right() + round_up(sums(p), 16); }
 };
+
+// Columns of c from their sums, rows `step` apart.
+void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
+            int64_t step) {
+  for (int64_t i = 0; i < rows; ++i, sums += step) {
+    char* const to = static_cast<char*>(p.c) + ((batch * p.m + row + i) * p.n + column) * int64_t(size_of(p.out));
+    if (p.bias) add_row(sums, p.bias + column, columns);
+    if (p.accumulate) add_row(sums, reinterpret_cast<const float*>(to), columns);
+    if (p.relu) relu_row(sums, columns);
+    store<float>(p.out, sums, to, 1, columns);
+  }
+}
 
 template <class H>
 void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
@@ -163,27 +183,27 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   const int64_t row = block % plan.row_blocks * plan.rows, column = block / plan.row_blocks * plan.columns;
   const int64_t rows = std::min(plan.rows, p.m - row), columns = std::min(plan.columns, p.n - column);
   float* const left = scratch;
-  float* const right = left + round_up(plan.rows * plan.depth, 16);
-  float* const sums = right + round_up(plan.columns * plan.depth, 16);
-  const int64_t step = round_up(columns, t.columns);
+  float* const right = left + plan.left();
+  float* const sums = right + plan.right();
+  const bool cut = p.k > kDepth;
+  const int64_t step = cut ? plan.columns : plan.strip;
   const H* a = static_cast<const H*>(p.a) + batch * p.a_batch + row * p.a_row;
   const H* b = static_cast<const H*>(p.b) + batch * p.b_batch + column * p.b_column;
   for (int64_t k = 0; k < p.k; k += kDepth) {
     const int64_t depth = std::min(kDepth, p.k - k);
-    pack(Side<H>{b + k * p.b_row, p.b_column, p.b_row, columns}, depth, t.columns, right);
     pack(Side<H>{a + k * p.a_column, p.a_row, p.a_column, rows}, depth, t.rows, left);
-    for (int64_t j = 0; j < columns; j += t.columns) {
-      for (int64_t i = 0; i < rows; i += t.rows) t.run(left + i * depth, right + j * depth, depth, sums + i * step + j, step, k > 0);
+    for (int64_t first = 0; first < columns; first += plan.strip) {
+      const int64_t width = std::min(plan.strip, columns - first);
+      float* const strip = cut ? sums + first : sums;
+      pack(Side<H>{b + k * p.b_row + first * p.b_column, p.b_column, p.b_row, width}, depth, t.columns, right);
+      for (int64_t j = 0; j < width; j += t.columns) {
+        for (int64_t i = 0; i < rows; i += t.rows)
+          t.run(left + i * depth, right + j * depth, depth, strip + i * step + j, step, k > 0);
+      }
+      if (!cut) finish(p, batch, row, rows, column + first, width, strip, step);
     }
   }
-  for (int64_t i = 0; i < rows; ++i) {
-    float* const from = sums + i * step;
-    char* const to = static_cast<char*>(p.c) + ((batch * p.m + row + i) * p.n + column) * int64_t(size_of(p.out));
-    if (p.bias) add_row(from, p.bias + column, columns);
-    if (p.accumulate) add_row(from, reinterpret_cast<const float*>(to), columns);
-    if (p.relu) relu_row(from, columns);
-    store<float>(p.out, from, to, 1, columns);
-  }
+  if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
 }  // namespace
@@ -193,7 +213,7 @@ void multiply_halves(const Product& p) {
   const bool serial = p.batch * p.m * p.n * p.k < 64 * 64 * 64;
   const int threads = serial ? 1 : num_threads();
   const Plan plan(p, t, threads);
-  const int64_t workers = std::min<int64_t>(threads, plan.tasks), each = plan.floats();
+  const int64_t workers = std::min<int64_t>(threads, plan.tasks), each = plan.floats(p);
   const Workspace work(Device::cpu, size_t(workers * each) * sizeof(float));
   std::atomic<int64_t> next = 0;
   parallel_tasks(workers, serial, [&](int64_t worker) {
