@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Configures (the first time) and builds: scripts/build.sh PRESET [TARGET...]
-# Presets: cpu, cuda, release, asan, tsan (CMakePresets.json). Writes to stderr, and nothing when all is up to date.
+# Presets: cpu, cuda, release, asan, tsan, fuzz (CMakePresets.json). Writes to stderr, and nothing when all is up to date.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
