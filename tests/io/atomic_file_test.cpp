@@ -21,17 +21,6 @@ TEST_CASE("atomic_write makes and replaces a file and leaves nothing else") {
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
 }
 
-TEST_CASE("an AtomicFile that is not committed changes nothing") {
-  const TempDir dir;
-  atomic_write(dir / "f", "old");
-  {
-    AtomicFile file(dir / "f");
-    file.write("new", 3);
-  }
-  CHECK(read_file(dir / "f") == "old");
-  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
-}
-
 TEST_CASE("remove_abandoned removes the temporaries of processes that are gone") {
   const TempDir dir;
   const pid_t gone = fork();
@@ -46,13 +35,6 @@ TEST_CASE("remove_abandoned removes the temporaries of processes that are gone")
   for (const std::string& other : others) CHECK(std::filesystem::exists(dir / other));
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == std::ssize(others));
   CHECK_NOTHROW(remove_abandoned(dir / "no/such/f"));
-}
-
-TEST_CASE("files: errors name the path and the reason") {
-  const TempDir dir;
-  const std::string write = message_of<IoError>([&] { atomic_write(dir / "no/such/f", "x"); });
-  CHECK(contains(write, "[file] cannot write " + (dir / "no/such/f").string() + ": No such file or directory"));
-  CHECK(contains(message_of<IoError>([&] { read_file(dir / "none"); }), "cannot read"));
 }
 
 TEST_CASE("files: devices, folders, what is longer than a limit, and paths with NUL characters are refused") {
@@ -72,6 +54,24 @@ TEST_CASE("files: devices, folders, what is longer than a limit, and paths with 
   CHECK(contains(message_of<IoError>([&] { atomic_write(nul, "y"); }), "must not hold a NUL character"));
   CHECK(contains(message_of<IoError>([&] { load_safetensors(nul); }), "must not hold a NUL character"));
   CHECK(read_bytes(dir / "f") == std::string(100, 'x'));
+}
+
+TEST_CASE("an AtomicFile that is not committed changes nothing") {
+  const TempDir dir;
+  atomic_write(dir / "f", "old");
+  {
+    AtomicFile file(dir / "f");
+    file.write("new", 3);
+  }
+  CHECK(read_file(dir / "f") == "old");
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("files: errors name the path and the reason") {
+  const TempDir dir;
+  const std::string write = message_of<IoError>([&] { atomic_write(dir / "no/such/f", "x"); });
+  CHECK(contains(write, "[file] cannot write " + (dir / "no/such/f").string() + ": No such file or directory"));
+  CHECK(contains(message_of<IoError>([&] { read_file(dir / "none"); }), "cannot read"));
 }
 
 TEST_CASE("read_file reads files larger than its first piece") {
