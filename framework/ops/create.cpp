@@ -122,6 +122,7 @@ Tensor arange(double end, const TensorOptions& o) { return arange(0, end, 1, o);
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
   check_size("linspace", {steps});
+  if (!is_floating(o.dtype)) start = std::trunc(start), end = std::trunc(end);  // as PyTorch; each element is cut off, too
   const Tensor i = arange(double(steps), {.dtype = DType::f64, .device = o.device});
   const double step = steps > 1 ? (end - start) / double(steps - 1) : 0;
   // From both ends, so that both are exact.

@@ -17,6 +17,9 @@ double cubic_near(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x +
 double cubic_far(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }      // 1 < |x| < 2
 double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cubic_far(x, a) : 0; }
 
+// The element that a position lies in, of in > 0: also for one that no int64 holds, or NaN, as absurd scales make.
+int64_t element_at(double position, int64_t in) { return position > 0 ? int64_t(std::min(position, double(in - 1))) : 0; }
+
 class Builder {
  public:
   explicit Builder(RowTable& table) : table_(table) {}
@@ -33,20 +36,20 @@ class Builder {
 
 // Which element is the nearest may hang on the last bit: positions are rounded where PyTorch's are.
 template <class C>
-int64_t nearest_index(const RowSpec& s, int64_t o) {
+double nearest_position(const RowSpec& s, int64_t o) {
   const C step = s.scale > 0 ? C(1 / s.scale) : C(s.in) / C(s.out);
-  if (s.kind == RowKind::nearest) return int64_t(std::floor(float(C(o) * step)));
+  if (s.kind == RowKind::nearest) return double(std::floor(float(C(o) * step)));
   const C at = std::max(C(double(step) * (double(o) + 0.5) - 0.5), C(0));
-  return int64_t(std::floor(float(double(at) + 0.5)));
+  return double(std::floor(float(double(at) + 0.5)));
 }
 void nearest_row(const RowSpec& s, int64_t o, Builder& b) {
-  b.entry(std::min(s.wide ? nearest_index<double>(s, o) : nearest_index<float>(s, o), s.in - 1), 1);
+  b.entry(element_at(s.wide ? nearest_position<double>(s, o) : nearest_position<float>(s, o), s.in), 1);
 }
 
 void linear_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   if (s.in == s.out) return b.entry(o, 1);
   const double at = s.align_corners ? step * double(o) : std::max(0.0, step * (double(o) + 0.5) - 0.5);
-  const int64_t first = std::min(int64_t(at), s.in - 1), second = std::min(first + 1, s.in - 1);
+  const int64_t first = element_at(at, s.in), second = std::min(first + 1, s.in - 1);
   const double part = std::clamp(at - double(first), 0.0, 1.0);
   if (first == second) return b.entry(first, 1);
   b.entry(first, 1 - part);
@@ -55,7 +58,7 @@ void linear_row(const RowSpec& s, double step, int64_t o, Builder& b) {
 
 void cubic_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   const double at = s.align_corners ? step * double(o) : step * (double(o) + 0.5) - 0.5;
-  const int64_t base = std::min(int64_t(std::floor(at)), s.in - 1);
+  const int64_t base = element_at(std::floor(at) + 1, s.in + 1) - 1;
   const double part = std::clamp(at - double(base), 0.0, 1.0);
   double weight[4];
   int64_t index[4];
@@ -75,8 +78,7 @@ void antialias_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   if (s.in == s.out) return b.entry(o, 1);
   const bool linear = s.kind == RowKind::linear_antialias;
   const double wide = std::max(step, 1.0), reach = (linear ? 1 : 2) * wide, center = step * (double(o) + 0.5);
-  const int64_t first = std::max<int64_t>(int64_t(center - reach + 0.5), 0);
-  const int64_t last = std::min(int64_t(center + reach + 0.5), s.in);
+  const int64_t first = element_at(center - reach + 0.5, s.in + 1), last = element_at(center + reach + 0.5, s.in + 1);
   const auto filter = [&](int64_t i) {
     const double x = std::abs((double(i) - center + 0.5) / wide);
     return linear ? std::max(0.0, 1 - x) : cubic(x, -0.5);

@@ -3,12 +3,15 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "framework/autograd/autograd.h"
 #include "framework/ops/loss_seed.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/registry.h"
 
 using namespace halfstep;
+using Json = nlohmann::json;
 
 namespace {
 
@@ -291,4 +294,12 @@ TEST_CASE("grid_sample in 16 bits is a rounding away from the truth, on large pl
       }
     }
   }
+}
+
+TEST_CASE("a scale beyond all measure reads the last element, not one that no index names") {
+  const auto nearest = [](std::string_view op) {
+    return invoke(op, {{.one = tensor({1, 2}, {1, 1, 2})}}, Json{{"output_size", {3}}, {"scales", 1e-320}})[0].to_vector<double>();
+  };
+  CHECK(nearest("upsample_nearest1d") == std::vector<double>{1, 2, 2});
+  CHECK(nearest("_upsample_nearest_exact1d") == std::vector<double>{2, 2, 2});
 }

@@ -20,7 +20,7 @@ RENAMED = collections.defaultdict(dict, {
 MUTE = ("out", "layout", "device", "requires_grad", "pin_memory", "memory_format", "generator", "inplace", "_stacklevel", "cudnn_enable",
         "cudnn_enabled", "non_blocking", "copy")
 # Entries whose name halfstep has for another op, or that are no calls.
-OTHERS = ("unfold", "unfold_copy", "normal", "__rdiv__", "__rpow__", "__rmatmul__")
+OTHERS = ("unfold", "unfold_copy", "normal", "linalg.norm", "__rdiv__", "__rpow__", "__rmatmul__")
 
 
 def our_names(info):
@@ -168,6 +168,12 @@ def ctc_arguments(sample):
     return [(n, torch.tensor(v) if isinstance(v, (list, tuple)) else v) for n, v in parameters], tensors
 
 
+def to_arguments(sample):
+    """to(dtype), to(device, dtype) and to(tensor), which has both."""
+    given = [getattr(a, "dtype", a) for a in [*sample.args, sample.kwargs.get("dtype")]]
+    return [("input", sample.input), ("dtype", next((a for a in given if isinstance(a, torch.dtype)), sample.input.dtype))], set()
+
+
 def where_arguments(sample):
     if sample.args:  # op_db calls torch.where(args[0], input, args[1])
         return [("condition", sample.args[0]), ("input", sample.input), ("other", sample.args[1])], {"input", "other"}
@@ -176,6 +182,7 @@ def where_arguments(sample):
 
 SPECIAL = {
     "where": where_arguments,
+    "to": to_arguments,
     "meshgrid": lambda s: (of_list(s)[0] + list(s.kwargs.items()), {"tensors"}),
     "einsum": lambda s: (of_list(s)[0] + [("equation", s.args[0])], {"tensors"}),
     "nonzero": lambda s: plain_arguments(s, ["input"]),
