@@ -84,7 +84,8 @@ HS_HD void axis_taps(const SampleArgs& a, C g, int64_t size, AxisTaps<C, Taps>& 
     const C p = at.part, q = C(1) - p, A = C(-0.75);
     const C near = A + C(2), steep = C(2) * (A + C(3));
     const C weight[4] = {A * p * q * q, q * (C(1) + p - near * p * p), p * (C(1) + q - near * q * q), A * q * p * p};
-    const C by_part[4] = {A * q * (C(1) - C(3) * p), (C(3) * near * p - steep) * p, -(C(3) * near * q - steep) * q, A * p * (C(2) - C(3) * p)};
+    const C by_part[4] = {A * q * (C(1) - C(3) * p), (C(3) * near * p - steep) * p, -(C(3) * near * q - steep) * q,
+                          A * p * (C(2) - C(3) * p)};
     for (int k = 0; k < 4; ++k) {
       t.weight[k] = weight[k];
       t.slope[k] = by_part[k] * slope;

@@ -47,8 +47,8 @@ using Strides = Dims;
 std::ostream& operator<<(std::ostream& out, const Dims& d);  // [2, 3]
 
 int64_t numel(const Shape& shape);            // 1 for []
-// Throws ShapeError, naming `op`, for a negative size, or where the sizes that are not 0 make 2^56 elements or more: byte counts and
-// strides of what passes do not overflow.
+// Throws ShapeError, naming `op`, for a negative size, or where the sizes that are not 0 make 2^56 elements or more: byte counts
+// and strides of what passes do not overflow.
 void check_size(std::string_view op, const Shape& shape);
 Strides contiguous_strides(const Shape& shape);
 bool is_contiguous(const Shape& shape, const Strides& strides);

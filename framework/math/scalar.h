@@ -102,7 +102,10 @@ template <class T> HS_HD T floor_divide(T a, T b) {
   return q - whole > T(0.5) ? whole + T(1) : whole;
 }
 
-template <class T> HS_HD T trunc_divide(T a, T b) { return trunc(a / b); }
+template <class T>
+HS_HD T trunc_divide(T a, T b) {
+  return trunc(a / b);
+}
 
 #ifdef __CUDA_ARCH__
 HS_HD float erfinv(float x) { return ::erfinvf(x); }

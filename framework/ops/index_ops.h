@@ -28,7 +28,8 @@ Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values, 
 
 // weight: [V, D], index: any shape -> [..., D], the rows of weight. padding_idx (negative: from the end): a row that gets no
 // gradient. scale_grad_by_freq: the gradient of a row is divided by how often it was chosen.
-// max_norm: the chosen rows are first scaled down in place, outside the graph, until their norms of order norm_type are at most that.
+// max_norm: the chosen rows are first scaled down in place, outside the graph, until their norms of order norm_type are at most
+// that.
 Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_t> padding_idx = {},
                  bool scale_grad_by_freq = false, std::optional<double> max_norm = {}, double norm_type = 2);
 // The gradient of weight, [rows, D], for this gradient of the output. A negative padding_idx: none.
@@ -44,6 +45,5 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
 enum class ScatterReduce : uint8_t { add, multiply };
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce);
-
 
 }  // namespace halfstep

@@ -98,11 +98,13 @@ inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
-// a / b rounded to a whole number: towards zero, or down. Integers stay integers, and a division of those by 0 gives 0. The gradient is 0.
+// a / b rounded to a whole number: towards zero, or down. Integers stay integers, and a division of those by 0 gives 0. The
+// gradient is 0.
 enum class RoundingMode : uint8_t { trunc, floor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
 Tensor div(const Tensor& a, double b, RoundingMode mode);
-// To so many places behind the point, or, negative, before it; computed as round(x 10^decimals) / 10^decimals. Floating x. The gradient is 0.
+// To so many places behind the point, or, negative, before it; computed as round(x 10^decimals) / 10^decimals. Floating x. The
+// gradient is 0.
 Tensor round(const Tensor& x, int64_t decimals);
 // input + value a b, input + value a / b. Broadcast and promote; addcmul takes integers, with a whole value.
 Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);

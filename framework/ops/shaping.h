@@ -32,8 +32,10 @@ Tensor repeat(const Tensor& x, const Shape& repeats);  // x repeated as a whole;
 Tensor tile(const Tensor& x, const Shape& repeats);    // repeat, where missing leading repeats are 1
 // Each slice along dim repeated; without dim, x is one line. repeats as a tensor: [] or one integer for each slice (the host reads
 // it). output_size: what dim must become, else ShapeError.
-Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {}, std::optional<int64_t> output_size = {});
-Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {}, std::optional<int64_t> output_size = {});
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {},
+                         std::optional<int64_t> output_size = {});
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {},
+                         std::optional<int64_t> output_size = {});
 Tensors meshgrid(const Tensors& xs, bool xy = false);  // views; xy: the first two dimensions exchanged
 
 
