@@ -2,20 +2,25 @@
 """Ops against PyTorch on the CPU, interleaved: forward alone, and forward with backward, float32 and bfloat16.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
-    /tmp/torch/bin/python benchmarks/compare_torch_ops.py [--match conv] [--json FILE]
+    /tmp/torch/bin/python benchmarks/compare_torch_ops.py [--match conv] [--rows 10:20] [--json FILE]
 
-Each round times both sides one after the other on the same number of threads, each the fastest of a few runs; the ratio of a round
-is halfstep / PyTorch, and the median over the rounds is printed: below 1 halfstep is faster. The rows are in ROWS.
+Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as fit
+into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are being timed.
+The ratio of a round is halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep
+is faster. The rows are in ROWS. A file that exists keeps its other rows: a long table can be measured in pieces.
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
 import time
 
+PAUSE, LEAST = 0.02, 0.03  # seconds
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/parity"))
 
@@ -97,6 +102,7 @@ class Halfstep:
         self.process = subprocess.Popen([binary, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ms(self, case):
+        time.sleep(PAUSE)
         self.process.stdin.write(json.dumps(case) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
@@ -147,7 +153,11 @@ class Torch:
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
     def ms(self, repeat):
-        return min(self.run() for _ in range(repeat))
+        time.sleep(PAUSE)
+        end, times = time.perf_counter() + LEAST, []
+        while len(times) < repeat or time.perf_counter() < end:
+            times.append(self.run())
+        return min(times)
 
 
 def title(case):
@@ -161,10 +171,28 @@ def title(case):
     return f"{case['op']} {' '.join(shape(s) for s in case['in'])}" + (f" {attrs}" if attrs else "")
 
 
+def machine():
+    info = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.processor())
+
+
+def write(path, settings, results):
+    """Writes the rows to `path`, in the order of ROWS, over those that it has of the same name, pass and dtype."""
+    file = pathlib.Path(path)
+    key = lambda r: (r["row"], r["pass"], r["dtype"])
+    rows = {key(r): r for r in (json.loads(file.read_text())["rows"] if file.exists() else []) + results}
+    order = [title(r) for r in ROWS]
+    git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    report = {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": git.stdout.strip(), **settings,
+              "rows": sorted(rows.values(), key=lambda r: order.index(r["row"]))}
+    file.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/ops"))
     p.add_argument("--match", default="", help="rows whose op contains this")
+    p.add_argument("--rows", default=":", help="FIRST:LAST of ROWS, as Python counts, e.g. 0:20")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--repeat", type=int, default=5, help="runs of each side a round, of which the fastest counts")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -174,13 +202,14 @@ def main():
     torch.set_num_threads(a.threads)
     ours = Halfstep(a.binary, a.threads)
     results = []
-    print(f"{'row':88} {'pass':9} {'dtype':9} {'halfstep ms':>11} {'PyTorch ms':>10} {'ratio':>6}")
-    for r in ROWS:
+    print(f"{'row':88} {'pass':9} {'dtype':9} {'halfstep ms':>11} {'PyTorch ms':>10} {'ratio':>6} spread")
+    for r in ROWS[slice(*(int(i) if i else None for i in a.rows.split(":")))]:
         if a.match not in r["op"]:
             continue
         for dtype in r["dtypes"]:
             for backward in ([False, True] if r["backward"] else [False]):
-                case = {"op": r["op"], "in": r["in"], "attrs": r["attrs"], "dtype": dtype, "backward": backward, "repeat": a.repeat}
+                case = {"op": r["op"], "in": r["in"], "attrs": r["attrs"], "dtype": dtype, "backward": backward, "repeat": a.repeat,
+                        "seconds": LEAST}
                 entry = {"row": title(case), "pass": "fwd+bwd" if backward else "forward", "dtype": dtype}
                 try:
                     theirs = Torch(case)
@@ -191,15 +220,16 @@ def main():
                 else:
                     entry["halfstep_ms"] = statistics.median(h for h, _ in rounds)
                     entry["torch_ms"] = statistics.median(t for _, t in rounds)
-                    entry["ratio"] = statistics.median(h / t for h, t in rounds)
+                    ratios = sorted(h / t for h, t in rounds)
+                    entry["ratio"] = statistics.median(ratios)
+                    entry["spread"] = [ratios[0], ratios[-1]]
                     print(f"{entry['row'][:88]:88} {entry['pass']:9} {dtype:9} {entry['halfstep_ms']:11.3f} {entry['torch_ms']:10.3f} "
-                          f"{entry['ratio']:6.2f}", flush=True)
+                          f"{entry['ratio']:6.2f} {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
                 results.append(entry)
     good = [r for r in results if r.get("ratio", 9) <= 1.0]
     print(f"{len(good)} of {len(results)} rows at or below 1.0")
     if a.json:
-        report = {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat, "rows": results}
-        pathlib.Path(a.json).write_text(json.dumps(report, indent=1) + "\n")
+        write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, results)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 // Times ops by name, for compare_torch_ops.py: a line of JSON in, a line of JSON out.
-//   {"op": "linear", "in": [[512, 1024], [1024, 1024], [1024]], "attrs": {}, "dtype": "bfloat16", "backward": true, "repeat": 5}
+//   {"op": "linear", "in": [[512, 1024], [1024, 1024], [1024]], "attrs": {}, "dtype": "bfloat16", "backward": true, "repeat": 5,
+//   "seconds": 0.03}
 //   {"ms": 1.234}
 // in: shapes of normal numbers; {"shape": [8192], "below": 50000} are integers, {"list": [...]} a list argument, null one left
-// out, {"shape": [], "positive": true} numbers in [0.1, 1.1), "fixed": true takes no gradient. ms: the fastest of `repeat` runs.
+// out, {"shape": [], "positive": true} numbers in [0.1, 1.1), "fixed": true takes no gradient. ms: the fastest of `repeat`
+// runs, or of more as long as `seconds` have not passed.
 // backward: forward and backward; else forward without a graph.
 #include <algorithm>
 #include <chrono>
@@ -79,7 +81,11 @@ int main(int argc, char** argv) {
         run(call);
       }
       double best = run(call);
-      for (int i = 1; i < Json::parse(line).value("repeat", 5); ++i) best = std::min(best, run(call));
+      const Json j = Json::parse(line);
+      const auto begin = std::chrono::steady_clock::now();
+      const std::chrono::duration<double> least(j.value("seconds", 0.0));
+      for (int i = 1; i < j.value("repeat", 5) || std::chrono::steady_clock::now() - begin < least; ++i)
+        best = std::min(best, run(call));
       std::cout << Json{{"ms", best}} << std::endl;
     } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }
   }

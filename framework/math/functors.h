@@ -20,6 +20,8 @@ Expr sinh(const Expr&);
 Expr cosh(const Expr&);
 Expr tanh(const Expr&);
 Expr erfc(const Expr&);
+Expr normal_cdf(const Expr&);
+Expr normal_pdf(const Expr&);
 Expr sigmoid(const Expr&);
 Expr softplus(const Expr&);
 Expr floor(const Expr&);

@@ -42,6 +42,16 @@ HS_HD float expm1_core(float r) {
   return q * (r * r) + r;
 }
 
+// e^r for |r| <= ln(2)/2.
+HS_HD float exp_core(float r) {
+  float q = 0.00138146419f;
+  q = q * r + 0.00836870968f;
+  q = q * r + 0.0416683869f;
+  q = q * r + 0.166665207f;
+  q = q * r + 0.499999935f;
+  return 1.0f + (q * (r * r) + r);
+}
+
 // p 2^n in two factors, so that it rounds once where the result is subnormal and n = 128 is reachable.
 HS_HD float scale_by(float p, int32_t n) {
   const int32_t half = n >> 1;
@@ -54,7 +64,7 @@ HS_HD float exp(float x) {
   const float t = x * kLog2e + kRounder;
   const float n = t - kRounder;
   const float r = (x - n * kLn2Hi) - n * kLn2Lo;
-  return scale_by(1.0f + expm1_core(r), int32_t(bits_of(t) - kRounderBits));
+  return scale_by(exp_core(r), int32_t(bits_of(t) - kRounderBits));
 }
 
 HS_HD float exp2(float x) {
@@ -62,7 +72,21 @@ HS_HD float exp2(float x) {
   x = x < -151.0f ? -151.0f : x;
   const float t = x + kRounder;
   const float n = t - kRounder;
-  return scale_by(1.0f + expm1_core((x - n) * kLn2), int32_t(bits_of(t) - kRounderBits));
+  return scale_by(exp_core((x - n) * kLn2), int32_t(bits_of(t) - kRounderBits));
+}
+
+// e^x 2^64 for -110 < x <= 0. The factor kBelow is the caller's, and the last: a subnormal result then rounds once.
+inline constexpr float kBelow = 0x1p-64f;
+HS_HD float exp_above(float x, float low = 0.0f) {
+  const float t = (x + low) * kLog2e + kRounder;
+  const float n = t - kRounder;
+  const float r = ((x - n * kLn2Hi) - n * kLn2Lo) + low;
+  return exp_core(r) * float_of((bits_of(t) << 23) + ((127u + 64u) << 23));
+}
+// e^-|x|, in fewer steps than exp.
+HS_HD float exp_of_minus(float x) {
+  x = float_of(bits_of(x) | 0x80000000u);
+  return exp_above(x < -104.0f ? -104.0f : x) * kBelow;
 }
 
 HS_HD float expm1(float x) {
@@ -140,7 +164,8 @@ HS_HD float tanh(float x) {
   q = q * z - 0.333332837f;
   const float small = q * z * x + x;
   const float a = magnitude(x);
-  const float large = with_sign_of(1.0f - 2.0f / (exp(2.0f * a) + 1.0f), x);
+  const float e = exp_of_minus(2.0f * a);
+  const float large = with_sign_of((1.0f - e) / (1.0f + e), x);
   const float y = a < 0.625f ? small : large;
   return x == 0.0f ? x : y;
 }
@@ -191,43 +216,69 @@ HS_HD float erfc(float x) {
   return a < 0.5f ? 1.0f - small_erf(x) : large;
 }
 
-// |x| and the power between are kept in double, where no bits are lost that a float would show.
-HS_HD float pow(float x, float y) {
-  const double a = double(magnitude(x));
-  uint64_t u;
-  memcpy(&u, &a, 8);
-  // a = 2^e m, m in [sqrt(1/2), sqrt(2)); log2 m through t = (m - 1)/(m + 1).
-  const uint64_t shifted = u + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
-  const double e = double(int32_t(shifted >> 52) - 1023);
-  const uint64_t mantissa = (shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;
-  double m;
-  memcpy(&m, &mantissa, 8);
-  const double t = (m - 1.0) / (m + 1.0), s = t * t;
-  double q = 1.0 / 15.0;
-  q = q * s + 1.0 / 13.0;
-  q = q * s + 1.0 / 11.0;
-  q = q * s + 1.0 / 9.0;
-  q = q * s + 1.0 / 7.0;
-  q = q * s + 1.0 / 5.0;
-  q = q * s + 1.0 / 3.0;
-  q = q * s + 1.0;
-  double l = e + q * t * 2.8853900817779268;
-  l = a == double(kInf) ? double(kInf) : l;
-  l = a == 0.0 ? -double(kInf) : l;
-  l = x != x ? double(x) : l;
-  double z = double(y) * l;
-  z = z > 160.0 ? 160.0 : z;
-  z = z < -160.0 ? -160.0 : z;
+// e^(-x^2/2) 2^64, rounded to 0 beyond |x| = 14.5.
+HS_HD float bell(float x) {
+  float z = magnitude(x);
+  z = z > 14.5f ? 14.5f : z;
+  // z^2 = high^2 + (z - high)(z + high), the first exact: the exponential would lose what z * z rounds off.
+  const float high = float_of(bits_of(z) & 0xfffff000u);
+  return exp_above(-0.5f * high * high, (high - z) * (0.5f * (high + z)));
+}
+
+// The density of the normal distribution, and Phi(x), its integral up to x: with 6 ulp, and with 10 in the far tail.
+HS_HD float normal_pdf(float x) { return bell(x) * (0.398942280f * kBelow); }
+HS_HD float normal_cdf(float x) {
+  float z = magnitude(x);
+  z = z > 14.5f ? 14.5f : z;
+  const float t = 1.0f / (z + 3.5f), q = (z - 3.5f) * t;
+  float p = 0.00011068882f;  // (z + 3.5) e^(z^2/2) Phi(-z)
+  p = p * q + 0.00042189639f;
+  p = p * q - 0.00049494413f;
+  p = p * q - 0.00317530966f;
+  p = p * q + 0.0064931165f;
+  p = p * q + 0.0174063781f;
+  p = p * q - 0.116053041f;
+  p = p * q + 0.315425049f;
+  p = p * q - 0.565561745f;
+  p = p * q + 0.744416074f;
+  const float tail = bell(x) * (p * t) * kBelow;
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+
+// pow in three steps, of which loops over arrays make one pass each: in one pass the chain of operations is longer than what a CPU
+// overlaps. The power between is kept in double, where no bits are lost that a float would show.
+
+// y log2|x| between -160 and 160; something where x or y is 0, infinite or NaN.
+HS_HD double pow_exponent(float x, float y) {
+  const float a = magnitude(x);
+  const bool tiny = a < 1.17549435e-38f;
+  const uint32_t u = bits_of(tiny ? a * 8388608.0f : a);
+  // a = 2^e m, m in [sqrt(1/2), sqrt(2)).
+  const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);
+  const int32_t e = int32_t(shifted >> 23) - (tiny ? 150 : 127);
+  const float m = float_of((shifted & 0x007fffffu) + 0x3f3504f3u);
+  // log2 m through t = (m - 1)/(m + 1): a float's quotient and a step of Newton's.
+  const float reciprocal = 1.0f / (m + 1.0f);
+  const double c = double(reciprocal), t0 = (double(m) - 1.0) * c, t = t0 + t0 * (1.0 - (double(m) + 1.0) * c), s = t * t;
+  double q = 0.28290144493216883;
+  q = q * s + 0.3199056120068346;
+  q = q * s + 0.41220925432426483;
+  q = q * s + 0.57707794234684287;
+  q = q * s + 0.96179669411340047;
+  q = q * s + 2.88539008177785;
+  const double z = double(y) * (double(e) + q * t);
+  return z > 160.0 ? 160.0 : z < -160.0 ? -160.0 : z;
+}
+// 2^z for |z| <= 160.
+HS_HD float pow_power(double z) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
-  const double rounded = z + kRound, n = rounded - kRound, r = (z - n) * 0.69314718055994531;
-  double p = 1.0 / 362880.0;
-  p = p * r + 1.0 / 40320.0;
-  p = p * r + 1.0 / 5040.0;
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 0.5;
+  const double rounded = z + kRound, r = (z - (rounded - kRound)) * 0.69314718055994531;
+  double p = 0.000197903255166;
+  p = p * r + 0.00139446483521;
+  p = p * r + 0.00833349707711;
+  p = p * r + 0.0416662951026;
+  p = p * r + 0.16666665869;
+  p = p * r + 0.500000006764;
   p = p * r + 1.0;
   p = p * r + 1.0;
   uint64_t bits;
@@ -235,16 +286,26 @@ HS_HD float pow(float x, float y) {
   const uint64_t scale_bits = (bits + 1023u) << 52;
   double scale;
   memcpy(&scale, &scale_bits, 8);
-  float result = float(p * scale);
-  result = z != z ? kNan : result;
+  return float(p * scale);
+}
+// Whether 2^(y log2|x|) is x^y as it stands.
+HS_HD bool pow_is_plain(float x, float y) { return (x > 0.0f) & (x < kInf) & (magnitude(y) < kInf); }
+// x^y, given 2^(y log2|x|).
+HS_HD float pow_domain(float x, float y, float power) {
+  const float a = magnitude(x);
+  const bool up = y > 0.0f;
+  float result = a == kInf ? (up ? kInf : 0.0f) : power;
+  result = a == 0.0f ? (up ? 0.0f : kInf) : result;
+  result = (x != x) | (y != y) ? kNan : result;
   const float half = y * 0.5f;
   const bool whole = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
   const bool even = (magnitude(half) >= 8388608.0f) | ((magnitude(half) + 8388608.0f) - 8388608.0f == magnitude(half));
   const bool negative = (bits_of(x) & 0x80000000u) != 0;
   result = negative & whole & !even ? -result : result;
-  result = (x < 0.0f) & !whole & (magnitude(x) != kInf) ? kNan : result;
+  result = (x < 0.0f) & !whole & (a != kInf) ? kNan : result;
   result = (x == -1.0f) & (magnitude(y) == kInf) ? 1.0f : result;
   return (y == 0.0f) | (x == 1.0f) ? 1.0f : result;
 }
+HS_HD float pow(float x, float y) { return pow_domain(x, y, pow_power(pow_exponent(x, y))); }
 
 }  // namespace halfstep::m::host

@@ -79,9 +79,18 @@ HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
 #undef HS_LIBM
 #ifdef __CUDA_ARCH__
 HS_HD float pow(float a, float b) { return ::powf(a, b); }
+HS_HD float normal_cdf(float x) { return ::normcdff(x); }
+HS_HD float normal_pdf(float x) { return 0.398942280f * ::expf(-0.5f * x * x); }
+HS_HD float exp_of_minus(float x) { return ::expf(-::fabsf(x)); }
 #else
 HS_HD float pow(float a, float b) { return host::pow(a, b); }
+HS_HD float normal_cdf(float x) { return host::normal_cdf(x); }
+HS_HD float normal_pdf(float x) { return host::normal_pdf(x); }
+HS_HD float exp_of_minus(float x) { return host::exp_of_minus(x); }
 #endif
+HS_HD double normal_cdf(double x) { return 0.5 * ::erfc(x * -0.70710678118654752); }
+HS_HD double normal_pdf(double x) { return 0.39894228040143268 * ::exp(-0.5 * x * x); }
+HS_HD double exp_of_minus(double x) { return ::exp(-::fabs(x)); }
 HS_HD double pow(double a, double b) { return ::pow(a, b); }
 HS_HD float atan2(float a, float b) { return ::atan2f(a, b); }
 HS_HD double atan2(double a, double b) { return ::atan2(a, b); }
@@ -140,10 +149,10 @@ HS_HD float erfinv(float x) { return float(erfinv(double(x))); }
 
 // Stable for large |x|: only e^-|x| is ever taken.
 template <class T> HS_HD T sigmoid(T x) {
-  const T e = exp(-abs(x));
+  const T e = exp_of_minus(x);
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
-template <class T> HS_HD T softplus(T x) { return (x < T(0) ? T(0) : x) + log1p(exp(-abs(x))); }
+template <class T> HS_HD T softplus(T x) { return (x < T(0) ? T(0) : x) + log1p(exp_of_minus(x)); }
 
 }  // namespace m
 }  // namespace halfstep

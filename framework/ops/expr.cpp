@@ -22,6 +22,8 @@ Expr sinh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep
 Expr cosh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::cosh(t); }); }
 Expr tanh(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::tanh(t); }); }
 Expr erfc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::erfc(t); }); }
+Expr normal_cdf(const Expr& x) { return erfc(x * Expr(-0.70710678118654752)) * Expr(0.5); }
+Expr normal_pdf(const Expr& x) { return exp(x * x * Expr(-0.5)) * Expr(0.39894228040143268); }
 Expr sigmoid(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::sigmoid(t); }); }
 Expr softplus(const Expr& x) { return apply(x, [](const Tensor& t) { return neg(halfstep::logsigmoid(neg(t))); }); }
 Expr floor(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::floor(t); }); }

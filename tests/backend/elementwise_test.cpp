@@ -203,6 +203,48 @@ TEST_CASE("NaN and inf go through") {
   CHECK(y[0] == inf);
 }
 
+TEST_CASE("gelu keeps its digits far below zero") {
+  const Buffer x = uniform(DType::f32, {4096}, 3, -12, -2), y = make(DType::f32, {4096});
+  cpu().unary(Unary::gelu, x, y);
+  bool ok = true;
+  for (int64_t i = 0; i < x.numel(); ++i) ok = ok && close(DType::f32, y[i], x[i] * 0.5 * std::erfc(x[i] * -std::sqrt(0.5)), 20);
+  CHECK(ok);
+}
+
+TEST_CASE("pow of a block is pow of each element, whatever stands beside it") {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const double specials[] = {0, -0.0, 1, -1, 2, -2.5, -3, 0.5, 1e-41, -1e-41, 3e38, inf, -inf, nan};
+  const int64_t n = 1500;  // a whole block and a part of one
+  const Buffer a = uniform(DType::f32, {n}, 1, 0.1, 5), b = uniform(DType::f32, {n}, 2, -5, 5), g = uniform(DType::f32, {n}, 3);
+  const Buffer y = make(DType::f32, {n}), da = make(DType::f32, {n});
+  const auto check = [&] {
+    cpu().binary(Binary::pow, a, b, y);
+    cpu().binary_backward(Binary::pow, 0, g, a, b, da);
+    int wrong = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double slope = b[i] == 0 ? 0 : double(float(g[i]) * float(b[i]) * float(std::pow(a[i], double(float(b[i]) - 1.0f))));
+      wrong += !close(DType::f32, y[i], std::pow(a[i], b[i]), 3) + !close(DType::f32, da[i], float(slope), 6, 1e-44);
+      wrong += !std::isnan(y[i]) && std::signbit(y[i]) != std::signbit(std::pow(a[i], b[i]));
+    }
+    CHECK(wrong == 0);
+  };
+  check();
+  int64_t at = 7;
+  for (double base : specials) {
+    for (double exponent : specials) {
+      set(a.view, at, base);
+      set(b.view, at, exponent);
+      at = (at + 31) % n;
+    }
+  }
+  check();
+  const Buffer same = make(DType::f32, {n});
+  std::memcpy(same.view.data, a.view.data, size_t(n) * 4);
+  cpu().binary(Binary::pow, a, b, y);
+  cpu().binary(Binary::pow, same, b, same);  // in place
+  CHECK(same.raw().substr(0, size_t(n) * 4) == y.raw().substr(0, size_t(n) * 4));
+}
+
 TEST_CASE("elementwise results do not depend on the number of threads") {
   const Shape shape{130, 1001};
   const Buffer x = uniform(DType::f32, shape, 5), h = uniform(DType::f16, shape, 6, -2, 2, Layout::transposed);

@@ -64,6 +64,29 @@ TEST_CASE("gemm over dtypes, sizes and transposes") {
   }
 }
 
+TEST_CASE("16-bit products with a single row, column or term") {
+  const int64_t sizes[][3] = {{1, 1300, 70}, {70, 1300, 1}, {1, 70, 1300}, {1300, 70, 1}, {33, 1, 130}, {300, 200, 1}};
+  for (DType t : {DType::f16, DType::bf16}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        for (int64_t pad : {0, 3}) {
+          const Buffer a = operand(t, {m, k}, layout & 1, 1, pad), b = operand(t, {k, n}, layout & 2, 2, pad);
+          for (DType to : {t, DType::f32}) check_gemm({.a = a, .b = b, .c = make(to, {m, n})});
+        }
+      }
+    }
+    const Buffer a = operand(t, {3, 40, 1}, false, 1), b = operand(t, {3, 1, 50}, false, 2);
+    check_gemm({.a = a, .b = b, .c = make(t, {3, 40, 50})});
+  }
+  same_for_any_threads([] {
+    const Buffer a = operand(DType::bf16, {700, 900}, false, 1), x = operand(DType::bf16, {900, 1}, false, 2),
+                 z = operand(DType::bf16, {1, 700}, false, 3), y = make(DType::bf16, {700, 1}), w = make(DType::f32, {1, 900});
+    cpu().gemm({.a = a, .b = x, .c = y});
+    cpu().gemm({.a = z, .b = a, .c = w});
+    return y.raw() + w.raw();
+  });
+}
+
 TEST_CASE("gemm with bias, relu and accumulation") {
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (int64_t m : {4, 40}) {

@@ -118,6 +118,34 @@ TEST_CASE("a sum of 2^22 floats is as exact as its rounding") {
   CHECK(sums[7] == doctest::Approx(double(0.1f) * double(n / 8)).epsilon(1e-6));
 }
 
+TEST_CASE("sums of bf16 as it is stored are the sums of its floats, bit for bit") {
+  for (const Shape& shape : {Shape{37, 1100}, Shape{1100, 37}, Shape{5, 7}, Shape{70, 1025}}) {
+    const Buffer x = uniform(DType::bf16, shape, 1), wide = make(DType::f32, shape);
+    cpu().copy(x, wide);
+    for (int d : {0, 1}) {
+      Shape to = shape;
+      to[d] = 1;
+      for (Reduce op : {Reduce::sum, Reduce::mean, Reduce::sum_squares, Reduce::sum_abs}) {
+        const Buffer a = make(DType::f32, to), b = make(DType::f32, to);
+        cpu().reduce(op, x, a);
+        cpu().reduce(op, wide, b);
+        CHECK(a.values() == b.values());
+      }
+    }
+  }
+}
+
+TEST_CASE("a product may leave float's range on the way") {
+  const Shape shape{3, 200};
+  const Buffer x = make(DType::f32, shape);
+  for (int64_t i = 0; i < x.numel(); ++i) set(x.view, i, i % 200 < 5 ? 1e30 : i % 200 >= 195 ? 0x1p-100 : 1);
+  const Buffer y = make(DType::f32, {3, 1});
+  cpu().reduce(Reduce::prod, x, y);
+  double want = 1;
+  for (int64_t i = 0; i < 200; ++i) want *= x[i];
+  for (int64_t r = 0; r < 3; ++r) CHECK(close(DType::f32, y[r], want, 2));
+}
+
 TEST_CASE("reductions of nothing, and of rank 0") {
   const Buffer x = make(DType::f32, {0, 20}), row = make(DType::f32, {1, 20}), flag = make(DType::boolean, {1, 20});
   cpu().reduce(Reduce::sum, x, row);

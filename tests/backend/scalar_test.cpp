@@ -76,6 +76,23 @@ TEST_CASE("pow is within an ulp of libm's, special values included") {
   }
 }
 
+TEST_CASE("the normal distribution keeps its digits in the far tail, and gelu with it") {
+  const auto cdf = [](double x) { return 0.5 * ::erfc(x * -0.70710678118654752440); };
+  const Worst whole = sweep([](float x) { return m::normal_cdf(x); }, cdf);
+  CAPTURE(whole.at);
+  CHECK(whole.ulps <= 10);
+  CHECK(whole.specials == 0);
+  const Worst middle =
+      sweep([](float x) { return x > -4 ? m::normal_cdf(x) : 1.0f; }, [&](double x) { return x > -4 ? cdf(x) : 1.0; });
+  CAPTURE(middle.at);
+  CHECK(middle.ulps <= 6.5);
+  const Worst density =
+      sweep([](float x) { return m::normal_pdf(x); }, [](double x) { return 0.39894228040143267794 * ::exp(-0.5 * x * x); });
+  CAPTURE(density.at);
+  CHECK(density.ulps <= 2.5);
+  CHECK(density.specials == 0);
+}
+
 TEST_CASE("sigmoid and softplus are stable at both ends") {
   const Worst s = sweep([](float x) { return m::sigmoid(x); },
                         [](double x) { return x < 0 ? ::exp(x) / (1 + ::exp(x)) : 1 / (1 + ::exp(-x)); });

@@ -1,4 +1,6 @@
 // The binary rows of elementwise.def, forward and backward.
+#include <algorithm>
+
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
 
@@ -25,6 +27,55 @@ HS_CLONES void single_backward(const float* const* in, float* out, int64_t n, co
 template <class Fn>
 void wide_backward(const double* const* in, double* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i], in[2][i]);
+}
+
+HS_CLONES void pow_exponents(const float* a, const float* b, double* z, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) z[i] = m::host::pow_exponent(a[i], b[i]);
+}
+HS_CLONES void pow_powers(const double* z, float* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = m::host::pow_power(z[i]);
+}
+HS_CLONES bool pow_all_plain(const float* a, const float* b, int64_t n) {
+  uint32_t special = 0;
+  for (int64_t i = 0; i < n; ++i) special |= uint32_t(!m::host::pow_is_plain(a[i], b[i]));
+  return special == 0;
+}
+HS_CLONES void pow_domains(const float* a, const float* b, float* power, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) power[i] = m::host::pow_domain(a[i], b[i], power[i]);
+}
+// power = a^b, n <= kBlock. power is neither a nor b.
+void pow_block(const float* a, const float* b, float* power, int64_t n) {
+  alignas(64) double z[kBlock];
+  pow_exponents(a, b, z, n);
+  pow_powers(z, power, n);
+  if (!pow_all_plain(a, b, n)) pow_domains(a, b, power, n);
+}
+
+HS_CLONES void minus_one(const float* b, float* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = b[i] - 1.0f;
+}
+HS_CLONES void pow_gradient(const float* grad, const float* b, const float* power, float* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = b[i] == 0.0f ? 0.0f : grad[i] * b[i] * power[i];
+}
+
+// A pow is made in passes over the block (host_float.h says why).
+template <>
+void single<functor::pow>(const float* const* in, float* out, int64_t n, const void*) {
+  alignas(64) float power[kBlock];
+  pow_block(in[0], in[1], power, n);
+  std::copy_n(power, n, out);
+}
+template <>
+void single_backward<functor::pow_backward_a>(const float* const* in, float* out, int64_t n, const void*) {
+  alignas(64) float less[kBlock], power[kBlock];
+  minus_one(in[2], less, n);
+  pow_block(in[1], less, power, n);
+  pow_gradient(in[0], in[2], power, out, n);
 }
 
 #define HS_INTEGER_any(name) scalar<functor::name, int64_t>

@@ -66,8 +66,25 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
   });
 }
 
+// Rows too short for the walk from one to the next to be free: rows of two dimensions at a time.
+template <class T>
+void move_rows(const Space& s, const T* src, T* dst) {
+  const int last = s.rank - 1;
+  const int64_t n = s.shape[last], rows = s.shape[last - 1], from_step = s.strides[0][last - 1], to_step = s.strides[1][last - 1];
+  const int64_t grain = std::max<int64_t>(1, kBlock / (n * rows));
+  parallel_for(s.numel / (n * rows), grain, s.numel, [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane) {
+      const T* in = src + Cursor(s, 0, plane * n * rows).offset();
+      T* out = dst + Cursor(s, 1, plane * n * rows).offset();
+      for (int64_t r = 0; r < rows; ++r, in += from_step, out += to_step) std::memcpy(out, in, size_t(n) * sizeof(T));
+    }
+  });
+}
+
 template <class T>
 void move(const Space& s, const T* src, T* dst) {
+  const int last = s.rank - 1;
+  if (s.rank > 2 && s.strides[0][last] == 1 && s.strides[1][last] == 1 && s.shape[last] < kBlock) return move_rows(s, src, dst);
   if (const Plane plane = find_plane(s)) return transpose(s, plane.column, src, dst);
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor from(s, 0, begin), to(s, 1, begin);

@@ -114,8 +114,7 @@ void product(const GemmArgs& g) {
   if (a.columns == 0) return multiply_nothing(g);
   if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
 
-  if (a.rows == 1 && b.columns == 1 && !g.bias && !g.accumulate && g.activation == Activation::none)
-    return multiply_rows(g.a, g.b, g.c);
+  if (multiply_thin(g)) return;
 
   Product p;
   // Rows of a batch that shares b are rows of one product.

@@ -35,8 +35,9 @@ void multiply(const Product& p);
 // The same for f16, and for bf16 where it is not native: widened to float in blocks, within the product.
 void multiply_halves(const Product& p);
 
-// c[b] = a[b] b[b] for floating a [batch?, 1, k] and b [batch?, k, 1]: dot products.
-void multiply_rows(const TensorView& a, const TensorView& b, const TensorView& c);
+// Floating products that read each element once, bare of bias and the like: dot products, and in 16 bits a matrix by a vector and a
+// column by a row. False, and nothing is done, for any other product.
+bool multiply_thin(const GemmArgs& args);
 
 // A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
 void product(const GemmArgs& args);

@@ -1,5 +1,8 @@
-// Products of one row with one column: libraries take them for matrices and pack what is read only once.
+// Products with one row or one column: libraries take them for matrices, and pack what is read only once.
+#include <algorithm>
+#include <bit>
 #include <cstring>
+#include <vector>
 
 #include "framework/backend/cpu/gemm.h"
 #include "framework/backend/cpu/kernels.h"
@@ -52,13 +55,139 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
   });
 }
 
+HS_CLONES float dot_stored(const uint16_t* a, const float* b, int64_t n) {
+  typedef float Lanes __attribute__((vector_size(64)));
+  typedef uint32_t Words __attribute__((vector_size(64)));
+  typedef uint16_t Halves __attribute__((vector_size(32)));
+  Lanes sums[4] = {}, y;
+  Halves h;
+  int64_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    for (int k = 0; k < 4; ++k) {
+      std::memcpy(&h, a + i + 16 * k, 32);
+      std::memcpy(&y, b + i + 16 * k, 64);
+      sums[k] += Lanes(__builtin_convertvector(h, Words) << 16) * y;
+    }
+  }
+  Lanes sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (; i < n; ++i) sum[i % 16] += std::bit_cast<float>(uint32_t(a[i]) << 16) * b[i];
+  for (int half = 8; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+  }
+  return sum[0];
+}
+float dot_stored(const bf16* a, const float* b, int64_t n) { return dot_stored(reinterpret_cast<const uint16_t*>(a), b, n); }
+float dot_stored(const f16* a, const float* b, int64_t n) {
+  alignas(64) float row[kBlock];
+  widen(a, row, n);
+  return dot_block(row, b, n);
+}
+
+// into[j] += sum of factor[r] a[r step + j] over r < rows.
+HS_CLONES void add_scaled(const uint16_t* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
+  const auto wide = [](uint16_t bits) __attribute__((always_inline)) { return std::bit_cast<float>(uint32_t(bits) << 16); };
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const uint16_t *p = a + r * step, *q = p + step, *s = q + step, *t = s + step;
+    const float f = factor[r], g = factor[r + 1], h = factor[r + 2], k = factor[r + 3];
+    HS_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) into[j] += (f * wide(p[j]) + g * wide(q[j])) + (h * wide(s[j]) + k * wide(t[j]));
+  }
+  for (; r < rows; ++r) {
+    const uint16_t* p = a + r * step;
+    HS_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) into[j] += factor[r] * wide(p[j]);
+  }
+}
+void add_scaled(const bf16* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
+  add_scaled(reinterpret_cast<const uint16_t*>(a), step, factor, into, rows, n);
+}
+HS_CLONES void add_scaled(const float* a, float factor, float* into, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) into[j] += factor * a[j];
+}
+void add_scaled(const f16* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
+  alignas(64) float row[kBlock];
+  for (int64_t r = 0; r < rows; ++r) {
+    widen(a + r * step, row, n);
+    add_scaled(row, factor[r], into, n);
+  }
+}
+
+// c[i] = sum over j of a[i row + j column] x[j], i < m, j < k; row or column is 1.
+struct MatrixVector {
+  int64_t m, k, row, column;
+  const void* a;
+  const TensorView& c;
+  std::vector<float> x;
+
+  template <class T>
+  void by_rows() const {
+    parallel_for(m, std::max<int64_t>(1, 8 * kBlock / k), m * k, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        double sum = 0;
+        for (int64_t j = 0; j < k; j += kBlock)
+          sum += double(dot_stored(static_cast<const T*>(a) + i * row + j, x.data() + j, std::min(kBlock, k - j)));
+        store_one<double>(c.dtype, sum, at(c, i));
+      }
+    });
+  }
+  // Sums of 64 terms are kept apart from the whole, whose digits they would lose.
+  template <class T>
+  void by_columns() const {
+    constexpr int64_t kTerms = 64, kWide = 256;
+    parallel_for(m, kWide, m * k, [&](int64_t begin, int64_t end) {
+      alignas(64) float total[kBlock], part[kBlock];
+      for (int64_t i = begin; i < end; i += kBlock) {
+        const int64_t n = std::min(kBlock, end - i);
+        std::fill_n(total, n, 0.0f);
+        for (int64_t j = 0; j < k; j += kTerms) {
+          std::fill_n(part, n, 0.0f);
+          add_scaled(static_cast<const T*>(a) + j * column + i, column, x.data() + j, part, std::min(kTerms, k - j), n);
+          for (int64_t l = 0; l < n; ++l) total[l] += part[l];
+        }
+        store<float>(c.dtype, total, at(c, i), 1, n);
+      }
+    });
+  }
+};
+
+// A matrix [m, k] by a vector of k elements `step` apart.
+bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const TensorView& vector, int64_t step,
+                      const TensorView& c) {
+  const int64_t m = matrix.shape[rows], k = matrix.shape[columns];
+  MatrixVector v{m, k, matrix.strides[rows], matrix.strides[columns], matrix.data, c, std::vector<float>(size_t(k))};
+  const bool by_rows = v.column == 1 || k == 1;
+  if (!by_rows && v.row != 1) return false;
+  load<float>(vector.dtype, vector.data, step, v.x.data(), k);
+  if (matrix.dtype == DType::bf16)
+    by_rows ? v.by_rows<bf16>() : v.by_columns<bf16>();
+  else
+    by_rows ? v.by_rows<f16>() : v.by_columns<f16>();
+  return true;
+}
+
 }  // namespace
 
-void multiply_rows(const TensorView& a, const TensorView& b, const TensorView& c) {
-  if (a.dtype == DType::f64)
-    dots<double>(a, b, c);
-  else
-    dots<float>(a, b, c);
+bool multiply_thin(const GemmArgs& g) {
+  if (g.bias || g.accumulate || g.activation != Activation::none) return false;
+  const int rank = g.a.shape.size(), rows = rank - 2, columns = rank - 1;
+  const int64_t m = g.a.shape[rows], n = g.b.shape[columns], k = g.a.shape[columns];
+  if (m == 1 && n == 1) {
+    g.a.dtype == DType::f64 ? dots<double>(g.a, g.b, g.c) : dots<float>(g.a, g.b, g.c);
+    return true;
+  }
+  if (g.a.dtype != DType::f16 && g.a.dtype != DType::bf16) return false;
+  if (k == 1) {
+    TensorView a = g.a, b = g.b;
+    a.shape = b.shape = g.c.shape;
+    a.strides[columns] = b.strides[rows] = 0;
+    binary(Binary::mul, a, b, g.c);
+    return true;
+  }
+  if (rank != 2) return false;
+  if (n == 1) return matrix_by_vector(g.a, 0, 1, g.b, g.b.strides[0], g.c);
+  return m == 1 && matrix_by_vector(g.b, 1, 0, g.a, g.a.strides[1], g.c);
 }
 
 }  // namespace halfstep::cpu

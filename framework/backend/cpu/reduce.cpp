@@ -14,7 +14,7 @@ namespace halfstep::cpu {
 namespace {
 
 constexpr int64_t kSegment = 32 * kBlock;    // elements of a row a thread reduces at once
-constexpr int64_t kColumns = 512;            // columns kept side by side
+constexpr int64_t kColumns = 1024;           // columns kept side by side
 constexpr int64_t kRows = 64;                // rows added in float before they go to double
 constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread reduces at once
 
@@ -28,6 +28,9 @@ void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t off
     store_one<W>(out.dtype, value, at(out, offset));
   }
 }
+
+bool is_sum(Reduce op) { return op == Reduce::sum || op == Reduce::mean; }
+bool is_sum_of_some_kind(Reduce op) { return is_sum(op) || op == Reduce::sum_squares || op == Reduce::sum_abs; }
 
 // What is added up of each value; `buffer` may be x.
 template <class C>
@@ -53,6 +56,7 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   std::vector<W> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
   const int64_t work = kept.numel * std::max<int64_t>(reduced.numel, 8);
   const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
+  const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
 
   parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
@@ -63,7 +67,13 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
       W value = reduce_identity<W>(op);
       for (int64_t i = first; i < last; i += kBlock) {
         const int64_t n = std::min(kBlock, last - i);
-        const W block = reduce_row<C>(op, mapped(op, fetch<C>(reduced, 0, row, i, n, buffer), buffer, n), n);
+        W block;
+        if (as_stored)
+          block = W(sum_row(op, row.as<const bf16>() + i, n));
+        else if constexpr (std::is_floating_point_v<C>)
+          block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
+        else
+          block = reduce_row<C>(op, mapped(op, fetch<C>(reduced, 0, row, i, n, buffer), buffer, n), n);
         value = i == first ? block : reduce_join(op, value, block);
       }
       if (segments > 1)
@@ -97,9 +107,23 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
     W* total = partial.data() + segment * kept.numel + o * width + c0;
     const int64_t base = Cursor(kept, 1, o * width + c0).offset();
     Cursor cursor(reduced, 0, r0);
+    const bool even = std::is_same_v<C, float> && is_sum(op) && stride == 1 && reduced.rank == 1 &&
+                      (x.dtype == DType::f32 || x.dtype == DType::bf16);
     for (int64_t r = r0; r < r1; r += kRows) {
       const int64_t rows = std::min(kRows, r1 - r);
-      for (int64_t k = 0; k < rows; ++k) {
+      if constexpr (std::is_same_v<C, float>) {
+        if (even) {
+          const char* first = at(x, base + cursor.offset());
+          const int64_t step = reduced.strides[0][0];
+          std::fill_n(sums, n, 0.0f);
+          if (x.dtype == DType::f32)
+            sum_columns(sums, reinterpret_cast<const float*>(first), step, rows, n);
+          else
+            sum_columns(sums, reinterpret_cast<const bf16*>(first), step, rows, n);
+          cursor.advance(rows);
+        }
+      }
+      for (int64_t k = 0; k < rows && !even; ++k) {
         const char* at_row = at(x, base + cursor.offset());
         const bool direct = stride == 1 && x.dtype == dtype_of<C>;
         if (!direct) load<C>(x.dtype, at_row, stride, k == 0 ? sums : buffer, n);
@@ -214,7 +238,7 @@ void reduce(Reduce op, const TensorView& x, const TensorView& out) {
   const Split split(x, out);
   Compute c = compute_of(x.dtype);
   // A product leaves float's range on the way to a result inside it.
-  if (op == Reduce::prod && c == Compute::single) c = Compute::wide;
+  if (op == Reduce::prod && c == Compute::single && split.by_columns()) c = Compute::wide;
   with_compute(c, [&](auto tag) {
     using C = decltype(tag);
     if (split.by_columns())

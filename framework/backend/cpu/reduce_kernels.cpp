@@ -50,25 +50,92 @@ struct LanesOf {
   typedef T type __attribute__((vector_size(kLanes)));
 };
 
-// Sums and products, with several under way at a time.
-template <class Fn, class T>
-HS_CLONES T join_lanes(const T* x, int64_t n, T start) {
+// As many stored values as there are lanes, as numbers.
+template <class T>
+HS_HD void load_lanes(const T* x, typename LanesOf<T>::type& v) {
+  std::memcpy(&v, x, kLanes);
+}
+typedef float Floats __attribute__((vector_size(kLanes)));
+typedef double Doubles __attribute__((vector_size(kLanes)));
+typedef uint32_t Words __attribute__((vector_size(kLanes)));
+typedef uint16_t Halves __attribute__((vector_size(kLanes / 2)));
+typedef float HalfFloats __attribute__((vector_size(kLanes / 2)));
+HS_HD void load_lanes(const bf16* x, Floats& v) {
+  Halves h;
+  std::memcpy(&h, x, sizeof h);
+  v = Floats(__builtin_convertvector(h, Words) << 16);
+}
+HS_HD void load_lanes(const float* x, Doubles& v) {
+  HalfFloats f;
+  std::memcpy(&f, x, sizeof f);
+  v = __builtin_convertvector(f, Doubles);
+}
+
+// What is added up of a value.
+struct Itself {
+  template <class V>
+  HS_HD static void make(V&) {}
+};
+struct Square {
+  template <class V>
+  HS_HD static void make(V& v) {
+    v *= v;
+  }
+};
+struct Absolute {
+  template <class V>
+  HS_HD static void make(V& v) {
+    v = v < 0 ? -v : v;
+  }
+};
+
+// Sums and products in T of values stored as S, with several under way at a time.
+template <class Fn, class Map, class T, class S>
+HS_CLONES T join_lanes(const S* x, int64_t n, T start) {
   using Lanes = typename LanesOf<T>::type;
   constexpr int kWidth = kLanes / int(sizeof(T));
   Lanes a = Lanes{} + start, b = a, v, w;
   int64_t i = 0;
   for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
-    std::memcpy(&v, x + i, kLanes);
-    std::memcpy(&w, x + i + kWidth, kLanes);
+    load_lanes(x + i, v);
+    load_lanes(x + i + kWidth, w);
+    Map::make(v);
+    Map::make(w);
     Fn::into(a, v);
     Fn::into(b, w);
   }
   Fn::into(a, b);
-  for (; i < n; ++i) a[i % kWidth] = Fn::join(a[i % kWidth], x[i]);
+  for (; i < n; ++i) {
+    T one = T(x[i]);
+    Map::make(one);
+    a[i % kWidth] = Fn::join(a[i % kWidth], one);
+  }
   for (int half = kWidth / 2; half > 0; half /= 2) {
     for (int k = 0; k < half; ++k) a[k] = Fn::join(a[k], a[k + half]);
   }
   return a[0];
+}
+template <class S, class T>
+T sum_lanes(Reduce op, const S* x, int64_t n) {
+  if (op == Reduce::sum_squares) return join_lanes<Sum, Square, T>(x, n, T(0));
+  if (op == Reduce::sum_abs) return join_lanes<Sum, Absolute, T>(x, n, T(0));
+  return join_lanes<Sum, Itself, T>(x, n, T(0));
+}
+
+// Four rows at a time: the sums are read and written a quarter as often.
+template <class S>
+HS_CLONES void add_rows(float* into, const S* x, int64_t step, int64_t rows, int64_t n) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const S *a = x + r * step, *b = a + step, *c = b + step, *d = c + step;
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) into[i] += (float(a[i]) + float(b[i])) + (float(c[i]) + float(d[i]));
+  }
+  for (; r < rows; ++r) {
+    const S* a = x + r * step;
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) into[i] += float(a[i]);
+  }
 }
 
 // Floats as integers of the same order, which the compiler reduces in lanes; NaN is noted on the side.
@@ -154,8 +221,8 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
   if (n == 0) return reduce_identity<W>(op);
   switch (op) {
     case Reduce::prod:
-      if constexpr (std::is_same_v<C, double>)
-        return join_lanes<Product>(x, n, 1.0);
+      if constexpr (std::is_floating_point_v<C>)  // in double: a product leaves float's range on the way to a result inside it
+        return join_lanes<Product, Itself>(x, n, 1.0);
       else
         return join_row<Product>(x, n, W(1));
     case Reduce::max:
@@ -180,11 +247,15 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
       return W(1);
     default:
       if constexpr (std::is_floating_point_v<C>)
-        return join_lanes<Sum>(x, n, C(0));
+        return sum_lanes<C, C>(op, x, n);
       else
         return join_row<Sum>(x, n, W(0));
   }
 }
+
+double sum_row(Reduce op, const bf16* x, int64_t n) { return sum_lanes<bf16, float>(op, x, n); }
+void sum_columns(float* into, const float* x, int64_t step, int64_t rows, int64_t n) { add_rows(into, x, step, rows, n); }
+void sum_columns(float* into, const bf16* x, int64_t step, int64_t rows, int64_t n) { add_rows(into, x, step, rows, n); }
 
 template <class C>
 void reduce_columns(Reduce op, C* into, const C* x, int64_t n) {

@@ -20,8 +20,13 @@ W reduce_join(Reduce op, W a, W b);
 // x[0] op x[1] op ...; mean is sum; any and all give 0 or 1.
 template <class C>
 Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
+// A sum, mean, sum_abs or sum_squares of values as they are stored: what reduce_row gives for their floats.
+double sum_row(Reduce op, const bf16* x, int64_t n);
 // into[i] = into[i] op x[i]
 template <class C>
 void reduce_columns(Reduce op, C* into, const C* x, int64_t n);
+// into[i] += the sum of x[k step + i] over k < rows.
+void sum_columns(float* into, const float* x, int64_t step, int64_t rows, int64_t n);
+void sum_columns(float* into, const bf16* x, int64_t step, int64_t rows, int64_t n);
 
 }  // namespace halfstep::cpu
