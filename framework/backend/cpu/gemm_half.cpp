@@ -210,13 +210,13 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
 
 void multiply_halves(const Product& p) {
   const Tile& t = tile();
-  const bool serial = p.batch * p.m * p.n * p.k < 64 * 64 * 64;
-  const int threads = serial ? 1 : num_threads();
+  const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
+  const int threads = threads_for(cost, num_threads());
   const Plan plan(p, t, threads);
   const int64_t workers = std::min<int64_t>(threads, plan.tasks), each = plan.floats(p);
   const Workspace work(Device::cpu, size_t(workers * each) * sizeof(float));
   std::atomic<int64_t> next = 0;
-  parallel_tasks(workers, serial, [&](int64_t worker) {
+  parallel_tasks(workers, cost, [&](int64_t worker) {
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < plan.tasks;) {
       float* const scratch = reinterpret_cast<float*>(work.data()) + worker * each;
       if (p.in == DType::f16)
