@@ -65,6 +65,15 @@ def div(t, a):
     return one_number(lambda x, y: torch.div(x, y, rounding_mode=a.get("rounding_mode")))(t, {k: v for k, v in a.items() if k != "rounding_mode"})
 
 
+def pad(t, a):  # torch wraps further than what negative padding left, into memory that nothing was written to
+    if a.get("mode") == "circular":
+        for i, n in enumerate(t[0].shape[::-1][: len(a["pad"]) // 2]):
+            before, after = a["pad"][2 * i], a["pad"][2 * i + 1]
+            if max(before, after) > n + min(before, 0) + min(after, 0):
+                raise ValueError("wraps more than once")
+    return F.pad(t[0], **a)
+
+
 def wrapped(number, like):
     """A number as a 0-dim tensor that counts in promotion as the number would."""
     if like.is_floating_point():
@@ -248,6 +257,7 @@ SPECIAL = {
         "add", "sub", "mul", "maximum", "minimum", "atan2", "remainder", "fmod", "floor_divide", "logaddexp", "xlogy",
         "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
     "div": div,
+    "pad": pad,
     "trunc_divide": one_number(lambda x, y: torch.div(x, y, rounding_mode="trunc")),
     "pow": one_number(torch.pow, "self", "exponent"),
     "where": where,
