@@ -7,7 +7,7 @@
 namespace halfstep::cpu {
 
 // Work is counted in cheap elements: one read or two, an operation, a write, in the cache. benchmarks/teams.cpp measures what one
-// costs (about 0.15 ns), what calling a thread costs (about 1 us while it spins, 5 us when it sleeps), and hence the share that
+// costs (about 0.1 ns), what calling a thread costs (about 0.4 us while it spins, 3 us when it sleeps), and hence the share that
 // pays for both.
 inline constexpr int64_t kShare = 32 * 1024;
 
@@ -20,7 +20,7 @@ constexpr int pieces_for(int64_t work, int threads) {
   return threads == 1 ? 1 : work / threads < 16 * kShare ? threads : 2 * threads;
 }
 
-// The work of a matrix product, or of a convolution with k products an element: about 25 multiplications and additions of float32,
+// The work of a matrix product, or of a convolution with k products an element: 16 multiplications and additions of float32,
 // or twice as many of bfloat16, take as long as one cheap element; each number is moved once as well.
 constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16) {
   return batch * (m * n / (bf16 ? 32 : 16) * k + m * k + k * n + m * n);
