@@ -28,7 +28,7 @@ struct StepResult {
   Tensor output;         // of the module, detached; overwritten by the next step when steps are replayed; undefined from flush()
   bool stepped = false;  // this call ended a window: the optimizer was called
   StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow
-  Tensor grad_norm;      // 0-dim: the norm that clip_grad_norm bounds, before it did; undefined without it; overwritten as output is
+  Tensor grad_norm;  // 0-dim: the norm that clip_grad_norm bounds, before it did; undefined without it; overwritten as output is
 };
 
 class StepRecorder {

@@ -12,9 +12,9 @@
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
 // steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps.
 //
-// Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that autocast
-// lowered are kept in its dtype, on every device, when the step neither clips nor accumulates: 16 bits from the product to the
-// optimizer. So they are rounded, and may overflow, as PyTorch's are. grad() converts them to float32 when it is asked.
+// Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that
+// autocast lowered are kept in its dtype, on every device, when the step neither clips nor accumulates: 16 bits from the product to
+// the optimizer. So they are rounded, and may overflow, as PyTorch's are. grad() converts them to float32 when it is asked.
 #pragma once
 
 #include <memory>

@@ -38,13 +38,13 @@ const Section& amp_section() {
 }
 
 const Section& loader_section() {
-  static const Section s{
-      "loader",
-      {integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount), boolean("shuffle", true, "of the training data, seeded"),
-       boolean("drop_last", false, "leave out a last batch that is not full"),
-       integer("num_workers", 0, "background threads").at_least(0).at_most(256),
-       integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount), not_yet("pin_memory", false, "pin_memory"),
-       not_yet("stateful", false, "stateful")}};
+  static const Section s{"loader",
+                         {integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount),
+                          boolean("shuffle", true, "of the training data, seeded"),
+                          boolean("drop_last", false, "leave out a last batch that is not full"),
+                          integer("num_workers", 0, "background threads").at_least(0).at_most(256),
+                          integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount),
+                          not_yet("pin_memory", false, "pin_memory"), not_yet("stateful", false, "stateful")}};
   return s;
 }
 
@@ -61,7 +61,8 @@ const Section& data_section() {
 const Section& train_section() {
   static const Section s{
       "train",
-      {integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount), integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount),
+      {integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount),
+       integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount),
        integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount),
        number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0),
        number("clip_grad_value", nullptr, "bound of each gradient element").above(0),

@@ -152,7 +152,10 @@ template <class T> HS_HD T sigmoid(T x) {
   const T e = exp_of_minus(x);
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
-template <class T> HS_HD T softplus(T x) { return (x < T(0) ? T(0) : x) + log1p(exp_of_minus(x)); }
+template <class T>
+HS_HD T softplus(T x) {
+  return (x < T(0) ? T(0) : x) + log1p(exp_of_minus(x));
+}
 
 }  // namespace m
 }  // namespace halfstep

@@ -79,7 +79,8 @@ Product transposed(Product p) {
 }
 // Of the two forms of a product of a matrix and a vector: is the other one faster? Measured on oneDNN.
 bool as_transpose(const Product& p) {
-  if (p.in == DType::bf16 && bf16_is_native()) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
+  if (p.in == DType::bf16 && bf16_is_native())
+    return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
 

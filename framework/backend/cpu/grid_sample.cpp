@@ -200,7 +200,8 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
       for (int64_t c = 0; c < s.channels; ++c) {
         const C* const plane = source.data() + (n * s.channels + c) * s.plane;
         std::fill_n(sums, b.count, C(0));
-        for (int t = 0; t < b.taps; t += 4) sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
+        for (int t = 0; t < b.taps; t += 4)
+          sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
         store<C>(out.dtype, sums, at(out, (n * s.channels + c) * s.points + block * kPoints), 1, b.count);
       }
     }
