@@ -226,10 +226,10 @@ def main():
                     print(f"{entry['row'][:88]:88} {entry['pass']:9} {dtype:9} {entry['halfstep_ms']:11.3f} {entry['torch_ms']:10.3f} "
                           f"{entry['ratio']:6.2f} {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
                 results.append(entry)
+                if a.json:
+                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, [entry])
     good = [r for r in results if r.get("ratio", 9) <= 1.0]
     print(f"{len(good)} of {len(results)} rows at or below 1.0")
-    if a.json:
-        write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, results)
 
 
 if __name__ == "__main__":
