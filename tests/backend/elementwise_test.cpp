@@ -211,6 +211,20 @@ TEST_CASE("gelu keeps its digits far below zero") {
   CHECK(ok);
 }
 
+TEST_CASE("a number, which comes as a double, counts in the dtype of the result") {
+  const Buffer a = uniform(DType::f32, {700}, 1, 0.5, 2), g = uniform(DType::f32, {700}, 2), y = make(DType::f32, {700}),
+               da = make(DType::f32, {700});
+  const Buffer number = make(DType::f64, {}, {0.1});
+  TensorView b = number;
+  b.shape = {700};
+  b.strides = {0};
+  cpu().binary(Binary::mul, a, b, y);
+  cpu().binary_backward(Binary::mul, 0, g, a, b, da);
+  int wrong = 0;
+  for (int64_t i = 0; i < 700; ++i) wrong += (y[i] != float(a[i]) * 0.1f) + (da[i] != float(g[i]) * 0.1f);
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("pow of a block is pow of each element, whatever stands beside it") {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const double specials[] = {0, -0.0, 1, -1, 2, -2.5, -3, 0.5, 1e-41, -1e-41, 3e38, inf, -inf, nan};

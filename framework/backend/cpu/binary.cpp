@@ -119,7 +119,8 @@ bool heavy(Binary op) { return op == Binary::pow || op == Binary::atan2; }
 void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;
-  if (out.dtype == DType::f64 && c == Compute::single) c = Compute::wide;
+  // A number comes as a double, and counts in the dtype of the result: a float is not computed in double for it.
+  if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
   const TensorView in[] = {a, b};
   switch (c) {
     case Compute::single: return map<float>(out, in, kSingle[int(op)], nullptr, heavy(op));
@@ -131,7 +132,7 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
 void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
   const TensorView in[] = {grad, a, b};
-  const bool wide = grad.dtype == DType::f64 || a.dtype == DType::f64 || b.dtype == DType::f64 || out.dtype == DType::f64;
+  const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
   if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));
   map<float>(out, in, kSingleBackward[int(op)][input], nullptr, heavy(op));
 }
