@@ -87,6 +87,27 @@ TEST_CASE("16-bit products with a single row, column or term") {
   });
 }
 
+TEST_CASE("float16 products around the edges of their blocks") {
+  // Blocks have 516 rows, 256 columns or more in strips of 96, and a depth of 256; tiles have 12, 4 or 8 rows and columns.
+  const int64_t sizes[][3] = {{517, 257, 35}, {13, 513, 97}, {3, 255, 259}, {29, 256, 513}, {1, 300, 33}, {520, 2, 100}};
+  for (const auto& [m, k, n] : sizes) {
+    for (int layout = 0; layout < 4; ++layout) {
+      const Buffer a = operand(DType::f16, {m, k}, layout & 1, 1, 3), b = operand(DType::f16, {k, n}, layout & 2, 2, 5),
+                   bias = uniform(DType::f32, {n}, 3);
+      check_gemm({.a = a, .b = b, .c = make(DType::f16, {m, n}), .bias = bias, .activation = Activation::relu});
+      check_gemm({.a = a, .b = b, .c = uniform(DType::f32, {m, n}, 4), .bias = bias, .accumulate = true});
+    }
+  }
+  const Buffer a = operand(DType::f16, {2, 14, 300}, false, 1), b = operand(DType::f16, {2, 300, 130}, true, 2);
+  check_gemm({.a = a, .b = b, .c = make(DType::f16, {2, 14, 130})});
+  same_for_any_threads([] {
+    const Buffer x = operand(DType::f16, {530, 600}, false, 1), w = operand(DType::f16, {600, 700}, true, 2),
+                 y = make(DType::f16, {530, 700});
+    cpu().gemm({.a = x, .b = w, .c = y});
+    return y.raw();
+  });
+}
+
 TEST_CASE("gemm with bias, relu and accumulation") {
   for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (int64_t m : {4, 40}) {

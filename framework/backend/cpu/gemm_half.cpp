@@ -3,6 +3,7 @@
 // the widening costs next to nothing. Sums are float, and each result is rounded once.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "framework/backend/cpu/convert.h"
 #include "framework/backend/cpu/gemm.h"
@@ -12,19 +13,31 @@
 namespace halfstep::cpu {
 namespace {
 
-// c [rows, 2 vectors] = (or, with add, +=) a b, for packed a [k, rows] and b [k, 2 vectors]; rows of c are `step` apart. All
-// addresses are multiples of a vector, and all sums stay in registers.
-#define HS_TILE(NAME, ISA, BYTES, ROWS)                                                        \
+// What a thread works on at a time: kRows by kDepth of a stay packed, in half of the second-level cache, while strips of kStrip
+// columns of b are packed, used for all these rows, and done with. The depth is cut by k alone, so that an element's sum does not
+// depend on how the work is shared. Larger blocks of c would mean less packing, but their sums are kept in float, and the peak
+// memory of training in float16 is to stay below that of float32.
+constexpr int64_t kDepth = 256, kRows = 516, kColumns = 256, kMostColumns = 512, kStrip = 96;
+// Rows of floats that are dense along the depth lie this far apart: not a power of two, as those share few places of a cache.
+constexpr int64_t kStep = kDepth + 8;
+
+// c [rows, 2 vectors] = (or, with add, +=) a b, for packed b [k, 2 vectors] and a, whose elements lie ROW apart from row to row and
+// DEPTH along k; rows of c are `step` apart. All vectors are aligned, and all sums stay in registers.
+#define HS_TILE(NAME, ISA, BYTES, ROWS, ROW, DEPTH)                                            \
   ISA void NAME(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) { \
     typedef float Vector __attribute__((vector_size(BYTES), may_alias));                       \
     constexpr int kLanes = BYTES / 4;                                                          \
     Vector left[ROWS] = {}, right[ROWS] = {};                                                  \
-    for (; k > 0; --k, a += ROWS, b += 2 * kLanes) {                                           \
+    for (int i = 0; i < ROWS; ++i) {                                                           \
+      __builtin_prefetch(c + i * step, 1);                                                     \
+      __builtin_prefetch(c + i * step + kLanes, 1);                                            \
+    }                                                                                          \
+    for (; k > 0; --k, a += DEPTH, b += 2 * kLanes) {                                          \
       const Vector l = *reinterpret_cast<const Vector*>(b);                                    \
       const Vector r = *reinterpret_cast<const Vector*>(b + kLanes);                           \
       _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                \
-        left[i] += a[i] * l;                                                                   \
-        right[i] += a[i] * r;                                                                  \
+        left[i] += a[i * ROW] * l;                                                             \
+        right[i] += a[i * ROW] * r;                                                            \
       }                                                                                        \
     }                                                                                          \
     _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                  \
@@ -33,33 +46,84 @@ namespace {
       to[1] = add ? to[1] + right[i] : right[i];                                               \
     }                                                                                          \
   }
+#define HS_TILES(NAME, ISA, BYTES, ROWS)           \
+  HS_TILE(NAME##_rows, ISA, BYTES, ROWS, kStep, 1) \
+  HS_TILE(NAME##_panels, ISA, BYTES, ROWS, 1, ROWS)
+
+typedef float Four __attribute__((vector_size(16), may_alias, aligned(4)));
+const Four& four_at(const float* p) { return *reinterpret_cast<const Four*>(p); }
+Four& four_at(float* p) { return *reinterpret_cast<Four*>(p); }
+
+// Four rows of floats, kStep apart, into four columns of a panel of `width`.
+void transpose_four(const float* from, float* to, int64_t width, int64_t depth) {
+  int64_t d = 0;
+  for (; d + 4 <= depth; d += 4) {
+    const auto row = [&](int i) { return four_at(from + i * kStep + d); };
+    const Four a = __builtin_shufflevector(row(0), row(1), 0, 4, 1, 5), b = __builtin_shufflevector(row(2), row(3), 0, 4, 1, 5);
+    const Four e = __builtin_shufflevector(row(0), row(1), 2, 6, 3, 7), f = __builtin_shufflevector(row(2), row(3), 2, 6, 3, 7);
+    const auto put = [&](int i, Four v) { four_at(to + (d + i) * width) = v; };
+    put(0, __builtin_shufflevector(a, b, 0, 1, 4, 5));
+    put(1, __builtin_shufflevector(a, b, 2, 3, 6, 7));
+    put(2, __builtin_shufflevector(e, f, 0, 1, 4, 5));
+    put(3, __builtin_shufflevector(e, f, 2, 3, 6, 7));
+  }
+  for (; d < depth; ++d) {
+    for (int i = 0; i < 4; ++i) to[d * width + i] = from[i * kStep + d];
+  }
+}
+
+HS_TILES(tile_plain, , 16, 4)
+#if defined(__x86_64__) && defined(__GNUC__)
+HS_TILES(tile_avx2, __attribute__((target("avx2,fma"))), 32, 4)
+HS_TILES(tile_avx512, __attribute__((target("avx512f"))), 64, 12)
+
+// The same for sixteen rows: a quarter of a vector holds four of them, and the quarters are transposed at once.
+__attribute__((target("avx512f"))) void transpose_sixteen(const float* from, float* to, int64_t width, int64_t depth) {
+  typedef float Sixteen __attribute__((vector_size(64), may_alias));
+#define HS_QUARTERS(X, Y, A, B, C, D) \
+  __builtin_shufflevector(X, Y, A, B, C, D, A + 4, B + 4, C + 4, D + 4, A + 8, B + 8, C + 8, D + 8, A + 12, B + 12, C + 12, D + 12)
+  int64_t d = 0;
+  for (; d + 4 <= depth; d += 4) {
+    Sixteen v[4];
+    for (int i = 0; i < 4; ++i) {
+      const float* p = from + i * kStep + d;
+      const auto low = __builtin_shufflevector(four_at(p), four_at(p + 4 * kStep), 0, 1, 2, 3, 4, 5, 6, 7);
+      const auto high = __builtin_shufflevector(four_at(p + 8 * kStep), four_at(p + 12 * kStep), 0, 1, 2, 3, 4, 5, 6, 7);
+      v[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+    const Sixteen a = HS_QUARTERS(v[0], v[1], 0, 16, 1, 17), b = HS_QUARTERS(v[2], v[3], 0, 16, 1, 17);
+    const Sixteen e = HS_QUARTERS(v[0], v[1], 2, 18, 3, 19), f = HS_QUARTERS(v[2], v[3], 2, 18, 3, 19);
+    float* const p = to + d * width;
+    *reinterpret_cast<Sixteen*>(p) = HS_QUARTERS(a, b, 0, 1, 16, 17);
+    *reinterpret_cast<Sixteen*>(p + width) = HS_QUARTERS(a, b, 2, 3, 18, 19);
+    *reinterpret_cast<Sixteen*>(p + 2 * width) = HS_QUARTERS(e, f, 0, 1, 16, 17);
+    *reinterpret_cast<Sixteen*>(p + 3 * width) = HS_QUARTERS(e, f, 2, 3, 18, 19);
+  }
+#undef HS_QUARTERS
+  for (; d < depth; ++d) {
+    for (int i = 0; i < 16; ++i) to[d * width + i] = from[i * kStep + d];
+  }
+}
+#endif
 
 struct Tile {
   int64_t rows, columns;
-  void (*run)(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add);
+  void (*run[2])(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add);  // a as rows, a as panels
+  int64_t lanes;                                                                                // that transpose() takes
+  void (*transpose)(const float* from, float* to, int64_t width, int64_t depth);
 };
-
-HS_TILE(tile_plain, , 16, 4)
-#if defined(__x86_64__) && defined(__GNUC__)
-HS_TILE(tile_avx2, __attribute__((target("avx2,fma"))), 32, 4)
-HS_TILE(tile_avx512, __attribute__((target("avx512f"))), 64, 12)
-#endif
 
 const Tile& tile() {
   static const Tile best = [] {
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx512f")) return Tile{12, 32, tile_avx512};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Tile{4, 16, tile_avx2};
+    if (__builtin_cpu_supports("avx512f")) return Tile{12, 32, {tile_avx512_rows, tile_avx512_panels}, 16, transpose_sixteen};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+      return Tile{4, 16, {tile_avx2_rows, tile_avx2_panels}, 4, transpose_four};
 #endif
-    return Tile{4, 8, tile_plain};
+    return Tile{4, 8, {tile_plain_rows, tile_plain_panels}, 4, transpose_four};
   }();
   return best;
 }
-
-// What a thread works on at a time: kRows x kDepth of a stay packed, a strip of b is packed, used for all these rows, and done
-// with. The depth is the same for every product, so that an element's sum does not depend on how the work is shared. Larger blocks
-// would be packed less often, but the peak memory of training in float16 is to stay below that of float32.
-constexpr int64_t kDepth = 512, kRows = 384, kColumns = 384, kStrip = 96;
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -70,59 +134,60 @@ struct Side {
   int64_t lane, depth, lanes;
 };
 
-typedef float Four __attribute__((vector_size(16), may_alias, aligned(4)));
-const Four& four_at(const float* p) { return *reinterpret_cast<const Four*>(p); }
-Four& four_at(float* p) { return *reinterpret_cast<Four*>(p); }
+// Short rows far apart: the processor foresees neither the next ones to read nor those to write, so they are asked for this early.
+constexpr int64_t kAhead = 4;
 
-// Four lanes that are dense along the depth, into a panel of `width`.
-void transpose_four(const float (*from)[kDepth], float* to, int64_t width, int64_t depth) {
-  int64_t d = 0;
-  for (; d + 4 <= depth; d += 4) {
-    const auto row = [&](int i) { return four_at(from[i] + d); };
-    const Four a = __builtin_shufflevector(row(0), row(1), 0, 4, 1, 5), b = __builtin_shufflevector(row(2), row(3), 0, 4, 1, 5);
-    const Four e = __builtin_shufflevector(row(0), row(1), 2, 6, 3, 7), f = __builtin_shufflevector(row(2), row(3), 2, 6, 3, 7);
-    const auto put = [&](int i, Four v) { four_at(to + (d + i) * width) = v; };
-    put(0, __builtin_shufflevector(a, b, 0, 1, 4, 5));
-    put(1, __builtin_shufflevector(a, b, 2, 3, 6, 7));
-    put(2, __builtin_shufflevector(e, f, 0, 1, 4, 5));
-    put(3, __builtin_shufflevector(e, f, 2, 3, 6, 7));
+// Widens lanes [first, first + rows) that are dense along the depth, as rows kStep apart; missing ones are zero.
+template <class H>
+void widen_rows(const Side<H>& side, int64_t first, int64_t rows, int64_t depth, float* to) {
+  for (int64_t i = first; i < first + rows; ++i, to += kStep) {
+    if (i + kAhead < std::min(first + rows, side.lanes)) {
+      for (int64_t d = 0; d < depth; d += 32) __builtin_prefetch(side.data + (i + kAhead) * side.lane + d);
+      for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(to + kAhead * kStep + d, 1);
+    }
+    if (i < side.lanes)
+      widen(side.data + i * side.lane, to, depth);
+    else
+      std::fill_n(to, depth, 0.0f);
   }
-  for (; d < depth; ++d) {
-    for (int i = 0; i < 4; ++i) to[d * width + i] = from[i][d];
+}
+
+// `rows` rows of n floats, kRowStep apart, into the panels that they are part of.
+constexpr int64_t kRowStep = kRows + 28;
+template <size_t kPiece>
+inline void spread_pieces(const float* row, int64_t rows, int64_t n, int64_t width, int64_t depth, float* to) {
+  for (int64_t j = 0; j < n; j += width) {
+    for (int64_t k = 0; k < rows; ++k) {
+      for (int64_t i = 0; i < width; i += kPiece)
+        std::memcpy(to + j * depth + k * width + i, row + k * kRowStep + j + i, kPiece * sizeof(float));
+    }
   }
+}
+HS_CLONES void spread(const float* row, int64_t rows, int64_t n, int64_t width, int64_t depth, float* to) {
+  width % 16 == 0 ? spread_pieces<16>(row, rows, n, width, depth, to) : spread_pieces<4>(row, rows, n, width, depth, to);
 }
 
 // Widens `depth` <= kDepth by side.lanes elements into panels of `width` lanes, [panel, depth, width]; lanes that are missing in
 // the last panel are zero.
 template <class H>
-void pack(const Side<H>& side, int64_t depth, int64_t width, float* to) {
+void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, float* to) {
   const int64_t padded = round_up(side.lanes, width);
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
     constexpr int64_t kGroup =
         8;  // so many at once: panels may lie a power of two apart, and would drive each other out of the cache
-    alignas(64) float row[kGroup][kRows > kStrip ? kRows : kStrip];
+    alignas(64) float row[kGroup][kRowStep];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
     for (int64_t d = 0; d < depth; d += kGroup) {
       const int64_t group = std::min(kGroup, depth - d);
       for (int64_t k = 0; k < group; ++k) widen(side.data + (d + k) * side.depth, row[k], side.lanes);
-      for (int64_t j = 0; j < padded; j += width) {
-        float* panel = to + j * depth + d * width;
-        for (int64_t k = 0; k < group; ++k, panel += width) {
-          for (int64_t i = 0; i < width; i += 4) four_at(panel + i) = four_at(row[k] + j + i);
-        }
-      }
+      spread(row[0], group, padded, width, depth, to + d * width);
     }
     return;
   }
-  alignas(64) float four[4][kDepth];
-  for (int64_t j = 0; j < padded; j += 4) {
-    for (int64_t i = 0; i < 4; ++i) {
-      if (j + i < side.lanes)
-        widen(side.data + (j + i) * side.lane, four[i], depth);
-      else
-        std::fill_n(four[i], depth, 0.0f);
-    }
-    transpose_four(four, to + j / width * width * depth + j % width, width, depth);
+  alignas(64) float rows[16 * kStep];
+  for (int64_t j = 0; j < padded; j += t.lanes) {
+    widen_rows(side, j, t.lanes, depth, rows);
+    t.transpose(rows, to + j / width * width * depth + j % width, width, depth);
   }
 }
 
@@ -142,7 +207,7 @@ struct Plan {
   Plan(const Product& p, const Tile& t, int threads) {
     const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
     row_blocks = blocks(p.m, kRows);
-    column_blocks = blocks(p.n, kColumns);
+    column_blocks = blocks(p.n, std::clamp(p.n / 8, kColumns, kMostColumns));
     // As many for each thread, where there is enough to cut.
     for (int tries = 0; tries < threads && p.batch * row_blocks * column_blocks % threads != 0; ++tries) {
       if (p.n / (column_blocks + 1) >= 2 * t.columns)
@@ -154,22 +219,52 @@ struct Plan {
     columns = round_up(blocks(p.n, column_blocks), t.columns);
     row_blocks = blocks(p.m, rows);
     column_blocks = blocks(p.n, columns);
-    depth = std::min(p.k, kDepth);
+    depth = cut(p) ? round_up(blocks(p.k, blocks(p.k, kDepth)), 16) : p.k;
     strip = std::min(columns, kStrip / t.columns * t.columns);
     tasks = p.batch * row_blocks * column_blocks;
   }
   // Sums of one strip are enough where the depth is not cut.
-  int64_t sums(const Product& p) const { return rows * (p.k > kDepth ? columns : strip); }
-  int64_t left() const { return round_up(rows * depth, 16); }
+  static bool cut(const Product& p) { return p.k > kDepth; }
+  int64_t sums(const Product& p) const { return rows * (cut(p) ? columns : strip); }
+  int64_t left() const { return round_up(rows * kStep, 16); }
   int64_t right() const { return round_up(strip * depth, 16); }
   int64_t floats(const Product& p) const { return left() + right() + round_up(sums(p), 16); }
+};
+
+// The side that is packed next, brought into the cache a little with each of `steps` tiles.
+class Ahead {
+ public:
+  template <class H>
+  Ahead(const Side<H>& side, int64_t depth, int64_t steps) {
+    const bool dense = side.depth == 1;
+    data_ = reinterpret_cast<const char*>(side.data);
+    rows_ = dense ? side.lanes : depth;
+    row_step_ = (dense ? side.lane : side.depth) * int64_t(sizeof(H));
+    bytes_ = (dense ? depth : side.lanes) * int64_t(sizeof(H));
+    each_ = (rows_ * ((bytes_ + 63) / 64) + steps - 1) / steps;
+  }
+  void step() {
+    for (int64_t i = 0; i < each_ && rows_ > 0; ++i) {
+      __builtin_prefetch(data_ + at_);
+      at_ += 64;
+      if (at_ >= bytes_) at_ = 0, data_ += row_step_, --rows_;
+    }
+  }
+
+ private:
+  const char* data_;
+  int64_t rows_, row_step_, bytes_, each_, at_ = 0;
 };
 
 // Columns of c from their sums, rows `step` apart.
 void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
             int64_t step) {
+  const int64_t row_bytes = p.n * int64_t(size_of(p.out)), bytes = columns * int64_t(size_of(p.out));
   for (int64_t i = 0; i < rows; ++i, sums += step) {
-    char* const to = static_cast<char*>(p.c) + ((batch * p.m + row + i) * p.n + column) * int64_t(size_of(p.out));
+    char* const to = static_cast<char*>(p.c) + (batch * p.m + row + i) * row_bytes + column * int64_t(size_of(p.out));
+    if (i + kAhead < rows) {
+      for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(to + kAhead * row_bytes + j, 1);
+    }
     if (p.bias) add_row(sums, p.bias + column, columns);
     if (p.accumulate) add_row(sums, reinterpret_cast<const float*>(to), columns);
     if (p.relu) relu_row(sums, columns);
@@ -185,22 +280,38 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   float* const left = scratch;
   float* const right = left + plan.left();
   float* const sums = right + plan.right();
-  const bool cut = p.k > kDepth;
+  const bool cut = Plan::cut(p), panels = p.a_column != 1;
   const int64_t step = cut ? plan.columns : plan.strip;
   const H* a = static_cast<const H*>(p.a) + batch * p.a_batch + row * p.a_row;
   const H* b = static_cast<const H*>(p.b) + batch * p.b_batch + column * p.b_column;
-  for (int64_t k = 0; k < p.k; k += kDepth) {
-    const int64_t depth = std::min(kDepth, p.k - k);
-    pack(Side<H>{a + k * p.a_column, p.a_row, p.a_column, rows}, depth, t.rows, left);
+  const auto depth_at = [&](int64_t k) { return std::min(plan.depth, p.k - k); };
+  const auto left_at = [&](int64_t k) { return Side<H>{a + k * p.a_column, p.a_row, p.a_column, rows}; };
+  const auto right_at = [&](int64_t k, int64_t first) {
+    return Side<H>{b + k * p.b_row + first * p.b_column, p.b_column, p.b_row, std::min(plan.strip, columns - first)};
+  };
+  const auto tiles = [&](int64_t width) { return round_up(rows, t.rows) / t.rows * (round_up(width, t.columns) / t.columns); };
+  for (int64_t k = 0; k < p.k; k += plan.depth) {
+    const int64_t depth = depth_at(k), next = k + depth < p.k ? k + depth : 0, left_step = panels ? depth : kStep;
+    if (panels)
+      pack(left_at(k), depth, t.rows, t, left);
+    else
+      widen_rows(left_at(k), 0, round_up(rows, t.rows), depth, left);
+    Ahead next_left(left_at(next), next > 0 ? depth_at(next) : 0, tiles(columns));
     for (int64_t first = 0; first < columns; first += plan.strip) {
-      const int64_t width = std::min(plan.strip, columns - first);
+      const Side<H> side = right_at(k, first);
       float* const strip = cut ? sums + first : sums;
-      pack(Side<H>{b + k * p.b_row + first * p.b_column, p.b_column, p.b_row, width}, depth, t.columns, right);
-      for (int64_t j = 0; j < width; j += t.columns) {
-        for (int64_t i = 0; i < rows; i += t.rows)
-          t.run(left + i * depth, right + j * depth, depth, strip + i * step + j, step, k > 0);
+      pack(side, depth, t.columns, t, right);
+      const bool last = first + plan.strip >= columns;
+      Ahead next_right(last ? right_at(next, 0) : right_at(k, first + plan.strip), last ? (next > 0 ? depth_at(next) : 0) : depth,
+                       tiles(side.lanes));
+      for (int64_t j = 0; j < side.lanes; j += t.columns) {
+        for (int64_t i = 0; i < rows; i += t.rows) {
+          next_left.step();
+          next_right.step();
+          t.run[panels](left + i * left_step, right + j * depth, depth, strip + i * step + j, step, k > 0);
+        }
       }
-      if (!cut) finish(p, batch, row, rows, column + first, width, strip, step);
+      if (!cut) finish(p, batch, row, rows, column + first, side.lanes, strip, step);
     }
   }
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
