@@ -13,11 +13,11 @@
 namespace halfstep::cpu {
 namespace {
 
-// What a thread works on at a time: kRows by kDepth of a stay packed, in half of the second-level cache, while strips of kStrip
+// What a thread works on at a time: kRows by kDepth of a stay packed, in the second-level cache, while strips of kStrip
 // columns of b are packed, used for all these rows, and done with. The depth is cut by k alone, so that an element's sum does not
 // depend on how the work is shared. Larger blocks of c would mean less packing, but their sums are kept in float, and the peak
 // memory of training in float16 is to stay below that of float32.
-constexpr int64_t kDepth = 256, kRows = 516, kColumns = 256, kMostColumns = 512, kStrip = 96;
+constexpr int64_t kDepth = 256, kRows = 264, kColumns = 256, kMostColumns = 512, kStrip = 96;
 // Rows of floats that are dense along the depth lie this far apart: not a power of two, as those share few places of a cache.
 constexpr int64_t kStep = kDepth + 8;
 

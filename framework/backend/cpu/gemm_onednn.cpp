@@ -11,6 +11,7 @@
 #include "framework/backend/cpu/gemm.h"
 #include "framework/backend/cpu/onednn.h"
 #include "framework/backend/cpu/simd.h"
+#include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
 
@@ -22,6 +23,8 @@ using Memory = dnnl::memory;
 constexpr size_t kCached = 1024;  // primitives a thread keeps
 constexpr int64_t kFewRows = 8;   // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
+
+constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece copies
 
 // A product, or a part of one: rows of c lie c_row elements apart.
 struct Piece : Product {
@@ -189,8 +192,22 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   return piece;
 }
 
+// Rows of a transposed a lie apart in memory, and oneDNN has its good bf16 code, which needs little memory, only for an a that is
+// dense: the piece's own part is copied first.
+bool needs_dense_a(const Product& p) { return p.in == DType::bf16 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m && p.m > 1; }
+
 void run(const Piece& p) {
   const OpenMpThreads one(1);
+  if (needs_dense_a(p)) {
+    const Workspace dense(Device::cpu, size_t(p.m * p.k) * sizeof(bf16));
+    const size_t row = size_t(p.m) * sizeof(bf16);
+    for (int64_t k = 0; k < p.k; ++k)
+      std::memcpy(dense.data() + size_t(k) * row, static_cast<const bf16*>(p.a) + k * p.a_column, row);
+    Piece copied = p;
+    copied.a = dense.data();
+    copied.a_column = p.m;
+    return run(copied);
+  }
   try {
     if (few_rows(p))
       execute_few_rows(p);
@@ -243,7 +260,8 @@ void multiply(const Product& p) {
   // Pieces of whole rows cost least: of b, what one packs is used for all its rows.
   const Along along = p.batch > 1 ? Along::batch : p.m >= wanted * kPieceRows || p.m >= p.n ? Along::rows : Along::columns;
   const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
-  const int64_t pieces = std::min(wanted, std::max<int64_t>(most, 1));
+  const int64_t copied = along == Along::rows && p.in == DType::bf16 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
+  const int64_t pieces = std::min(std::max(wanted, copied), std::max<int64_t>(most, 1));
   parallel_tasks(pieces, work, [&](int64_t i) { run(cut(p, along, i, pieces)); });
 }
 
