@@ -100,19 +100,16 @@ void remove_abandoned(const fs::path& path) {
 
 std::string read_file(const fs::path& path, size_t limit) {
   check_path(path);
-  // Opening a pipe that nobody writes to must not wait, only reading from one.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) fail_errno("read", path);
+  check<IoError>(S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode), kWhere, "cannot read ", path.string(), ": it is a ",
+                 S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // of a pipe: waits for its writer
   if (fd < 0) fail_errno("read", path);
   struct Closed {
     int fd;
     ~Closed() { ::close(fd); }
   } const closed{fd};
-  struct stat about {};
-  if (::fstat(fd, &about) != 0) fail_errno("read", path);
-  const bool pipe = S_ISFIFO(about.st_mode);
-  check<IoError>(pipe || S_ISREG(about.st_mode), kWhere, "cannot read ", path.string(), ": it is a ",
-                 S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
-  if (pipe && ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) != 0) fail_errno("read", path);
   std::string out;
   size_t got = 0;
   for (;;) {

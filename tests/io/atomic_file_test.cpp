@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <thread>
+
 #include "framework/base/check.h"
 #include "framework/io/safetensors.h"
 #include "tests/io/files.h"
@@ -48,7 +50,9 @@ TEST_CASE("files: devices, folders, what is longer than a limit, and paths with 
   CHECK(read_file(dir / "f", 100).size() == 100);
   CHECK(contains(reading(dir / "f", 99), "it has more than 99 bytes"));
   REQUIRE(::mkfifo((dir / "pipe").c_str(), 0600) == 0);
-  CHECK(read_file(dir / "pipe").empty());  // nobody writes to it, which is no reason to wait
+  std::thread writer([&] { write_bytes(dir / "pipe", "through a pipe"); });
+  CHECK(read_file(dir / "pipe") == "through a pipe");
+  writer.join();
   const std::filesystem::path nul = dir / std::string("f\0g", 3);
   CHECK(contains(reading(nul), "must not hold a NUL character, got one after \"" + (dir / "f").string() + '"'));
   CHECK(contains(message_of<IoError>([&] { atomic_write(nul, "y"); }), "must not hold a NUL character"));
