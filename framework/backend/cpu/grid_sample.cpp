@@ -69,40 +69,6 @@ void fill_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
   }
 }
 
-// fill_block of a plane's bilinear taps with padding zeros, without branches.
-template <class C, bool Slopes>
-HS_CLONES void fill_bilinear(const C* grid, int64_t width, int64_t height, bool corners, int64_t n, int32_t* index, C* weight,
-                             C* slope_x, C* slope_y) {
-  const C w = C(width), h = C(height), by_x = corners ? (w - C(1)) / C(2) : w / C(2), by_y = corners ? (h - C(1)) / C(2) : h / C(2);
-  HS_INDEPENDENT
-  for (int64_t p = 0; p < n; ++p) {
-    const C gx = grid[2 * p] + C(1), gy = grid[2 * p + 1] + C(1);
-    const C x = corners ? gx / C(2) * (w - C(1)) : (gx * w - C(1)) / C(2),
-            y = corners ? gy / C(2) * (h - C(1)) : (gy * h - C(1)) / C(2);
-    const C left = m::floor(x), top = m::floor(y), part_x = x - left, part_y = y - top;
-    for (int t = 0; t < 4; ++t) {
-      const C column = left + C(t % 2), row = top + C(t / 2);
-      const bool inside = (column >= C(0)) & (column < w) & (row >= C(0)) & (row < h);  // NaN is outside
-      const C weight_x = t % 2 ? part_x : C(1) - part_x, weight_y = t / 2 ? part_y : C(1) - part_y;
-      index[t * kPoints + p] = int32_t(inside ? row : C(0)) * int32_t(width) + int32_t(inside ? column : C(0));
-      weight[t * kPoints + p] = inside ? weight_x * weight_y : C(0);
-      if constexpr (!Slopes) continue;
-      slope_x[t * kPoints + p] = inside ? (t % 2 ? by_x : -by_x) * weight_y : C(0);
-      slope_y[t * kPoints + p] = inside ? (t / 2 ? by_y : -by_y) * weight_x : C(0);
-    }
-  }
-}
-template <class C>
-void fill_bilinear_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
-  b.taps = 4;
-  b.index.resize(4 * kPoints);
-  b.weight.resize(4 * kPoints);
-  for (int d = 0; d < (slopes ? 2 : 0); ++d) b.slope[d].resize(4 * kPoints);
-  const auto fill = slopes ? fill_bilinear<C, true> : fill_bilinear<C, false>;
-  fill(b.coordinates.data(), s.in[0], s.in[1], a.align_corners, b.count, b.index.data(), b.weight.data(), b.slope[0].data(),
-       b.slope[1].data());
-}
-
 template <class C>
 void read_block(const SampleArgs& a, const Sizes& s, const TensorView& grid, int64_t n, int64_t block, bool slopes, Block<C>& b) {
   const int64_t first = block * kPoints;
@@ -110,8 +76,6 @@ void read_block(const SampleArgs& a, const Sizes& s, const TensorView& grid, int
   b.coordinates.resize(size_t(b.count * s.dims));
   load<C>(grid.dtype, at(grid, (n * s.points + first) * s.dims), 1, b.coordinates.data(), b.count * s.dims);
   if (a.mode == SampleMode::bicubic) fill_block<C, 2, 4>(a, s, slopes, b);
-  else if (s.dims == 2 && a.mode == SampleMode::bilinear && a.padding == SamplePadding::zeros)
-    fill_bilinear_block(a, s, slopes, b);
   else if (s.dims == 2) fill_block<C, 2, 2>(a, s, slopes, b);
   else fill_block<C, 3, 2>(a, s, slopes, b);
 }
@@ -128,32 +92,6 @@ HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C*
       total += w == C(0) ? C(0) : v;
     }
     sum[p] = total;
-  }
-}
-// out[p] = weight[p] g[p], 0 where the weight is, whatever g is.
-template <class C>
-HS_CLONES void weigh(const C* weight, const C* g, C* out, int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t p = 0; p < n; ++p) {
-    const C v = weight[p] * g[p];
-    out[p] = weight[p] == C(0) ? C(0) : v;
-  }
-}
-// slope_tap by x and by y, of four taps.
-template <class C>
-HS_CLONES void slope_four(const C* x, const int32_t* index, const C* slope_x, const C* slope_y, const C* g, C* sum_x, C* sum_y,
-                          int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t p = 0; p < n; ++p) {
-    C by_x = sum_x[p], by_y = sum_y[p];
-#pragma GCC unroll 4
-    for (int64_t t = 0; t < 4; ++t) {
-      const C v = x[index[t * kPoints + p]] * g[p], sx = slope_x[t * kPoints + p], sy = slope_y[t * kPoints + p];
-      by_x += sx == C(0) ? C(0) : sx * v;
-      by_y += sy == C(0) ? C(0) : sy * v;
-    }
-    sum_x[p] = by_x;
-    sum_y[p] = by_y;
   }
 }
 // sum[p] += slope[p] x[index[p]] g[p]
@@ -200,8 +138,7 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
       for (int64_t c = 0; c < s.channels; ++c) {
         const C* const plane = source.data() + (n * s.channels + c) * s.plane;
         std::fill_n(sums, b.count, C(0));
-        for (int t = 0; t < b.taps; t += 4)
-          sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
+        for (int t = 0; t < b.taps; t += 4) sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
         store<C>(out.dtype, sums, at(out, (n * s.channels + c) * s.points + block * kPoints), 1, b.count);
       }
     }
@@ -220,7 +157,7 @@ void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& gra
     C* const sums = direct ? dx.as<C>() + from : memory.data();
     std::fill_n(sums, count * s.plane, C(0));
     Block<C> b;
-    C g[kPoints], share[kPoints];
+    C g[kPoints];
     for (int64_t block = 0; block < s.blocks(); ++block) {
       read_block(a, s, grid, n, block, false, b);
       for (int64_t c = 0; c < count; ++c) {
@@ -229,9 +166,8 @@ void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& gra
         for (int t = 0; t < b.taps; ++t) {
           const int32_t* const index = &b.index[size_t(t * kPoints)];
           const C* const weight = &b.weight[size_t(t * kPoints)];
-          // What lies outside adds 0 to element 0: about half of a random grid does, which no branch predictor foresees.
-          weigh(weight, g, share, b.count);
-          for (int64_t p = 0; p < b.count; ++p) plane[index[p]] += share[p];
+          for (int64_t p = 0; p < b.count; ++p)
+            if (weight[p] != C(0)) plane[index[p]] += weight[p] * g[p];
         }
       }
     }
@@ -253,10 +189,7 @@ void grid_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, 
       for (int64_t c = 0; c < s.channels; ++c) {
         const int64_t plane = n * s.channels + c;
         load<C>(grad.dtype, at(grad, plane * s.points + block * kPoints), 1, g, b.count);
-        for (int t = 0; t < b.taps && s.dims == 2; t += 4)
-          slope_four(source.data() + plane * s.plane, &b.index[size_t(t * kPoints)], &b.slope[0][size_t(t * kPoints)],
-                     &b.slope[1][size_t(t * kPoints)], g, sums[0], sums[1], b.count);
-        for (int t = 0; t < b.taps && s.dims == 3; ++t)
+        for (int t = 0; t < b.taps; ++t)
           for (int d = 0; d < s.dims; ++d)
             slope_tap(source.data() + plane * s.plane, &b.index[size_t(t * kPoints)], &b.slope[d][size_t(t * kPoints)], g, sums[d], b.count);
       }
