@@ -23,8 +23,7 @@ using Memory = dnnl::memory;
 constexpr size_t kCached = 1024;  // primitives a thread keeps
 constexpr int64_t kFewRows = 8;   // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
-
-constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece copies
+constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
 
 // A product, or a part of one: rows of c lie c_row elements apart.
 struct Piece : Product {
