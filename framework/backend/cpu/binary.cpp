@@ -131,6 +131,7 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
 
 void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
+  if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // one operand less to read
   const TensorView in[] = {grad, a, b};
   const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
   if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));
