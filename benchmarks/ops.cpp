@@ -8,6 +8,7 @@
 // backward: forward and backward; else forward without a graph.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
 

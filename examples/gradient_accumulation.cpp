@@ -1,4 +1,5 @@
 // A batch in four parts: gradients add up, scaled by one and the same scale; unscale, step and update come once, at the end.
+#include <algorithm>
 #include <cmath>
 
 #include "examples/claim.h"

@@ -1,4 +1,5 @@
 // Clipping in mixed precision: the bound is meant for true gradients, so they are unscaled first.
+#include <algorithm>
 #include <cmath>
 
 #include "examples/claim.h"

@@ -1,6 +1,7 @@
 // Optimizer::state_dict and load_state_dict.
 #include <algorithm>
 #include <charconv>
+#include <system_error>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"

@@ -53,6 +53,43 @@ WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
 WORKPLACE_EXEMPT = {"scripts/check_layers.py"}
 
+# Standard headers by the names that call for them. What another standard header brings along is an accident of a library's
+# version: a file includes these itself, or one of the project's headers that it includes does.
+STANDARD = {header: re.compile(rf"\b(?:{names})\b") for header, names in {
+    "algorithm": r"std::(?:clamp|(?:stable_|partial_|is_)?sort|find(?:_if(?:_not)?)?|(?:any|all|none)_of|count(?:_if)?|fill(?:_n)?"
+                 r"|copy(?:_n|_if)?|(?:min|max|minmax)(?:_element)?|reverse|rotate|transform|unique|remove_if|lower_bound"
+                 r"|upper_bound|equal|mismatch|search|generate|replace|for_each|nth_element|ranges::\w+)(?=[(<])",
+    "array": "std::array", "atomic": r"std::(?:atomic\w*|memory_order\w*)", "bit": "std::(?:bit_cast|countl_zero|countr_zero|popcount|bit_width)",
+    "cerrno": "errno", "chrono": "std::chrono", "climits": "(?:U?INT|U?LONG|CHAR)_(?:MAX|MIN|BIT)",
+    "cmath": r"std::(?:sqrt|exp|exp2|log|log2|log1p|expm1|pow|abs|isnan|isinf|isfinite|floor|ceil|round|nearbyint|rint|fma|tanh|sin|cos"
+             r"|erf|ldexp|frexp|signbit|copysign|hypot|nextafter|trunc|fmod)(?=\()",
+    "condition_variable": "std::condition_variable", "cstdint": r"u?int(?:8|16|32|64|ptr)_t",
+    "cstdio": "std::(?:printf|fprintf|snprintf|fopen|fclose|FILE|fread|fwrite|fflush|fputs|puts)",
+    "cstdlib": "std::(?:getenv|abort|exit|_Exit|strto[dfl]+|ato[fi]|malloc|free|aligned_alloc)",
+    "cstring": "std::(?:mem(?:cpy|set|cmp|move|chr)|str(?:len|n?cmp|error|chr|str))", "ctime": "std::(?:time_t|tm|strftime)",
+    "deque": "std::deque", "filesystem": "std::filesystem", "fstream": "std::[io]?fstream",
+    "functional": "std::(?:function|less|greater|hash|reference_wrapper|ref|cref|equal_to|invoke)",
+    "iomanip": "std::(?:setw|setprecision|setfill|quoted)", "iostream": "std::(?:cout|cerr|cin)",
+    "iterator": "std::(?:back_inserter|istreambuf_iterator|make_move_iterator|inserter|distance)", "limits": "std::numeric_limits",
+    "list": "std::list", "map": "std::(?:multi)?map", "memory": "std::(?:unique_ptr|shared_ptr|weak_ptr|make_unique|make_shared)",
+    "mutex": "std::(?:mutex|lock_guard|unique_lock|scoped_lock|once_flag|call_once)", "numeric": "std::(?:accumulate|iota|gcd|lcm)",
+    "optional": "std::(?:optional|nullopt)", "random": r"std::(?:mt19937\w*|uniform_\w+|random_device)", "set": "std::(?:multi)?set",
+    "span": "std::span", "sstream": "std::[io]?stringstream", "string": "std::(?:string|to_string|sto[dil]+)",
+    "string_view": "std::string_view", "system_error": "std::(?:errc|error_code|system_error)", "thread": "std::(?:j?thread|this_thread)",
+    "tuple": "std::(?:tuple|make_tuple|tie|apply)", "type_traits":
+        r"std::(?:is_\w+_v|enable_if_t|conditional_t|remove_\w+_t|remove_cvref_t|decay_t|common_type_t|make_(?:un)?signed_t|invoke_result_t)",
+    "unordered_map": "std::unordered_map", "unordered_set": "std::unordered_set",
+    "utility": "std::(?:move|forward|pair|swap|exchange|declval|index_sequence)", "variant": "std::(?:variant|visit|get_if|monostate)",
+    "vector": "std::vector",
+}.items()}
+ALSO = {  # what the standard, or every library there is, promises of a header
+    "algorithm": {"utility"}, "filesystem": {"chrono", "string", "system_error"}, "fstream": {"string"}, "functional": {"utility"},
+    "map": {"utility"}, "memory": {"utility"}, "sstream": {"string"}, "stdexcept": {"string"}, "string": {"string_view", "utility"},
+    "tuple": {"utility"}, "unordered_map": {"utility"}, "vector": {"utility"}, "array": {"utility"}, "optional": {"utility"}, "set": {"utility"},
+    "iostream": {"string"}, "variant": {"utility"}, "stdint.h": {"cstdint"}, "string.h": {"cstring"}, "deque": {"utility"},
+}
+NOT_CODE = re.compile(r'//.*|"(?:\\.|[^"\\\n])*"')
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
@@ -88,6 +125,35 @@ def check_include(root, path, quote, target):
             yield f"{target}: {a[:-1]} and {b[:-1]} are neighbours and do not include each other"
 
 
+def standard_headers(root, path, known):
+    """The standard headers that a file includes, itself or by headers of the project."""
+    if path not in known:
+        known[path] = set()  # for headers that include each other
+        try:
+            with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+                includes = [found.groups() for found in map(INCLUDE.match, file) if found]
+        except OSError:
+            return known[path]
+        for quote, target in includes:
+            if quote == "<":
+                known[path] |= {target} | ALSO.get(target, set())
+            else:
+                beside = os.path.join(os.path.dirname(path), target)
+                known[path] |= standard_headers(root, target if os.path.exists(os.path.join(root, target)) else beside, known)
+    return known[path]
+
+
+def missing_headers(root, path, lines, known):
+    """Yields (line, rule) for the first name of each standard header that is used and not included."""
+    missing = {h: name for h, name in STANDARD.items() if h not in standard_headers(root, path, known)}
+    for number, line in enumerate(lines, 1):
+        code = NOT_CODE.sub("", line)
+        if "std::" not in code and "_t" not in code and "errno" not in code and "_M" not in code:
+            continue
+        for header in [h for h, name in missing.items() if name.search(code)]:
+            yield number, f"{missing.pop(header).search(code).group()} is of <{header}>, which is not included"
+
+
 def files(root):
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(f for f in subfolders if f not in SKIPPED_FOLDERS and (not f.startswith(".") or f == ".ci"))
@@ -99,7 +165,7 @@ def files(root):
 
 def violations(root):
     """All violations as (path, line, rule)."""
-    found = []
+    found, known = [], {}
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -108,6 +174,8 @@ def violations(root):
             found.append((path, 1, "this file is on no floor: add it to FLOORS in scripts/check_layers.py"))
         if is_code and len(lines) > MAX_LINES and path not in LONG_FILES:
             found.append((path, len(lines), f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
+        if is_code:
+            found += [(path, number, rule) for number, rule in missing_headers(root, path, lines, known)]
         for number, line in enumerate(lines, 1):
             include = INCLUDE.match(line) if is_code else None
             if include:
@@ -148,6 +216,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("apps/test.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
     ("tests/ops/a.h", '#include "apps/a.h"\n#include "cuda/a.h"\n', None),
     ("tests/ops/a_test.cpp", '#include "a.h"\n', None),
+    ("layers/std.h", "#pragma once\n#include <algorithm>\n#include <cstdint>\n#include <vector>\n", None),
+    ("layers/std.cpp", '#include "layers/std.h"\nstd::vector<int64_t> v(std::min(1, 2));  // std::optional, "std::map"\n', None),
+    ("layers/no_std.cpp", '#include "layers/std.h"\nconst char* s = "\\"std::map";\nint64_t x = std::numeric_limits<int64_t>::max();\n',
+     "of <limits>, which is not included"),
+    ("layers/clamp.cpp", '#include <vector>\nint x = std::clamp(1, 2, 3);\n', "of <algorithm>, which is not included"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
 ]

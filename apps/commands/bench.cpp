@@ -1,11 +1,15 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <sstream>
+#include <type_traits>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"

@@ -1,6 +1,7 @@
 #include "apps/config/issues.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "framework/base/check.h"

@@ -1,5 +1,7 @@
 #include "apps/config/source.h"
 
+#include <algorithm>
+
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/json.h"

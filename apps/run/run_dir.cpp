@@ -1,5 +1,7 @@
 #include "apps/run/run_dir.h"
 
+#include <algorithm>
+
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/io/atomic_file.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <type_traits>
 
 #include "cuda/gpu.cuh"
 #include "framework/tensor/view.h"

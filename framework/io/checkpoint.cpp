@@ -227,7 +227,7 @@ void verify_checkpoint(const fs::path& checkpoint) {
     const json files = read_manifest(checkpoint);
     for (const char* file : kFiles) {
       const std::string digest = sha256_file(checkpoint / file);
-      check<CheckpointError>(digest == files[file]["sha256"], kWhere, (checkpoint / file).string(),
+      check<CheckpointError>(files[file]["sha256"] == digest, kWhere, (checkpoint / file).string(),
                              ": the file is damaged: its SHA-256 is ", digest, ", the manifest says ",
                              files[file]["sha256"].dump());
     }

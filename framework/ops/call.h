@@ -16,6 +16,7 @@
 #pragma once
 
 #include <any>
+#include <type_traits>
 
 #include "amp/autocast.h"
 #include "framework/autograd/autograd.h"

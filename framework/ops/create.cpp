@@ -1,6 +1,7 @@
 // New tensors, and random numbers.
 #include "framework/ops/create.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>

@@ -1,4 +1,6 @@
 // x[i0, :, i2, ...]: several indices at once, read and written.
+#include <algorithm>
+
 #include "framework/ops/call.h"
 #include "framework/ops/index_ops.h"
 #include "framework/ops/indices.h"

@@ -1,5 +1,8 @@
 #include "framework/ops/masks.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "framework/ops/call.h"
 #include "framework/ops/index_ops.h"
 #include "framework/ops/indices.h"

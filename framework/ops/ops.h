@@ -2,6 +2,8 @@
 // All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything is recorded.
 #pragma once
 
+#include <type_traits>
+
 #include "framework/base/generator.h"
 #include "framework/backend/backend.h"
 #include "framework/tensor/tensor.h"

@@ -3,6 +3,7 @@
 // cut off.
 #include "framework/ops/padding.h"
 
+#include <algorithm>
 #include <array>
 
 #include "framework/ops/ops.h"

@@ -1,5 +1,6 @@
 // Views of several parts of a tensor at once, and of its diagonals.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/call.h"

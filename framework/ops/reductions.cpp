@@ -1,6 +1,8 @@
 // Sums, means and extremes.
 #include "framework/ops/reductions.h"
 
+#include <algorithm>
+
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/registry.h"

@@ -156,7 +156,7 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   check<ShapeError>(source.size() == destination.size(), "movedim", "needs as many destinations as sources, got ", source, " and ",
                     destination);
-  Dims order = Dims::filled(x.dim(), -1), left;
+  Dims order = Dims::filled(x.dim(), -1);
   std::array<bool, kMaxDims> moved{};
   for (int i = 0; i < source.size(); ++i) {
     const int from = wrap_dim(source[i], x.dim(), "movedim"), to = wrap_dim(destination[i], x.dim(), "movedim");

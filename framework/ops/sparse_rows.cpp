@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "framework/ops/ops.h"
 #include "framework/ops/windows.h"

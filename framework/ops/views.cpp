@@ -2,6 +2,7 @@
 #include "framework/ops/views.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/ops/call.h"
 #include "framework/ops/ops.h"

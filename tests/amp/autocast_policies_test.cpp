@@ -1,6 +1,8 @@
 // Which dtype every op runs in, inside a region and outside.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "framework/autograd/autograd.h"
 #include "tests/amp/autocast_calls.h"
 

@@ -1,6 +1,7 @@
 // Fixtures of the scaler's tests: two equal models, four batches, and optimizers that take the scaler's host path.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>

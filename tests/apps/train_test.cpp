@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <cstdio>
 
 #include "framework/io/checkpoint.h"
 #include "framework/io/checksum.h"

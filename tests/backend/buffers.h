@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "framework/backend/backend.h"

@@ -1,4 +1,5 @@
 // Convolutions on the CPU against loops in double: shapes that choose each of the ways there are.
+#include <algorithm>
 #include <array>
 #include <functional>
 

@@ -1,4 +1,5 @@
 // The scaler's kernels, norms and clipping.
+#include <algorithm>
 #include <limits>
 
 #include "buffers.h"

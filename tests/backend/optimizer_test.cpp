@@ -1,4 +1,6 @@
 // The fused optimizer passes against the formulas of PyTorch in double.
+#include <algorithm>
+
 #include "buffers.h"
 
 using namespace halfstep;

@@ -2,6 +2,7 @@
 #include <halfstep.h>
 
 #include <cstdio>
+#include <memory>
 
 int main() {
   using namespace halfstep;

@@ -1,6 +1,7 @@
 // Mixed precision on the device: the law of autocast, shadow weights, the scaler's state, clipping.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,7 @@
 // Every case of the op table on the device against the CPU: values, gradients, other layouts and dtypes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/cuda/support.h"

@@ -1,6 +1,8 @@
 // The arithmetic of the library that stands in for cuBLASLt, as the comments of cublasLt.h describe it.
 #include "fake_product.h"
 
+#include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "cuda/gpu.cuh"

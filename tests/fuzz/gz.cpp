@@ -2,6 +2,8 @@
 // the second byte says, then cut at and damaged where the next bytes say, which reaches beyond the checksum.
 #include <zlib.h>
 
+#include <algorithm>
+
 #include "framework/data/idx.h"
 #include "tests/fuzz/fuzz.h"
 

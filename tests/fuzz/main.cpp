@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <random>
 
 #include "tests/fuzz/fuzz.h"

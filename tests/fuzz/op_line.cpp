@@ -1,4 +1,6 @@
 // A line of `halfstep op --batch`. Its op runs on a few small tensors, and without writing anything.
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "apps/run/op_call.h"

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <iterator>
 #include <thread>
 
 #include "framework/base/check.h"

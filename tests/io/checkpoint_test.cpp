@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <iterator>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "framework/base/check.h"
 #include "tests/io/files.h"
 

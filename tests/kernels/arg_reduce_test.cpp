@@ -1,4 +1,6 @@
 // The first index of the extreme against the CPU backend.
+#include <limits>
+
 #include "device.h"
 
 using namespace halfstep;

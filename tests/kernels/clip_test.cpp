@@ -1,4 +1,6 @@
 // Norms, clipping and rates of a schedule against the CPU backend.
+#include <limits>
+
 #include "device.h"
 
 using namespace halfstep;

@@ -1,4 +1,6 @@
 // Sparse matrices along a dimension against the CPU backend, and that against the sum written out.
+#include <algorithm>
+
 #include "device.h"
 
 using namespace halfstep;

@@ -1,4 +1,7 @@
 // Reductions and softmax against the CPU backend.
+#include <algorithm>
+#include <limits>
+
 #include "device.h"
 
 using namespace halfstep;

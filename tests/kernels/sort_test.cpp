@@ -1,4 +1,6 @@
 // Sorting against the CPU backend: the same order, ties included.
+#include <limits>
+
 #include "device.h"
 
 using namespace halfstep;

@@ -1,5 +1,6 @@
 // Finite check, unscaling, optimizers and the scale's update against the CPU backend, bit for bit.
 #include <deque>
+#include <limits>
 
 #include "device.h"
 

@@ -1,6 +1,7 @@
 // Values and gradients where geometry or numbers are out of the ordinary; expected values are PyTorch's.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,7 @@
 // Outputs, gradients and autocast results against PyTorch's, replayed by name from goldens.safetensors (scripts/make_goldens.py).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>

@@ -1,7 +1,9 @@
 // Whole trajectories against double-precision references written from the papers, and against PyTorch's.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "amp/autocast.h"
 #include "tests/optim/problem.h"

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "framework/backend/cpu/simd.h"
 
@@ -51,8 +52,9 @@ struct LanesOf {
 };
 
 // As many stored values as there are lanes, as numbers.
-template <class T>
-HS_HD void load_lanes(const T* x, typename LanesOf<T>::type& v) {
+template <class T, class V>
+HS_HD void load_lanes(const T* x, V& v) {
+  static_assert(std::is_same_v<V, typename LanesOf<T>::type>);
   std::memcpy(&v, x, kLanes);
 }
 typedef float Floats __attribute__((vector_size(kLanes)));
