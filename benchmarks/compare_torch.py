@@ -34,11 +34,17 @@ def parse_args():
     return p.parse_args()
 
 
-def bench_mlp(binary, *arguments, timeout=None):
-    """The JSON object that `halfstep bench mlp --json` prints."""
-    out = subprocess.run([binary, "bench", "mlp", "--json", *map(str, arguments)], check=True, capture_output=True, text=True,
-                         timeout=timeout).stdout
-    return json.loads(out.strip().splitlines()[-1])
+def bench_mlp(binary, *arguments, timeout=None, env=None):
+    """The JSON object that `halfstep bench mlp --json` prints. One that says what failed is a result too."""
+    done = subprocess.run([binary, "bench", "mlp", "--json", *map(str, arguments)], capture_output=True, text=True,
+                          timeout=timeout, env=env)
+    try:
+        result = json.loads(done.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        result = {}
+    if not result.get("arms") or done.returncode and not any(arm.get("plain_products") for arm in result["arms"]):
+        raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
+    return result
 
 
 def make_mlp(torch, width, layers):

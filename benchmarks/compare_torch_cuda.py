@@ -21,7 +21,7 @@ import sys
 import time
 
 from compare_torch import ROOT, bench_mlp
-from mlp_tables import CASES, floor_ms, inner_steps, print_tables
+from mlp_tables import CASES, floor_ms, inner_steps, print_tables, rates_of
 from torch_mlp import BATCHES, TORCH, Torch, ceilings, read_safetensors
 
 
@@ -30,7 +30,9 @@ def parse_args():
     p.add_argument("--binary", default=str(ROOT / "build/gpu/halfstep"))
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: to try the script")
     p.add_argument("--case", action="append", help=f"one of {', '.join(CASES)} or BATCH,WIDTH,LAYERS; may be repeated")
+    p.add_argument("--halfstep-variants", help="e.g. fp16,bf16_tuned,fp16_eager [all there are]")
     p.add_argument("--torch-variants", default=",".join(TORCH), help="%(default)s")
+    p.add_argument("--stream-only", action="store_true", help="leave out the steps that the host waits for one by one")
     p.add_argument("--rounds", type=int, default=2, help="turns of each side a case")
     p.add_argument("--samples", type=int, default=30, help="of PyTorch in each round")
     p.add_argument("--stream-s", type=float, default=0.6, help="for the samples of many steps, and at least 5 of them")
@@ -93,6 +95,10 @@ class Halfstep:
     def __init__(self, a, case, variant, flags):
         arm = {"fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16"}[variant.split("_")[0]]
         self.a, (batch, width, layers) = a, case
+        # What the tuner remembers from run to run must not reach the variants without it.
+        tuned = variant.endswith("_tuned")
+        verdicts = pathlib.Path(a.binary).resolve().parent / "bench_products.txt"
+        self.env = os.environ | {"HALFSTEP_TUNE": "1" if tuned else "0", "HALFSTEP_TUNE_FILE": str(verdicts) if tuned else ""}
         self.inner = inner_steps(case)
         samples = 5 if variant == "fp32" and batch >= 4096 or a.device == "cpu" else 20
         self.arguments = ["--device", a.device, "--arms", arm, "--batch", batch, "--width", width, "--layers", layers,
@@ -100,16 +106,22 @@ class Halfstep:
         if "--graph" in flags:
             self.arguments += ["--graph", "off" if variant.endswith("_eager") else "auto"]
         self.kinds = {"stream": ["--inner", self.inner], "sync": ["--inner", 1]} if "--inner" in flags else {"sync": []}
+        if a.stream_only and "stream" in self.kinds:
+            self.kinds.pop("sync")
 
     @staticmethod
-    def variants(flags):
-        return ["fp32"] + ["tf32"] * ("tf32" in flags) + ["fp16", "bf16"] + ["fp16_eager"] * ("--graph" in flags)
+    def variants(a, flags):
+        if a.halfstep_variants:
+            return a.halfstep_variants.split(",")
+        tuned = ["fp16_tuned", "bf16_tuned"] if a.device == "cuda" else []
+        return ["fp32"] + ["tf32"] * ("tf32" in flags) + ["fp16", "bf16"] + tuned + ["fp16_eager"] * ("--graph" in flags)
 
-    def round(self):
+    def round(self, row):
         out = {}
         for kind, extra in self.kinds.items():
-            result = bench_mlp(self.a.binary, *self.arguments, *extra, timeout=120)
+            result = bench_mlp(self.a.binary, *self.arguments, *extra, timeout=120, env=self.env)
             arm = result["arms"][0]
+            row |= {k: arm[k] for k in ("products", "plain_products") if k in arm}
             out[kind] = {"median_ms": arm["median_ms"], "min_ms": arm["fastest_ms"], "p90_ms": arm.get("p90_ms")}
             out |= {k: arm[k] for k in ("peak_bytes", "first_loss", "final_loss", "skipped")}
             out |= {"description": result["description"], "recorded": arm.get("recorded", False)}
@@ -118,19 +130,15 @@ class Halfstep:
         return out
 
 
-def measure_case(a, torch, entry, case, flags, deadline, notes, save):
-    """Fills in the rows of `entry`, one a variant, and saves after each round of each."""
-    name, rows, sides, data = entry["case"], {}, {}, None
+def measure_case(a, torch, entry, plan, flags, deadline, notes, save):
+    """Fills in the rows of `entry`, one for each (side, variant) of `plan`, and saves after each round of each."""
+    name, case, rows, sides, data = entry["case"], (entry["batch"], entry["width"], entry["layers"]), {}, {}, None
     for turn in range(a.rounds):
-        plan = [("halfstep", v) for v in Halfstep.variants(flags)]
-        plan += [("torch", v) for v in a.torch_variants.split(",")] if torch else []
         for side, variant in plan:
-            if a.device == "cpu" and TORCH.get(variant, {}).get("how", "").endswith("graph"):
-                continue
             key = (side, variant)
             row = rows.get(key)
             if row is None:
-                row = rows[key] = {"side": side, "variant": variant, "floor_ms": floor_ms(case, variant), "rounds": []}
+                row = rows[key] = {"side": side, "variant": variant, "floor_ms": floor_ms(case, variant, a.rates), "rounds": []}
                 entry["rows"].append(row)
             if "error" in row:
                 continue
@@ -147,7 +155,7 @@ def measure_case(a, torch, entry, case, flags, deadline, notes, save):
                             torch.manual_seed(1)
                             data = [[torch.randn(case[0], case[1], device=a.device) for _ in range(BATCHES)] for _ in range(2)]
                         sides[key] = Torch(a, torch, case, variant, data)
-                row["rounds"].append(sides[key].round())
+                row["rounds"].append(sides[key].round(row) if side == "halfstep" else sides[key].round())
             except subprocess.CalledProcessError as e:
                 row["error"] = (e.stderr or e.stdout or str(e)).strip()[-500:]
             except Exception as e:  # one variant that fails must not end the others
@@ -155,18 +163,28 @@ def measure_case(a, torch, entry, case, flags, deadline, notes, save):
             save()
 
 
-def loss_curves(a, torch, flags, notes):
-    """20 steps from halfstep's own weights and data, both sides: the largest relative difference of the losses."""
+def plans(a, torch, cases, flags):
+    """What is measured, in the order of its worth, as (case, plan). Last what PyTorch compiles, for a minute at the first time."""
+    mine = [("halfstep", v) for v in Halfstep.variants(a, flags)]
+    theirs = [("torch", v) for v in a.torch_variants.split(",") if v] if torch else []
+    how = {v: TORCH[v].get("how", "eager") for _, v in theirs}
+    theirs = [t for t in theirs if a.device == "cuda" or not how[t[1]].endswith("graph")]
+    compiled = [t for t in theirs if how[t[1]] == "compile"]
+    plain = mine + [t for t in theirs if t not in compiled]
+    return [(name, plain) for name in cases] + [(name, compiled) for name in cases if compiled]
+
+
+def loss_curves(a, torch, flags, notes, out):
+    """Appends 20 steps from halfstep's own weights and data, both sides: the largest relative difference of the losses."""
     if not torch:
-        return []
+        return
     if "--export" not in flags:
         notes.append("loss curves not compared: this halfstep has no --export")
-        return []
+        return
     batch, width, layers, batches, epochs = (512, 1024, 3, 5, 4) if a.device == "cuda" else (32, 64, 3, 5, 4)
-    out = []
     path = pathlib.Path(a.binary).parent / "bench_start.safetensors"
     for variant, arm in (("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16")):
-        row = {"variant": variant}
+        row = {"variant": variant, "ok": False}
         out.append(row)
         try:
             ours = bench_mlp(a.binary, "--device", a.device, "--arms", arm, "--batch", batch, "--width", width, "--layers", layers,
@@ -184,12 +202,11 @@ def loss_curves(a, torch, flags, notes):
             row |= {"halfstep": ours, "torch": theirs, "max_relative_difference": worst, "steps": len(ours),
                     "ok": len(ours) == len(theirs) and worst <= 1e-3}
         except subprocess.CalledProcessError as e:
-            row |= {"error": (e.stderr or str(e)).strip()[-500:], "ok": False}
+            row["error"] = (e.stderr or str(e)).strip()[-500:]
         except Exception as e:
-            row |= {"error": f"{type(e).__name__}: {e}"[:500], "ok": False}
+            row["error"] = f"{type(e).__name__}: {e}"[:500]
         finally:
             path.unlink(missing_ok=True)
-    return out
 
 
 def result_path(a, result):
@@ -221,29 +238,38 @@ def main():
         notes.append("PyTorch sees no GPU: halfstep alone")
         torch = None
     commit = os.environ.get("HALFSTEP_COMMIT") or output_of("git", "describe", "--always", "--dirty") or "unknown"
-    result = {"format": 1, "date": datetime.date.today().isoformat(), "commit": commit, "source": a.source,
+    result = {"format": 2, "date": datetime.date.today().isoformat(), "commit": commit, "source": a.source,
               "device": a.device, "machine": {"cores": os.cpu_count(), "system": platform.platform()},
               "versions": versions(a, torch), "gpu_before": gpu_state(), "gpu_after": {}, "ceilings": {}, "loss_curves": [],
               "notes": notes, "cases": []}
 
-    def save():
+    def save():  # whole or not at all: the run may be cut off at any moment
         if a.out:
-            result_path(a, result).write_text(json.dumps(result, indent=1) + "\n")
+            path = result_path(a, result)
+            path.with_name(path.name + ".new").write_text(json.dumps(result, indent=1) + "\n")
+            os.replace(path.with_name(path.name + ".new"), path)
 
+    save()
     if torch and a.device == "cuda":
         try:
             result["ceilings"] = ceilings(torch)
         except Exception as e:
             notes.append(f"ceilings not measured: {type(e).__name__}: {e}"[:300])
         torch.cuda.empty_cache()
-    result["loss_curves"] = loss_curves(a, torch, flags, notes)
-    skipped = []
-    for name, case in cases.items():
+    result["rates"] = a.rates = rates_of(result["gpu_before"].get("name"), result["ceilings"])
+    if not a.rates:
+        notes.append("this GPU is not known, and was not measured: no floors and no predictions")
+    save()
+    loss_curves(a, torch, flags, notes, result["loss_curves"])
+    entries, skipped = {}, {}
+    for name, plan in plans(a, torch, cases, flags):
         if time.monotonic() > deadline:
-            skipped.append(name)
+            skipped[name if name not in entries else f"{name} compiled"] = True
             continue
-        result["cases"].append({"case": name, "batch": case[0], "width": case[1], "layers": case[2], "rows": []})
-        measure_case(a, torch, result["cases"][-1], case, flags, deadline, notes, save)
+        if name not in entries:
+            entries[name] = dict(zip(("case", "batch", "width", "layers"), (name, *cases[name]))) | {"rows": []}
+            result["cases"].append(entries[name])
+        measure_case(a, torch, entries[name], plan, flags, deadline, notes, save)
         gc.collect()
         if torch:
             torch.compiler.reset()
@@ -254,7 +280,8 @@ def main():
     save()
     print_tables(result)
     failed = [r for c in result["cases"] for r in c["rows"] if "error" in r]
-    if any(r["side"] == "halfstep" for r in failed) or not all(r["ok"] for r in result["loss_curves"]):
+    plain = any(r.get("plain_products") for c in result["cases"] for r in c["rows"])
+    if plain or any(r["side"] == "halfstep" for r in failed) or not all(r["ok"] for r in result["loss_curves"]):
         return 1
     return 2 if failed or not torch or any("the time was up" in n or "were up" in n for n in notes) else 0
 

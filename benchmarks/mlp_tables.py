@@ -1,4 +1,5 @@
-"""The benchmark MLPs of compare_torch_cuda.py: their cases, floors and predicted times on an H200, and the tables of a result."""
+"""The benchmark MLPs of compare_torch_cuda.py: their cases, floors and predicted times by GPU, and the tables of a result."""
+import re
 
 CASES = {  # batch, width, Linear layers; the most telling first, as time may run out
     "mlp_4096": (4096, 4096, 3),
@@ -24,20 +25,54 @@ PREDICTED = {
 }
 PREDICTED_RATIO = {"mlp_4096 fp16": 0.78, "mlp_512 fp16": 0.50, "mlp_513 fp16": 0.55, "mlp_128 fp16": 0.38, "mlp_3x256 fp16": 0.06,
                    "mlp_4096 fp32": 1.0, "mlp_4096 tf32": 0.93}
-RATE = {"fp32": 67e12, "tf32": 404e12, "fp16": 790e12, "bf16": 790e12}  # FLOP/s of an H200
-COPY = 4.3e12                                                          # bytes/s, read and written
+# What a GPU can do: bytes/s copied (read and written) and FLOP/s of dense products that are summed up in float32. Of the first
+# whose pattern the name that nvidia-smi gives contains. Measured: copies of H200 and H100, their 16-bit and TF32 products.
+# All else is from the makers' data sheets.
+RATES = [
+    ("H200", {"copy": 4.3e12, "fp32": 67e12, "tf32": 404e12, "fp16": 790e12, "bf16": 790e12}),
+    ("H100(?! PCIe| NVL)", {"copy": 3.0e12, "fp32": 67e12, "tf32": 404e12, "fp16": 790e12, "bf16": 790e12}),
+    ("A100.*80GB", {"copy": 2.0e12, "fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}),
+    ("A100", {"copy": 1.555e12, "fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}),
+    (r"\bL4\b", {"copy": 0.3e12, "fp32": 30.3e12, "tf32": 60e12, "fp16": 121e12, "bf16": 121e12}),
+    (r"RTX 4090(?! D| Laptop)", {"copy": 1.008e12, "fp32": 82.6e12, "tf32": 82.6e12, "fp16": 165.2e12, "bf16": 165.2e12}),
+]
 
 
-def floor_ms(case, variant):
-    """The least time of a step on an H200: each product's arithmetic or bytes, and the bytes of everything else."""
+def rates_of(gpu, ceilings=None):
+    """The rates of a GPU by its name; of one that is not known those measured on it, or none."""
+    for pattern, rates in RATES:
+        if re.search(pattern, gpu or ""):
+            return {"of": re.search(pattern, gpu).group()} | rates
+    measured = {key: max((1e12 * v for k, v in (ceilings or {}).items() if k.startswith(key + "_")), default=None)
+                for key in ("copy", "fp32", "tf32", "fp16")}
+    if not measured["copy"] or not measured["fp16"]:
+        return None
+    return {"of": "measured here"} | measured | {"bf16": measured["fp16"]}
+
+
+def floor_ms(case, variant, rates):
+    """The least time of a step with these rates: each product's arithmetic or bytes, and the bytes of everything else."""
     batch, width, layers = case
     precision = variant.split("_")[0]
+    if not rates or not rates.get(precision):
+        return None
     low = precision in ("fp16", "bf16")
     bytes_each = (2 if low else 4) * (width * width + 2 * batch * width)
-    product = max(2 * batch * width * width / RATE[precision], bytes_each / COPY)
+    product = max(2 * batch * width * width / rates[precision], bytes_each / rates["copy"])
     n, p = batch * width, layers * width * width
-    rest = (14.5 * n + 14 * p if low else 12 * n + 12 * p) / COPY
+    rest = (14.5 * n + 14 * p if low else 12 * n + 12 * p) / rates["copy"]
     return 1e3 * ((3 * layers - 1) * product + rest)
+
+
+def predicted_ms(case, side, variant, rates):
+    """From and to: those of an H200, and on another GPU longer or shorter as the floor is; unscaled where launches are all there is."""
+    predicted = PREDICTED.get(case["case"], {}).get(f"{side} {variant}")
+    shape = (case["batch"], case["width"], case["layers"])
+    theirs = floor_ms(shape, variant, rates)
+    if not predicted or not theirs:
+        return None
+    scale = 1 if case["width"] < 1024 else theirs / floor_ms(shape, variant, RATES[0][1])
+    return predicted[0] * scale, predicted[1] * scale
 
 
 def inner_steps(case):
@@ -71,18 +106,19 @@ def print_rows(case):
         head = f"{row['side']:<10}{row['variant']:<14}"
         if "error" in row:
             print(f"{head}  failed: {' '.join(row['error'].split())[-110:]}")
-            continue
         stream, sync = medians(row, "stream"), medians(row, "sync")
         best = stream or sync
         if not best:
-            print(f"{head}  not measured")
+            if "error" not in row:
+                print(f"{head}  not measured")
             continue
         rounds = [r["stream" if stream else "sync"] for r in row["rounds"]]
         least = min(r["min_ms"] for r in rounds)
         p90 = [r["p90_ms"] for r in rounds if r.get("p90_ms") is not None]
         peak = row["rounds"][0].get("peak_bytes")
         print(head + cell(middle(stream) if stream else None, 9) + cell(middle(sync) if sync else None, 9) + cell(least, 9) +
-              cell(max(p90) if p90 else None, 9) + cell(row["floor_ms"], 9) + f"{row['floor_ms'] / middle(best):>10.0%}" +
+              cell(max(p90) if p90 else None, 9) + cell(row["floor_ms"], 9) +
+              (f"{row['floor_ms'] / middle(best):>10.0%}" if row["floor_ms"] else f"{'-':>10}") +
               f"{spread(best):>8.1%}" + cell(peak / 1e6 if peak else None, 10, 0) +
               ("  recorded" if row["rounds"][0].get("recorded") else ""))
 
@@ -122,11 +158,31 @@ def print_comparisons(cases):
               f"{cell(predicted, 11, 2)}{note}{'' if c['claim'] else '  no claim'}")
 
 
-def print_predictions(cases):
+def print_products(case):
+    """How each product of the last measured steps ran: the rung of the ladder first."""
+    seen = set()
+    for row in case["rows"]:
+        lines = []
+        for p in row.get("products") or []:
+            shape = f"{p['m']} x {p['n']} x {p['k']}" + (f" * {p['batch']}" if p["batch"] != 1 else "")
+            ways = "".join("t" if p[f"{side}_transposed"] else "n" for side in "ab")
+            ms = f"{p['ms']:9.4f} ms" if p.get("ms") else " " * 12
+            lines.append(f"  {p['rung']:<13}{shape:<22}{ways:<4}{p['in'] + ' -> ' + p['out']:<22}{p['epilogue'] or '-':<16}"
+                         f"{p['candidates']:>3} ways, status {p['status']}, algorithm {p['algorithm']}{ms}{p['calls']:>6} calls")
+        text = "\n".join(lines)
+        if lines and text not in seen:
+            seen.add(text)
+            print(f"\nproducts of {case['case']}, {row['variant']}: rung, m x n x k, transposed or not, dtypes, epilogue")
+            print(text)
+        if row.get("plain_products"):
+            print(f"  {row['plain_products']} PLAIN products: on a kernel of halfstep's own, for want of any code of the library")
+
+
+def print_predictions(cases, rates):
     lines = []
     for case in cases:
         for row in case["rows"]:
-            predicted = PREDICTED.get(case["case"], {}).get(f"{row['side']} {row['variant']}")
+            predicted = predicted_ms(case, row["side"], row["variant"], rates)
             stream, sync = medians(row, "stream"), medians(row, "sync")
             if not predicted or not (stream or sync):
                 continue
@@ -137,7 +193,7 @@ def print_predictions(cases):
             lines.append(f"{case['case']:<12}{row['side']:<10}{row['variant']:<14}{low:>8.2f} ..{high:>6.2f}{measured:>10.3f}  "
                          f"{verdict}{'' if stream else ' (with a synchronisation each step)'}")
     if lines:
-        print("\nPredicted for an H200 and measured, ms\n")
+        print(f"\nPredicted{'' if rates['of'] == 'H200' else ' for an H200, scaled by the floors'} and measured, ms\n")
         print("\n".join(lines))
 
 
@@ -153,11 +209,14 @@ def print_tables(result):
     for name, value in (result.get("ceilings") or {}).items():
         print(f"ceiling {name} {value:.2f}")
     print("Times in ms a step. stream: many steps between two waits of the host; sync: it waits after each step; min, p90 and")
-    print("spread (between rounds) of stream, or of sync without it; floor: of an H200, and its share of the time.")
+    rates = result.get("rates", {"of": "H200"} | RATES[0][1])  # results of format 1 had the floors of an H200
+    of = rates["of"] if rates else "none, for nothing is known of this GPU"
+    print(f"spread (between rounds) of stream, or of sync without it; floor: {of}, and its share of the time.")
     for case in result["cases"]:
         print_rows(case)
+        print_products(case)
     print_comparisons(result["cases"])
-    print_predictions(result["cases"])
+    print_predictions(result["cases"], rates)
     for row in result.get("loss_curves") or []:
         print(f"\nlosses of {row['variant']}: " + (f"failed: {row['error'][-200:]}" if "error" in row else
               f"largest relative difference from PyTorch {row['max_relative_difference']:.1e} in {row['steps']} steps, "

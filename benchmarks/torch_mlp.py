@@ -29,7 +29,7 @@ def summary(ms):
 
 
 def ceilings(torch):
-    """What the chip reaches: copy in TB/s (bytes read and written), fp16 products in TFLOP/s, on random data."""
+    """What the chip reaches: copy in TB/s (bytes read and written), products in TFLOP/s, on random data."""
     def seconds(run, repeats):
         for _ in range(3):
             run()
@@ -42,13 +42,15 @@ def ceilings(torch):
             end.synchronize()
             times.append(begin.elapsed_time(end) / 1e3)
         return statistics.median(times)
-    source = torch.randn(1 << 30, device="cuda")
+    source = torch.randn(min(1 << 30, torch.cuda.mem_get_info()[0] // 16), device="cuda")  # a half of what is free, for both
     target = torch.empty_like(source)
     out = {"copy_tb_s": 8 * source.numel() / seconds(lambda: target.copy_(source), 10) / 1e12}
     del source, target
-    for n in (4096, 8192):
-        x, y = (torch.randn(n, n, device="cuda").half() for _ in range(2))
-        out[f"fp16_{n}_tflop_s"] = 2 * n**3 / seconds(lambda: x @ y, 20) / 1e12
+    for name, n, dtype in (("fp16", 4096, torch.float16), ("fp16", 8192, torch.float16), ("tf32", 4096, torch.float32),
+                           ("fp32", 4096, torch.float32)):
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        x, y = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+        out[f"{name}_{n}_tflop_s"] = 2 * n**3 / seconds(lambda: x @ y, 10) / 1e12
     return out
 
 

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Builds the CUDA backend on a machine with a GPU, tests it, measures it and looks for its memory errors, within one deadline.
+
+    scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
+
+Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/gpu.md says what each
+does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
+Exit status: 0 all passed; 1 a part failed; 2 none failed, but something could not be run or was cut off, and suite.json says what.
+"""
+import argparse
+import collections
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import gpu_suite_parts as parts
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build/gpu"
+PARTS = ["smoke", "test", "bench", "sanitize"]
+RESERVE = 6  # seconds before the deadline in which nothing runs any more: children end, results are written
+WORST = ["failed", "cut off", "stopped", "incomplete", "not run", "running", "waiting", "dry run", "passed"]
+
+
+def sources(cmake_arguments):
+    """One hash of everything that is built or run."""
+    digest = hashlib.sha256(" ".join(cmake_arguments).encode())
+    found = [ROOT / "CMakeLists.txt", ROOT / "halfstep.h"]
+    for folder in ("framework", "layers", "optim", "amp", "apps", "cuda", "tests", "benchmarks", "scripts", "configs"):
+        found += (p for p in (ROOT / folder).rglob("*") if p.is_file())
+    for path in sorted(found):
+        if path.is_file() and path.suffix != ".pyc" and "benchmarks/results" not in path.as_posix():
+            digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Suite:
+    """The results, the children and the clock. Safe to use from the thread that builds and from the main one."""
+
+    def __init__(self, a, cmake_arguments):
+        self.a, self.cmake_arguments = a, cmake_arguments
+        self.began = time.monotonic()
+        self.out = pathlib.Path(os.environ.get("OUT") or ROOT / "build/gpu_suite").resolve()
+        self.lock = threading.RLock()
+        self.stopping, self.ready = "", {}
+        self.tools = parts.find_tools()
+        self.env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
+        if self.tools["nvcc"]:  # CMake looks on PATH
+            self.env["PATH"] += os.pathsep + str(pathlib.Path(self.tools["nvcc"]).parent)
+        self.parts = [p for p in PARTS if p in a.part or not a.part]
+        self.data = {"format": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "state": "running",
+                     "deadline_s": a.deadline, "seconds": 0, "parts": {p: {"state": "waiting"} for p in self.parts},
+                     "commit": os.environ.get("HALFSTEP_COMMIT", ""), "source": "", "tools": self.tools,
+                     "machine": {"cores": os.cpu_count(), "system": platform.platform()}, "build": [], "steps": []}
+
+    def say(self, text):
+        with self.lock:
+            print(f"{time.monotonic() - self.began:6.1f}  {text}", flush=True)
+
+    def left(self):
+        return self.began + self.a.deadline - min(RESERVE, self.a.deadline / 10) - time.monotonic()
+
+    def note(self, entry, **fields):
+        with self.lock:
+            entry |= fields
+            self.save()
+
+    def save(self):
+        """Replaces the result file, so that it is whole whenever the machine vanishes."""
+        if self.a.dry_run:
+            return
+        with self.lock:
+            self.data["seconds"] = round(time.monotonic() - self.began, 1)
+            for part in self.parts:
+                states = {s["state"] for s in self.data["steps"] if s["part"] == part}
+                if states:
+                    self.data["parts"][part] = {"state": min(states, key=WORST.index)}
+            new = self.out / "suite.json.new"
+            new.write_text(json.dumps(self.data, indent=1) + "\n")
+            os.replace(new, self.out / "suite.json")
+
+    def end_child(self, process):
+        for number, wait in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(wait)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                pass
+
+    def run(self, step, entry):
+        """Runs a step to its end, its limit, or that of the suite, and writes down what came of it."""
+        command = [str(w) for w in step.command]
+        shown = shlex.join([f"{k}={v}" for k, v in step.env.items()] + command)
+        if self.a.dry_run:
+            self.say(f"{step.part}: {shown}")
+            return self.note(entry, state="dry run")
+        limit = min(step.limit, self.left() * step.share)
+        if limit < min(step.least, self.a.deadline / 20) or self.stopping:
+            self.say(f"{step.part}: {step.name}: not run: {self.stopping or 'the time was up'}")
+            return self.note(entry, state="not run", why=self.stopping or "the time was up")
+        self.note(entry, state="running", command=shown, at_s=round(time.monotonic() - self.began, 1))
+        begin = time.monotonic()
+        with open(self.out / ("build.log" if step.part == "build" else "suite.log"), "a+b") as log:
+            log.write(f"\n== {entry['name']}: {shown}\n".encode())
+            log.flush()
+            start = log.tell()
+            code, cut = self.wait(step, command, limit, log, entry)
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        found = {"seconds": round(time.monotonic() - begin, 1)}
+        try:
+            found |= self.read(step, output, code)
+        except Exception as e:  # what a tool printed must not end the suite
+            found["unread"] = f"{type(e).__name__}: {e}"
+        if cut:
+            found |= {"state": "cut off" if self.stopping or limit < step.limit else "failed", "why": cut}
+        elif "state" not in found:
+            found |= {"state": "passed"} if code == 0 else {"state": "failed", "why": f"exit status {code}"}
+        if found["state"] == "failed":
+            found["tail"] = output.splitlines()[-25:]
+        self.note(entry, **found)
+        why = f": {entry['why']}" if entry.get("why") else ""
+        self.say("\n".join([f"{step.part}: {step.name}: {entry['state']} ({entry['seconds']} s){why}"] +
+                           [f"        | {line}" for line in entry.get("tail", [])]))
+        if step.show and "result" in entry:
+            step.show(entry["result"])
+
+    def wait(self, step, command, limit, log, entry):
+        """The exit status, and why the command was ended early, if it was."""
+        end = time.monotonic() + limit
+        group = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+                                       env=self.env | step.env, **group)
+        except OSError as e:
+            log.write(f"{e}\n".encode())
+            return 127, ""
+        try:
+            seen = 0
+            while not self.stopping and time.monotonic() < end:
+                try:
+                    return process.wait(0.2), self.stopping
+                except subprocess.TimeoutExpired:
+                    if step.file and step.file.exists() and step.file.stat().st_mtime != seen:
+                        seen = step.file.stat().st_mtime
+                        self.note(entry, result=json.loads(step.file.read_text()))  # it is written whole, or not at all
+            return process.poll(), self.stopping or f"not ended after {limit:.0f} s"
+        finally:
+            self.end_child(process)
+
+    def read(self, step, output, code):
+        """What the output says: a result, and a state with its reason where the exit status is not the whole truth."""
+        found = step.read(output, code) if step.read else {}
+        if step.file and step.file.exists():
+            found["result"] = json.loads(step.file.read_text())
+            step.file.unlink()
+        return found
+
+
+def build(suite, wanted):
+    """The stages of the build, in a thread of its own; suite.ready says how each ended."""
+    for stage, step in parts.build_stages(suite, wanted):
+        entry = {"name": step.name, "state": "waiting"}
+        with suite.lock:
+            suite.data["build"].append(entry)
+        suite.run(step, entry)
+        good = suite.a.dry_run or entry["state"] == "passed"
+        if stage:
+            suite.ready[stage] = "" if good else f"{step.name}: {entry['state']}"
+        if not good:
+            for other in wanted:
+                suite.ready.setdefault(other, f"{step.name}: {entry['state']}")
+            return
+
+
+def run_steps(suite, pending, builder):
+    """Runs each step as soon as what it needs is built, in order, those that are timed only when no compiler runs."""
+    waiting = collections.deque(pending)
+    while waiting:
+        step = next((s for s in waiting if s.needs in ("", *suite.ready) and not (s.quiet and builder.is_alive())), None)
+        if step is None:
+            builder.join(0.05)
+            continue
+        waiting.remove(step)
+        if suite.ready.get(step.needs):
+            suite.note(step.entry, state="not run", why=f"the build ended early: {suite.ready[step.needs]}")
+        elif step.expand:
+            with suite.lock:
+                suite.data["steps"].remove(step.entry)
+            more = step.expand(suite)
+            enter(suite, more)
+            waiting.extendleft(reversed(more))
+        else:
+            suite.run(step, step.entry)
+
+
+def enter(suite, steps):
+    """What is going to be run stands in the results before it runs."""
+    with suite.lock:
+        for step in steps:
+            step.entry = {"part": step.part, "name": step.name, "state": "waiting"}
+            suite.data["steps"].append(step.entry)
+    suite.save()
+
+
+def finish(suite):
+    for entry in suite.data["steps"] + suite.data["build"]:
+        if entry["state"] in ("waiting", "running"):
+            suite.note(entry, state="not run", why=suite.stopping or "the time was up")
+    for part in suite.parts:
+        if suite.data["parts"][part]["state"] == "waiting":
+            suite.data["parts"][part] = {"state": "not run", "why": suite.stopping}
+    if not suite.a.dry_run:
+        states = {p["state"] for p in suite.data["parts"].values()} | {e["state"] for e in suite.data["build"]}
+        suite.note(suite.data, exit=1 if "failed" in states else 0 if states <= {"passed"} else 2,
+                   state="stopped" if suite.stopping else "done")
+        for part, entry in suite.data["parts"].items():
+            first = next((s for s in suite.data["steps"] if (s["part"], s["state"]) == (part, entry["state"]) and "why" in s), entry)
+            name = f"{first['name']}: " if "name" in first else ""
+            print(f"{part:<10}{entry['state']}" + (f": {name}{first['why']}" if first.get("why") else ""))
+        print(f"{suite.data['seconds']} s, results in {suite.out / 'suite.json'}")
+    return suite.data.get("exit", 0)
+
+
+def parse(arguments):
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    own, cmake = arguments[:end], arguments[end + 1:]
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                prog="scripts/gpu_suite.sh")
+    p.add_argument("--part", action="append", choices=["build"] + PARTS, default=[], help="may be repeated")
+    p.add_argument("--deadline", type=float, default=1800, help="seconds for everything, the build included [%(default)s]")
+    jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
+    p.add_argument("--jobs", type=int, default=jobs, help="of the build [%(default)s]")
+    p.add_argument("--cpu-tests", action="store_true", help="in part test also the ctest tests of label cpu: a longer build")
+    p.add_argument("--again", action="store_true", help="also the parts that passed with these very sources")
+    p.add_argument("--dry-run", action="store_true", help="print what would be run")
+    return p.parse_args(own), cmake
+
+
+def main():
+    a, cmake = parse(sys.argv[1:])
+    suite = Suite(a, cmake)
+    if not a.dry_run:
+        suite.out.mkdir(parents=True, exist_ok=True)
+        for log in ("build.log", "suite.log"):
+            (suite.out / log).write_bytes(b"")
+    def stop(number, _):  # whoever waits for a child looks at this several times a second
+        suite.stopping = f"{signal.Signals(number).name} came"
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    suite.save()  # before anything that takes time
+    return work(suite)
+
+
+def work(suite):
+    a = suite.a
+    stamp = BUILD / "suite_passed.json"
+    now = suite.data["source"] = sources(suite.cmake_arguments)
+    passed = json.loads(stamp.read_text()) if stamp.exists() and not a.again and not a.dry_run else {}
+    suite.data["commit"] = suite.data["commit"] or parts.output_of("git", "describe", "--always", "--dirty") or "unknown"
+    if suite.parts and not a.dry_run and not parts.gpu_is_there(suite.tools):
+        suite.stopping = "no GPU: nvidia-smi -L finds none, and there is no /dev/nvidia0 (--part build builds without)"
+        return finish(suite)
+    pending = []
+    for part in suite.parts:
+        if passed.get(part) == now:
+            suite.data["parts"][part] = {"state": "passed", "why": "before, with these sources"}
+        else:
+            pending += parts.STEPS[part](suite)
+    enter(suite, pending)
+    wanted = {s.needs for s in pending if s.needs} | ({"program", "tests"} if "build" in a.part else set())
+    builder = threading.Thread(target=build, args=(suite, wanted), daemon=True)
+    builder.start()
+    if a.dry_run:
+        builder.join()
+    run_steps(suite, pending, builder)
+    while builder.is_alive():
+        builder.join(0.2)
+    code = finish(suite)
+    fresh = {p: now for p in suite.parts if suite.data["parts"][p]["state"] == "passed"}
+    if fresh and not a.dry_run:
+        kept = {p: s for p, s in (json.loads(stamp.read_text()) if stamp.exists() else {}).items() if s == now}
+        stamp.with_suffix(".new").write_text(json.dumps(kept | fresh))
+        os.replace(stamp.with_suffix(".new"), stamp)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

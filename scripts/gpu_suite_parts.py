@@ -1,0 +1,314 @@
+"""What each part of gpu_suite.py runs, and how its output is read."""
+import dataclasses
+import datetime
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from mlp_tables import print_products, print_tables  # noqa: E402
+
+BUILD = ROOT / "build/gpu"
+PROGRAM, KERNEL_TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels"
+UPLOADS = "bench_uploads" if (ROOT / "benchmarks/uploads.cpp").exists() else None
+SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
+PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"}
+# The library's own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
+SANITIZERS = {"memcheck": {}, "racecheck": PLAIN, "initcheck": PLAIN, "synccheck": {}}
+
+
+@dataclasses.dataclass
+class Step:
+    part: str
+    name: str
+    command: list
+    needs: str = ""        # program or tests: what has to be built before
+    quiet: bool = False    # times are taken: not while a compiler runs
+    limit: float = 120     # seconds, at most
+    least: float = 3       # with less than these it is not begun
+    share: float = 1       # of the time that is left, at most
+    env: dict = dataclasses.field(default_factory=dict)
+    read: object = None    # (output, exit status) -> fields of the result's entry: result, state, why
+    file: object = None    # a result that the command writes while it runs
+    show: object = None    # prints a result
+    expand: object = None  # (suite) -> the steps in place of this one, once its needs are there
+    entry: object = None   # in suite.json
+
+
+# ---- the machine
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=ROOT).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def find_tools():
+    """Name -> path, or nothing. The toolkit is often installed without being on PATH."""
+    folders = [os.environ.get(v, "") + "/bin" for v in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda/bin"]
+    for pattern in ("/usr/local/cuda-*/bin", "/opt/nvidia/nsight-*/*", "/opt/nvidia/nsight-*/*/bin"):
+        folders += sorted(glob.glob(pattern), reverse=True)
+    path = os.pathsep.join([os.environ.get("PATH", ""), os.path.dirname(sys.executable), *folders])
+    return {name: shutil.which(name, path=path) for name in
+            ("nvidia-smi", "nvcc", "cmake", "ninja", "ctest", "compute-sanitizer", "ncu", "nsys")} | {"python": sys.executable}
+
+
+def gpu_is_there(tools):
+    listed = output_of(tools["nvidia-smi"], "-L") if tools["nvidia-smi"] else ""
+    return listed.startswith("GPU") or os.path.exists("/dev/nvidia0")
+
+
+# ---- the build
+
+def build_stages(suite, wanted):
+    """The build as (what is there after it, step). The program first: much can be run while the tests are compiled."""
+    if not wanted:
+        return
+    cmake = suite.tools["cmake"] or "cmake"
+    generator = ["-G", "Ninja"] if suite.tools["ninja"] else []
+    # No emulator: it is for machines without a GPU, and a third of the build.
+    yield "", Step("build", "configure", [
+        cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DHALFSTEP_CUDA=ON", "-DHALFSTEP_TESTS=ON",
+        "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
+        *suite.cmake_arguments], limit=300, read=read_configure)
+
+    def stage(name, targets):
+        return name, Step("build", name, [cmake, "--build", BUILD, "-j", suite.a.jobs, "--target", *targets], limit=3600)
+    if "program" in wanted:
+        yield stage("program", ["halfstep_program"])
+    if "tests" in wanted:
+        yield stage("tests", ["test_cuda", "test_cuda_kernels"] + [UPLOADS] * bool(UPLOADS))
+    if "all" in wanted:
+        yield stage("all", ["all"])
+
+
+def read_configure(output, code):
+    missing = re.search(r'Could not find a package configuration file provided by "\w+"|Could NOT find \w+|No CUDA backend: .*'
+                        r"|Could not find \w+ using", output)
+    if code and missing:
+        return {"state": "failed", "why": f"{missing.group().strip()}: see docs/gpu.md, What the machine needs "
+                                          "(scripts/vendor_deps.sh makes the folder deps/ that travels with the sources)"}
+    return {"result": [line.partition("halfstep: ")[2] for line in output.splitlines() if "halfstep: " in line]}
+
+
+# ---- reading what was printed
+
+def last_json(output):
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    return None
+
+
+def read_json_line(output, code):
+    result = last_json(output)
+    return {} if result is None else {"result": result}
+
+
+def read_doctest(output, code):
+    """How many test cases passed. A program that ran none is no success."""
+    skipped = re.search(r"^SKIPPED: .*", output, re.MULTILINE)
+    if skipped:
+        return {"state": "failed", "why": f"there is a GPU, and yet: {skipped.group()}"}
+    counts = re.search(r"test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed", output)
+    if not counts:
+        return {"result": {"last": output.splitlines()[-1:]}}
+    total, passed, failed = map(int, counts.groups())
+    found = {"result": {"cases": total, "passed": passed, "failed": failed}}
+    return found if total or code else found | {"state": "incomplete", "why": "this build has no such test"}
+
+
+def read_probe(output, code):
+    """What the library's ReLU mask is at +0, -0 and NaN, as the test prints it."""
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[doctest]", "==="))]
+    found = read_doctest(output, code)
+    return found | {"result": found.get("result", {}) | {"lines": lines}}
+
+
+def read_bench(output, code):
+    """A run of `bench mlp --json`: what the products of its arm ran on."""
+    result = last_json(output)
+    if result is None:
+        return {}
+    arm = result["arms"][0]
+    kept = {k: arm[k] for k in ("products", "plain_products", "losses") if k in arm}
+    if kept.get("plain_products"):
+        return {"result": kept, "state": "failed", "why": f"{kept['plain_products']} products ran on the plain kernel"}
+    if "products" not in kept and not code:
+        return {"result": kept, "state": "incomplete", "why": "this halfstep does not say how its products ran"}
+    return {"result": kept}
+
+
+def read_kernels(output, code):
+    """The kernels of the last step, in order, from the table of ncu or that of nsys."""
+    import csv
+    rows, head = [], None
+    for cells in csv.reader(line for line in output.splitlines() if line.startswith('"') or line.count(",") > 8):
+        if "Kernel Name" in cells or "Duration (ns)" in cells:
+            head = cells
+        elif head and len(cells) == len(head):
+            row = dict(zip(head, cells))
+            value, unit = row.get("Metric Value") or row.get("Duration (ns)"), row.get("Metric Unit", "ns")
+            us = float(value.replace(",", "")) * {"s": 1e6, "m": 1e3, "u": 1}.get(unit[:1], 1e-3)
+            rows.append({"kernel": row.get("Kernel Name") or row.get("Name", ""), "us": round(us, 3),
+                         "grid": row.get("Grid Size") or row.get("GrdX"), "block": row.get("Block Size") or row.get("BlkX")})
+    if not rows:
+        return {"state": "incomplete", "why": "no profiler could read the kernels: see suite.log"}
+    # The steps are equal: the last one is what stands three times at the end, but for what the program does after them.
+    names = [r["kernel"] for r in rows]
+    step = next((rows[end - p:end] for end in range(len(rows), max(len(rows) - 9, 0), -1) for p in range(4, end // 3 + 1)
+                 if names[end - p:end] == names[end - 2 * p:end - p] == names[end - 3 * p:end - 2 * p]), rows)
+    return {"state": "passed", "why": "" if code == 0 else f"the profiler ended with {code}",
+            "result": {"kernels": step, "count": len(step), "sum_us": round(sum(r["us"] for r in step), 1), "recorded": len(rows)}}
+
+
+def show_kernels(result):
+    for row in result["kernels"][:24]:
+        print(f"  {row['us']:>10.2f} us  {row['grid'] or '':<18}{row['kernel'][:90]}")
+    print(f"  {result['sum_us']:>10.2f} us in {result['count']} kernels")
+
+
+def read_sanitizer(output, code):
+    if "Device not supported" in output:
+        return {"state": "incomplete", "why": "compute-sanitizer does not work on this machine: Device not supported"}
+    found = read_doctest(output, code)
+    summary = re.findall(r"^=+ (.*SUMMARY: .*)", output, re.MULTILINE)
+    if code == 86:
+        found |= {"state": "failed", "why": summary[-1] if summary else "errors were found"}
+    return found
+
+
+# ---- the parts
+
+def mlp(case, arms, steps, *more):
+    batch, width, layers = case
+    return [PROGRAM, "bench", "mlp", "--device", "cuda", "--arms", arms, "--batch", batch, "--width", width, "--layers", layers,
+            "--batches", 1, "--epochs", steps, "--warmup", 1, "--inner", 1, "--json", *more]
+
+
+def profile(tools, command):
+    """The command under the profiler that is there: each kernel's time in one table, ncu's or nsys's."""
+    words = " ".join(str(w) for w in command)
+    ways = []
+    if tools["ncu"]:  # leaves the clocks as they are
+        ways.append(f"'{tools['ncu']}' --clock-control none --csv --print-units base --metrics gpu__time_duration.sum {words}")
+    if tools["nsys"]:
+        report = BUILD / "profile"
+        ways.append(f"{{ '{tools['nsys']}' profile --force-overwrite true -o '{report}' {words} >'{report}.log' && "
+                    f"'{tools['nsys']}' stats --force-export true --report cuda_gpu_trace --format csv '{report}.nsys-rep'; }}")
+    return ["sh", "-c", " || ".join(ways) or "echo neither ncu nor nsys was found; exit 2"]
+
+
+def compare(suite, name, *arguments, **fields):
+    file = suite.out / name
+    command = [sys.executable, "-u", "benchmarks/compare_torch_cuda.py", "--binary", PROGRAM, "--out", file,
+               "--source", suite.data["source"], *arguments]
+    return dict(command=command, file=file, read=read_compare, needs="program", quiet=True, **fields)
+
+
+def read_compare(output, code):
+    return {"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2 else {}
+
+
+def smoke(suite):
+    def step(name, command, **fields):
+        return Step("smoke", name, command, **fields)
+    torch = ("import json, torch; seen = torch.cuda.is_available() and torch.cuda.get_device_name(); "
+             "print(json.dumps({'torch': torch.__version__, 'gpu': seen}))")
+    query = "name,compute_cap,driver_version,memory.total,clocks.sm,clocks.mem,power.draw,temperature.gpu"
+    steps = [
+        step("gpu", [suite.tools["nvidia-smi"] or "nvidia-smi", f"--query-gpu={query}", "--format=csv"], limit=30,
+             read=lambda output, code: {"result": output.splitlines()}),
+        # Read from the disk while the compilers run, so that it is in memory when it is timed.
+        step("pytorch", [sys.executable, "-c", torch], read=lambda output, code:
+             {"state": "incomplete", "why": "no PyTorch: halfstep is measured alone"} if code else read_json_line(output, code)),
+        step("devices", [PROGRAM, "devices", "--json"], needs="program", limit=60, read=read_json_line)]
+    for name, case in SMOKE_CASES.items():
+        for arm in ("float16", "bfloat16"):
+            steps.append(step(f"products {name} {arm}", mlp(case, arm, 3), needs="program", limit=60, read=read_bench,
+                              env={"HALFSTEP_TUNE_FILE": ""}, show=lambda result, name=name, arm=arm:
+                              print_products({"case": name, "rows": [result | {"variant": arm}]})))
+    for name, arm in (("mlp_4096", "float16"), ("mlp_4096", "bfloat16"), ("mlp_512", "float16"), ("mlp_3x256", "float16")):
+        command = profile(suite.tools, mlp(SMOKE_CASES[name], arm, 4, "--graph", "off"))
+        steps.append(step(f"kernels {name} {arm}", command, needs="program", limit=90, env={"HALFSTEP_TUNE_FILE": ""},
+                          read=read_kernels, show=show_kernels))
+    steps += [
+        step("uploads", [BUILD / "benchmarks" / UPLOADS] if UPLOADS else ["echo", "these sources have no benchmarks/uploads.cpp"],
+             needs="tests", quiet=True, limit=60, read=read_json_line),
+        step("products' tests", [KERNEL_TESTS, "--source-file=*gemm_test.cpp,*relu_mask_test.cpp", "--test-case-exclude=probe*"],
+             needs="tests", limit=120, read=read_doctest),
+        step("probe of the library's mask", [KERNEL_TESTS, "--test-case=probe*"], needs="tests", limit=30, read=read_probe,
+             show=lambda result: print("\n".join(f"  {line}" for line in result["lines"]))),
+        step("bench", **compare(suite, "smoke_bench.json", "--rounds", 1, "--samples", 20, "--stream-only",
+                                *[w for name in SMOKE_CASES for w in ("--case", name)],
+                                "--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned", "--torch-variants", "fp16,bf16",
+                                "--budget", 150, limit=200, show=print_tables))]
+    return steps
+
+
+def ctest_steps(suite, part, label, make):
+    """One step for each ctest test of the label; what ctest itself would run, one by one, so that each leaves a result."""
+    command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", f"^{label}$", "--show-only=json-v1"]
+
+    def expand(suite):
+        if suite.a.dry_run:
+            return make(f"each test of label {label}", ["PROGRAM"])
+        listed = json.loads(output_of(*map(str, command)) or '{"tests": []}')["tests"]
+        steps = []
+        for test in listed:
+            env = next((p["value"] for p in test.get("properties", []) if p["name"] == "ENVIRONMENT"), [])
+            for step in make(test["name"], test["command"]) if "command" in test else []:
+                step.env = dict(e.split("=", 1) for e in env) | step.env
+                steps.append(step)
+        return steps or [Step(part, f"tests of label {label}", ["sh", "-c", "echo ctest lists none; exit 1"])]
+    return Step(part, f"tests of label {label}", command, needs="tests", expand=expand)
+
+
+def test(suite):
+    def make(name, command):
+        return [Step("test", name, command, needs="tests", limit=400, read=read_doctest, env={"OMP_NUM_THREADS": "2"})]
+    steps = [ctest_steps(suite, "test", "cuda", make)]
+    if suite.a.cpu_tests:
+        command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", "^cpu$", "-j", suite.a.jobs, "--timeout", 240,
+                   "--no-tests=error", "--output-on-failure"]
+        steps.append(Step("test", "label cpu", command, needs="all", limit=900))
+    return steps
+
+
+def bench(suite):
+    # A machine that loses its sanitizers to the last benchmarks has lost more than one that loses a benchmark.
+    share = 0.65 if "sanitize" in suite.parts else 1
+
+    def keep(result):
+        gpu = re.sub("[^a-z0-9]+", "-", (result["gpu_before"].get("name") or "cuda").lower()).strip("-")
+        ended = bool(result["gpu_after"])
+        for folder in [suite.out] + [ROOT / "benchmarks/results"] * ended:
+            (folder / f"{datetime.date.today().isoformat()}-{gpu}.json").write_text(json.dumps(result, indent=1) + "\n")
+        print_tables(result)
+
+    def expand(suite):  # the budget is known once it begins
+        budget = round(max(0, suite.left() * share * 0.9))
+        return [Step("bench", "compare_torch_cuda", **compare(suite, "bench.json", "--budget", budget), limit=3600, share=share,
+                     least=30, show=keep)]
+    return [Step("bench", "compare_torch_cuda", [], needs="program", quiet=True, expand=expand)]
+
+
+def sanitize(suite):
+    tool = suite.tools["compute-sanitizer"]
+    if not tool and not suite.a.dry_run:
+        return [Step("sanitize", "compute-sanitizer", [], read=lambda output, code:
+                     {"state": "incomplete", "why": "compute-sanitizer was not found (it comes with the CUDA toolkit)"})]
+    command = [tool or "compute-sanitizer", "--error-exitcode", 86, "--print-limit", 20, "--tool"]
+    return [ctest_steps(suite, "sanitize", "sanitize", lambda name, test, kind=kind, env=env: [
+        Step("sanitize", f"{kind} {name}", command + [kind] + test, needs="tests", limit=200, env=env, read=read_sanitizer)])
+        for kind, env in SANITIZERS.items()]
+
+
+STEPS = {"smoke": smoke, "test": test, "bench": bench, "sanitize": sanitize}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""scripts/gpu_suite.sh against stand-ins of its tools: its control flow, deadlines and result files, without a GPU.
+
+    tests/scripts/gpu_suite_test.py           quick
+    tests/scripts/gpu_suite_test.py Sweep     cut off at every half second of a run, in three ways
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+TOOLS = ["nvidia-smi", "nvcc", "cmake", "ninja", "ctest", "compute-sanitizer", "ncu", "nsys"]
+TORCH = '''
+# As much of PyTorch as the benchmark asks for: everything is there, does nothing and costs nothing. A clock that ticks when it is
+# read keeps warm-ups short.
+import itertools, sys, time
+
+class Anything:
+    __version__ = "2.0"
+    def __init__(self, **known): self.__dict__.update(known)
+    def __getattr__(self, name): return ANYTHING
+    def __call__(self, *_, **__): return ANYTHING
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def __float__(self): return 1.0
+    __matmul__ = __call__
+
+ANYTHING = Anything()
+number = lambda value: lambda *_: value
+tensor = Anything(numel=number(1 << 20), element_size=number(4))
+event = Anything(elapsed_time=number(2.0))
+cuda = Anything(is_available=number(True), get_device_name=number("a stand-in"), mem_get_info=number((1 << 30, 1 << 30)),
+                memory_allocated=number(0), max_memory_allocated=number(1000), Event=lambda *_, **__: event)
+backends = Anything(cudnn=Anything(version=number(9)))
+sys.modules["torch"] = Anything(cuda=cuda, backends=backends, version=Anything(cuda="13.0"), float16="float16", bfloat16="bfloat16",
+                                float32="float32", randn=lambda *_, **__: tensor)
+time.perf_counter = itertools.count(0, 0.01).__next__
+'''
+
+
+class Tree:
+    """A folder with the suite, its tools and nothing else."""
+
+    def __init__(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.temporary.name)
+        for folder in ("tools", "scripts", "python", "benchmarks/results", "out"):
+            (self.root / folder).mkdir(parents=True)
+        for file in [*(ROOT / "scripts").glob("gpu_suite*"), *(ROOT / "benchmarks").glob("*.py")]:
+            shutil.copy(file, self.root / file.relative_to(ROOT))
+        for tool in TOOLS:
+            shutil.copy(HERE / "stand_in.sh", self.root / "tools" / tool)
+            (self.root / "tools" / tool).chmod(0o755)
+        (self.root / "benchmarks/uploads.cpp").touch()
+        (self.root / "python/torch.py").write_text(TORCH)
+        self.result, self.calls = self.root / "out/suite.json", self.root / "calls"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.temporary.cleanup()
+
+    def start(self, *arguments, fault="", delay=0, **env):
+        self.calls.write_text("")
+        return subprocess.Popen(
+            ["bash", "scripts/gpu_suite.sh", *map(str, arguments)], cwd=self.root, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, env=os.environ | {
+                "PATH": f"{self.root}/tools:{os.environ['PATH']}", "PYTHONPATH": str(self.root / "python"), "FAULT": fault,
+                "PYTHONDONTWRITEBYTECODE": "1", "HALFSTEP_PYTHON": sys.executable, "HALFSTEP_COMMIT": "stand-in",
+                "CALLS": str(self.calls), "DELAY": str(delay), "OUT": str(self.root / "out"), **env})
+
+    def run(self, *arguments, **options):
+        process = self.start(*arguments, **options)
+        reader = threading.Thread(target=self.read_along, args=(process,))
+        reader.start()
+        self.output = process.communicate()[0]
+        reader.join()
+        self.data = json.loads(self.result.read_text()) if self.result.exists() else {}
+        return process.returncode
+
+    def read_along(self, process):
+        """Reads what would be left, were the run cut off now, all the time."""
+        self.reads, self.unreadable = 0, None
+        while process.poll() is None and self.unreadable is None:
+            try:
+                json.loads(self.result.read_text())
+                self.reads += 1
+            except FileNotFoundError:
+                if self.reads:
+                    self.unreadable = "the file was gone"
+            except ValueError as e:
+                self.unreadable = str(e)
+            time.sleep(0.0005)
+
+    def states(self):
+        return {p: e["state"] for p, e in self.data["parts"].items()}
+
+    def step(self, name):
+        return next(s for s in self.data["steps"] if s["name"] == name)
+
+    def called(self, *words):
+        return [line for line in self.calls.read_text().splitlines() if all(w in line for w in words)]
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+class Quick(unittest.TestCase):
+    def setUp(self):
+        self.tree = Tree()
+        self.addCleanup(self.tree.temporary.cleanup)
+
+    def test_dry_run_of_each_part_runs_nothing(self):
+        for part in ("smoke", "test", "bench", "sanitize", "build"):
+            self.assertEqual(self.tree.run("--part", part, "--dry-run"), 0, self.tree.output)
+            self.assertIn("--build", self.tree.output)
+        self.assertEqual(self.tree.run("--dry-run"), 0)
+        self.assertIn("HALFSTEP_CUDA_BLAS=plain", self.tree.output)
+        self.assertEqual(list((self.tree.root / "out").iterdir()), [])
+        self.assertEqual(self.tree.calls.read_text(), "")
+
+    def test_all_parts_pass(self):
+        t = self.tree
+        self.assertEqual(t.run("--deadline", 120), 0, t.output)
+        self.assertIsNone(t.unreadable)
+        self.assertGreater(t.reads, 100)
+        self.assertEqual(t.states(), dict.fromkeys(["smoke", "test", "bench", "sanitize"], "passed"))
+        self.assertEqual([e["name"] for e in t.data["build"]], ["configure", "program", "tests"])
+        self.assertIn("-DHALFSTEP_CUDA_HEADERS=OFF", t.called("cmake -S")[0])
+        self.assertEqual(t.step("products mlp_512 float16")["result"]["products"][0]["rung"], "fused")
+        self.assertIn("NaN: 1", t.step("probe of the library's mask")["result"]["lines"][0])
+        kernels = t.step("kernels mlp_4096 float16")["result"]
+        self.assertEqual([k["kernel"] for k in kernels["kernels"]], ["cast", "gemm", "gemm", "mse", "sgd"])
+        self.assertEqual(kernels["sum_us"], 12.5)
+        smoke = t.step("bench")["result"]
+        self.assertEqual([c["case"] for c in smoke["cases"]], ["mlp_4096", "mlp_512", "mlp_3x256"])
+        self.assertEqual(t.step("uploads")["result"], {"bench": "uploads"})
+        self.assertEqual({r["variant"] for r in smoke["cases"][0]["rows"]}, {"fp16", "bf16", "fp16_tuned", "bf16_tuned"})
+        self.assertEqual(smoke["rates"]["of"], "H100")
+        bench = json.loads(next((t.root / "benchmarks/results").glob("*-nvidia-h100-80gb-hbm3.json")).read_text())
+        self.assertEqual(len(bench["cases"]), 6)
+        self.assertTrue(any(r["variant"] == "fp16_compile" for r in bench["cases"][0]["rows"]))
+        self.assertEqual(sorted(p.name for p in (t.root / "out").iterdir() if p.suffix == ".log"), ["build.log", "suite.log"])
+        # What passed is not run again, while the sources are the same.
+        self.assertEqual(t.run("--part", "test", "--part", "sanitize"), 0)
+        self.assertEqual(t.called("test_cuda"), [])
+        (t.root / "halfstep.h").write_text("// new\n")
+        self.assertEqual(t.run("--part", "test"), 0)
+        self.assertEqual(len(t.called("test_cuda ")), 2)  # built, and run
+
+    def test_another_gpu_has_its_own_floors(self):
+        floors = {}
+        for gpu in ("NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "NVIDIA GeForce RTX 4090", "NVIDIA Oddity"):
+            self.tree.run("--part", "smoke", "--again", GPU=gpu)
+            result = self.tree.step("bench")["result"]
+            floors[result["rates"]["of"]] = result["cases"][0]["rows"][0]["floor_ms"]
+        self.assertEqual(list(floors), ["H200", "A100-SXM4-80GB", "L4", "RTX 4090", "measured here"])
+        self.assertAlmostEqual(floors["H200"], 1.61, 2)
+        self.assertEqual(len(set(floors.values())), 5)
+
+    def test_faults(self):
+        for fault, part, state, code, why in (
+                ("no package", "smoke", "not run", 1, "vendor_deps"),
+                ("not compiled", "smoke", "not run", 1, "program: failed"),
+                ("tests not compiled", "smoke", "not run", 1, "tests: failed"),
+                ("skipped", "test", "failed", 1, "SKIPPED"),
+                ("failing cuda", "test", "failed", 1, "exit status 1"),
+                ("plain products", "smoke", "failed", 1, "2 products ran on the plain kernel"),
+                ("plain products", "bench", "failed", 1, "exit status 1"),
+                ("crashing", "bench", "failed", 1, "exit status 1"),
+                ("no profiler", "smoke", "incomplete", 2, "no profiler"),
+                ("racecheck", "sanitize", "failed", 1, "ERROR SUMMARY: 3 errors"),
+                ("no sanitizer", "sanitize", "incomplete", 2, "Device not supported")):
+            with self.subTest(fault):
+                self.assertEqual(self.tree.run("--part", part, fault=fault), code, self.tree.output)
+                self.assertEqual(self.tree.states(), {part: state})
+                self.assertIn(why, json.dumps(self.tree.data))
+                self.assertIn(why, self.tree.output)
+        # What does not need the tests is run without them.
+        self.tree.run("--part", "smoke", fault="tests not compiled")
+        self.assertEqual(self.tree.step("bench")["state"], "passed")
+        if not os.path.exists("/dev/nvidia0"):
+            self.assertEqual(self.tree.run(fault="no GPU"), 2)
+            self.assertEqual(set(self.tree.states().values()), {"not run"})
+            self.assertEqual(self.tree.run("--part", "build", fault="no GPU"), 0)
+
+    def test_what_hangs_is_cut_off_with_its_children(self):
+        began = time.monotonic()
+        self.assertEqual(self.tree.run("--deadline", 4, fault="hanging cuda", delay=0.02), 2, self.tree.output)
+        self.assertLess(time.monotonic() - began, 9)  # it ignores SIGTERM
+        self.assertEqual(self.tree.step("cuda")["state"], "cut off")
+        self.assertFalse([line for line in self.tree.called("sleeper") if alive(line.split()[1])])
+
+    def test_sanitizers_take_plain_products_where_the_library_makes_noise(self):
+        self.tree.run("--part", "sanitize")
+        commands = {s["name"].split()[0]: s["command"] for s in self.tree.data["steps"]}
+        self.assertEqual(["HALFSTEP_CUDA_BLAS=plain" in c for c in commands.values()], [False, True, True, False])
+        self.assertEqual(list(commands), ["memcheck", "racecheck", "initcheck", "synccheck"])
+
+
+class Sweep(unittest.TestCase):
+    def cut_off(self, at, how):
+        """What a run leaves that was cut off `at` seconds after its first result."""
+        with Tree() as t:
+            process = t.start(*(["--deadline", at] if how == "deadline" else []), delay=0.05)
+            if how != "deadline":
+                while not t.result.exists() and process.poll() is None:
+                    time.sleep(0.005)
+                time.sleep(at)
+                process.send_signal(how)
+            began = time.monotonic()
+            code = process.wait()
+            took = time.monotonic() - began
+            process.stdout.close()
+            data = json.loads(t.result.read_text())
+            time.sleep(0.3 if how == signal.SIGKILL else 0)  # what the killed suite had started ends before its folder does
+            return at, how, code, took, data
+
+    def test_it_leaves_a_readable_result_whenever_it_is_cut_off(self):
+        runs = [(0.5 * i, how) for how in (signal.SIGKILL, signal.SIGTERM, "deadline") for i in range(how == "deadline", 17)]
+        ended = {}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for at, how, code, took, data in pool.map(lambda run: self.cut_off(*run), runs):
+                with self.subTest(at=at, how=str(how)):
+                    self.assertEqual(data["format"], 1)
+                    states = [s["state"] for s in data["steps"]]
+                    if how != signal.SIGKILL:  # it wrote its last word itself
+                        self.assertIn(code, (0, 2))
+                        self.assertIn(data["state"], ("done", "stopped"))
+                        self.assertEqual(data["exit"], code)
+                        self.assertFalse({"running", "waiting", "failed"} & set(states), states)
+                    self.assertLess(took, (at if how == "deadline" else 0) + 8)
+                    ended.setdefault(str(how), []).append(states.count("passed"))
+        for how, passed in ended.items():  # the later it is cut off, the more it has
+            self.assertEqual(min(passed), 0, how)
+            self.assertGreater(max(passed), 4, how)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + (sys.argv[1:] or ["Quick"]))
