@@ -67,8 +67,8 @@ TEST_CASE("closed standard streams: nothing that is printed lands in a file") {
 
 TEST_CASE("a signal before training ends the run with its code, and nothing is written") {
   const Folder dir;
-  for (const auto& [signal, code] :
-       {std::pair{SIGTERM, 75}, std::pair{SIGUSR1, 75}, std::pair{SIGHUP, 75}, std::pair{SIGINT, 130}}) {
+  for (const auto& each : {std::pair{SIGTERM, 75}, std::pair{SIGUSR1, 75}, std::pair{SIGHUP, 75}, std::pair{SIGINT, 130}}) {
+    const int signal = each.first, code = each.second;
     CAPTURE(signal);
     // Its data comes when the signal has.
     fs::remove(dir / "t.csv");

@@ -104,7 +104,8 @@ TEST_CASE("signals save and stop; --resume auto goes on") {
   const std::string options =
       " --set train.epochs=200 --set logging.every=1 --set checkpoint.every='100 epochs' --set checkpoint.keep_best=0 --threads 1";
   REQUIRE(run(dir, "train small.json --quiet --set output_dir=whole" + options).code == 0);
-  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 75}, std::pair{SIGHUP, 75}}) {
+  for (const auto& each : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 75}, std::pair{SIGHUP, 75}}) {
+    const int signal = each.first, code = each.second;
     CAPTURE(signal);
     fs::remove_all(dir / "part");
     Child child(dir, "train small.json --set output_dir=part" + options);

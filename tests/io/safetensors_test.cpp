@@ -217,7 +217,8 @@ TEST_SUITE("data") {
                                                        {"shape-product-overflow", "overflows"},
                                                        {"shape-bytes-overflow", "overflows"},
                                                        {"overlapping-offsets", "without gap or overlap"}};
-    for (const auto& [file, fault] : faults) {
+    for (const auto& each : faults) {
+      const std::string &file = each.first, &fault = each.second;
       CAPTURE(file);
       const auto path = *root / "safetensors" / "invalid" / (file + ".safetensors");
       const std::string message = message_of<IoError>([&] { load_safetensors(path); });

@@ -27,21 +27,21 @@ std::map<std::string, std::string> names(const char* group) {
 
 TEST_CASE("what PyTorch's autocast lists name is there, with their policies") {
   std::string missing;
+  const auto check_policy = [](const Op& op, const std::string& policy) {
+    CHECK_MESSAGE(list_policy(op) == policy, op.name, " is on the list ", policy, ", but registered as ", list_policy(op));
+  };
   for (const auto& [name, policy] : names("required")) {
     const Op* op = find_op(name);
     if (!op)
       missing += " " + name;
     else
-      CHECK_MESSAGE(list_policy(*op) == policy, name, " is on the list ", policy, ", but registered as ", list_policy(*op));
+      check_policy(*op, policy);
   }
   CHECK_MESSAGE(missing.empty(), "not registered:", missing);
   for (const auto& [name, policy] : names("optional"))
-    if (const Op* op = find_op(name))
-      CHECK_MESSAGE(list_policy(*op) == policy, name, " is on the list ", policy, ", but registered as ", list_policy(*op));
+    if (const Op* op = find_op(name)) check_policy(*op, policy);
   for (const auto& [name, policy] : names("cpu_only"))
-    if (const Op* op = find_op(name); op && op->alias_of.empty())
-      CHECK_MESSAGE((list_policy(*op) == policy || list_policy(*op) == "keep"), name, " is ", policy,
-                    " on PyTorch's CPU, but registered as ", list_policy(*op));
+    if (const Op* op = find_op(name); op && op->alias_of.empty() && list_policy(*op) != "keep") check_policy(*op, policy);
 }
 
 TEST_CASE("no op has a policy that the lists do not give it") {

@@ -103,8 +103,9 @@ double largest(const Tensor& t) {
 }  // namespace
 
 TEST_CASE("ops and their gradients agree with PyTorch") {
-  for (const auto& [key, golden] : goldens()) {
-    CAPTURE(key);
+  for (const auto& entry : goldens()) {
+    const Golden& golden = entry.second;
+    CAPTURE(entry.first);
     CAPTURE(golden.text.dump());
     for (const DType dtype : {DType::f64, DType::f32}) {
       CAPTURE(name(dtype));
@@ -119,9 +120,10 @@ TEST_CASE("ops and their gradients agree with PyTorch") {
       }
       CHECK(!golden.has("out." + std::to_string(out.size())));
       backward_weighted(out);
-      for (const auto& [input, leaf] : leaves) {
-        CAPTURE(input);
-        const Tensor& want = golden.tensors.at("grad." + input);
+      for (const auto& entry_of_leaf : leaves) {
+        const Tensor& leaf = entry_of_leaf.second;
+        CAPTURE(entry_of_leaf.first);
+        const Tensor& want = golden.tensors.at("grad." + entry_of_leaf.first);
         check_close(leaf.grad().defined() ? leaf.grad() : zeros_like(leaf), want, dtype == DType::f64 ? 1e-10 : 2e-5,
                     std::max(1.0, largest(want)));
       }
@@ -130,9 +132,10 @@ TEST_CASE("ops and their gradients agree with PyTorch") {
 }
 
 TEST_CASE("ops in a bfloat16 region agree with PyTorch's") {
-  for (const auto& [key, golden] : goldens()) {
+  for (const auto& entry : goldens()) {
+    const Golden& golden = entry.second;
     if (!golden.has("low.out") && !golden.has("low.out.0")) continue;
-    CAPTURE(key);
+    CAPTURE(entry.first);
     CAPTURE(golden.text.dump());
     const bool low = find_op(golden.text["op"].get<std::string>())->policy == CastPolicy::low;
     const Autocast region(Device::cpu, DType::bf16);
