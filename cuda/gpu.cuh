@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <type_traits>
+
 #include "framework/base/dtype.h"
 
 #ifdef HALFSTEP_CUDA_EMU
@@ -29,15 +31,41 @@ namespace halfstep::cuda {
 void check_launch(cudaError_t error);  // throws DeviceError when a launch was refused
 int sm_count();                        // multiprocessors of the current device; 4 on the emulator
 
-#ifndef HALFSTEP_CUDA_EMU
+// A launch that was captured, for who must tell its arguments later (cuda/recording.h). `arguments`: where each is now.
+struct Launched {
+  const void* kernel;
+  dim3 grid, block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+  const void* const* arguments;
+  const size_t* sizes;
+  size_t count;
+};
+class LaunchWatcher {
+ public:
+  virtual void launched(const Launched& launch) = 0;
+
+ protected:
+  ~LaunchWatcher() = default;
+};
+extern LaunchWatcher* launch_watcher;  // null but while work is recorded
+
 template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const A&... arguments) {
+#ifdef HALFSTEP_CUDA_EMU
+  check_launch(emu::launch(kernel, grid, block, shared_bytes, stream, arguments...));
+#else
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<P>(arguments)...);
   check_launch(cudaGetLastError());
-}
-#else
-using emu::launch;
 #endif
+  if (!launch_watcher) return;
+  const auto tell = [&](const std::decay_t<P>&... converted) {
+    const void* where[] = {&converted..., nullptr};
+    const size_t sizes[] = {sizeof converted..., 0};
+    launch_watcher->launched({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
+  };
+  tell(static_cast<P>(arguments)...);
+}
 
 inline constexpr unsigned kFullMask = 0xffffffffu;
 

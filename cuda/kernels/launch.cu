@@ -3,6 +3,8 @@
 
 namespace halfstep::cuda {
 
+LaunchWatcher* launch_watcher = nullptr;
+
 void check_launch(cudaError_t error) {
   if (error != cudaSuccess) check_cuda(error, "a kernel launch");
 }

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
 // A static would be one object for every block: kernels write SHARED instead.
 #undef __shared__
@@ -22,10 +24,6 @@
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
-
-namespace halfstep::cuda {
-void check_launch(cudaError_t error);
-}
 
 namespace emu {
 
@@ -41,17 +39,45 @@ Options& options();
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
-// Does the work in the stream's order: now, later or when a captured graph is launched (runtime.h).
-cudaError_t submit(cudaStream_t stream, std::function<void()> work, bool at_once = false);
 
-template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {
-  const std::tuple<std::decay_t<P>...> copies(static_cast<P>(arguments)...);
-  const auto work = [=] {
-    run(grid, block, shared_bytes, [&] { std::apply([&](const auto&... a) { kernel(a...); }, copies); });
-  };
-  halfstep::cuda::check_launch(submit(stream, work));
+// What a stream is given.
+struct Task {
+  std::function<void()> work;
+  const char* what = "";         // of what is no kernel
+  const void* kernel = nullptr;
+  std::function<Task(const cudaKernelNodeParams&)> with;  // the same kernel, launched otherwise
+};
+// Does it in the stream's order: now, later or when a captured graph is launched (runtime.h).
+cudaError_t submit(cudaStream_t stream, Task task, bool at_once = false);
+
+template <class... P>
+Task kernel_task(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, const std::tuple<std::decay_t<P>...>& arguments) {
+  return {.work = [=] { run(grid, block, shared_bytes, [&] { std::apply([&](const auto&... a) { kernel(a...); }, arguments); }); },
+          .kernel = reinterpret_cast<const void*>(kernel),
+          .with = [=](const cudaKernelNodeParams& p) {
+            auto changed = arguments;
+            size_t i = 0;
+            std::apply([&](auto&... a) { ((void)std::memcpy(static_cast<void*>(&a), p.kernelParams[i++], sizeof a), ...); }, changed);
+            return kernel_task<P...>(kernel, p.gridDim, p.blockDim, p.sharedMemBytes, changed);
+          }};
 }
+template <class... P, class... A>
+cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {
+  return submit(stream, kernel_task<P...>(kernel, grid, block, shared_bytes, {static_cast<P>(arguments)...}));
+}
+
+// What all streams were given while it lives, in order, and whether as part of a graph. One at a time.
+struct Operation {
+  std::string name;  // a kernel's, or copy, fill, product
+  bool in_graph;
+};
+class Operations {
+ public:
+  Operations();
+  ~Operations();
+  Operations(const Operations&) = delete;
+  std::vector<Operation> list;
+};
 
 using Site = const char*;  // "file:line" of a synchronising call
 enum class Vote { none, count, all, any };

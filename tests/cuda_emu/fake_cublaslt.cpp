@@ -281,14 +281,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   check_alignment("the auxiliary buffer", p.op.aux, algorithm.aux_align);
   if (workspace_bytes) check_alignment("the workspace", workspace, 256);
   if (algorithm.candidate < setting("HALFSTEP_FAKE_FAIL")) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const cudaError_t error = submit(stream, [p, workspace, used = algorithm.workspace] {
+  const cudaError_t error = submit(stream, {.work = [p, workspace, used = algorithm.workspace] {
     check_memory(p);
     if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
     open_device_memory();
     if (used) std::memset(workspace, 0xFF, used);
     compute(p);
     close_device_memory();
-  });
+  }, .what = "product"});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -126,6 +126,7 @@ using namespace emu;
 extern "C" {
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  const Lock lock(runtime_mutex());
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   reserve();
   if (bytes > options().memory - live_bytes) return set_error(cudaErrorMemoryAllocation);
@@ -142,6 +143,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  const Lock lock(runtime_mutex());
   if (!p) return cudaSuccess;
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   run_pending();
@@ -153,12 +155,14 @@ cudaError_t cudaFree(void* p) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const Lock lock(runtime_mutex());
   *total = options().memory;
   *free = options().memory - live_bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
+  const Lock lock(runtime_mutex());
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   *p = std::malloc(bytes);
   if (!*p) return set_error(cudaErrorMemoryAllocation);
@@ -167,6 +171,7 @@ cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) { return cudaHostAlloc(p, bytes, cudaHostAllocDefault); }
 cudaError_t cudaFreeHost(void* p) {
+  const Lock lock(runtime_mutex());
   if (!p) return cudaSuccess;
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   run_pending();
@@ -175,6 +180,7 @@ cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
+  const Lock lock(runtime_mutex());
   *attributes = {};
   const bool here = on_device(p);
   attributes->type = here ? cudaMemoryTypeDevice : block_with(pinned, p) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
@@ -185,6 +191,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  const Lock lock(runtime_mutex());
   if (const cudaError_t refused = refuse_default_stream()) return refused;
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   run_pending();
@@ -192,13 +199,13 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Lock lock(runtime_mutex());
   const bool waits = pageable(to) || pageable(from);
   if (Stream& s = stream_of(stream); waits && s.capture) return refuse(s);
-  if (waits) run_pending();
-  return submit(
-      stream, [=] { copy_now(to, from, bytes, kind); }, waits);
+  return submit(stream, {.work = [=] { copy_now(to, from, bytes, kind); }, .what = "copy"}, waits);
 }
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
+  const Lock lock(runtime_mutex());
   if (const cudaError_t refused = refuse_default_stream()) return refused;
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   run_pending();
@@ -206,7 +213,8 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
-  return submit(stream, [=] { set_now(p, value, bytes); });
+  const Lock lock(runtime_mutex());
+  return submit(stream, {.work = [=] { set_now(p, value, bytes); }, .what = "fill"});
 }
 
 }  // extern "C"

@@ -1,24 +1,24 @@
 // Between the files that stand in for the CUDA runtime: memory.cpp, streams.cpp, graphs.cpp, device.cpp.
 //
-// A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 all work waits, in the order it was given, until the host waits for
-// some of it. While a stream is captured its work is kept for the graph. What the runtime refuses during a capture is refused
+// A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
+// work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured its work is kept for the graph. What the runtime refuses during a capture is refused
 // here: waiting for or asking after a captured stream, copies between it and memory that is not pinned, and, unless the capture
 // is relaxed, allocating and waiting in general. Such a call spoils the capture.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
-#include <vector>
 
 #include "cuda/gpu.cuh"
 
 namespace emu {
 
-using Work = std::function<void()>;
-
 struct Graph {
-  std::vector<Work> nodes;
+  std::deque<Task> nodes;  // whose addresses are their handles
 };
 
 struct Stream {
@@ -27,10 +27,21 @@ struct Stream {
   bool invalidated = false;
   cudaStreamCaptureMode mode{};
   std::thread::id owner;  // who began the capture
+  cudaGraphNode_t last{};  // node of the capture
+  std::deque<std::function<void()>> pending;
+  uint64_t given = 0, done = 0;  // pieces of work ever
 };
 
+// Held by every call of the runtime, and by the work that it does: threads take turns.
+using Lock = std::lock_guard<std::recursive_mutex>;
+std::recursive_mutex& runtime_mutex();
+
 Stream& stream_of(cudaStream_t handle);
-void run_pending();                        // all work that waits
+cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
+void run_pending();                        // all work that waits, of all streams
+void run_pending(Stream& stream);          // all of one, and what it waits for
+void note(const Task& task, bool in_graph);  // for Operations
+std::string kernel_name(const void* kernel);
 cudaError_t refuse(Stream& stream);        // spoils its capture; gives the error
 cudaError_t refuse_unsafe();               // for calls that only relaxed captures allow; success where there is none
 cudaError_t refuse_default_stream();       // for work on the default stream, which a captured blocking stream cannot wait for

@@ -19,7 +19,7 @@ dim3 blockDim, gridDim;
 
 namespace emu {
 
-Where where;
+thread_local Where where;
 const char *stacks_begin, *stacks_end;
 #ifndef HALFSTEP_EMU_RACE
 void race_forget(const void*, size_t) {}
@@ -268,7 +268,8 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
   }
 
   running = true;
-  ++where.launch;
+  static uint32_t launches = 0;
+  where.launch = ++launches;
   count = int(size);
   if (int(threads.size()) < count) threads.resize(size);
   for (unsigned t = 0; t < size; ++t) threads[t].index = {t % block.x, t / block.x % block.y, t / (block.x * block.y)};

@@ -1,6 +1,5 @@
 // Streams, events and the state of captures.
 #include <chrono>
-#include <deque>
 #include <set>
 
 #include "runtime.h"
@@ -11,18 +10,34 @@ namespace {
 using Clock = std::chrono::steady_clock;
 struct Event {
   Clock::time_point time;
-  bool captured = false;  // last recorded in a captured stream
+  bool captured = false;     // last recorded in a captured stream
+  Stream* stream = nullptr;  // last recorded here ...
+  uint64_t position = 0;     // ... after so much of its work
 };
 Event& event_of(cudaEvent_t handle) { return *reinterpret_cast<Event*>(handle); }
 
 Stream default_stream;
 std::set<Stream*> streams;
-std::deque<Work> pending;
+Operations* operations = nullptr;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+// The first of a stream's work, up to `position`.
+void run_until(Stream& s, uint64_t position) {
+  while (s.done < position && !s.pending.empty()) {
+    const auto work = std::move(s.pending.front());
+    s.pending.pop_front();
+    ++s.done;
+    work();
+  }
+}
+bool passed(const Event& e) { return !e.stream || !streams.contains(e.stream) || e.stream->done >= e.position; }
+void wait_for(const Event& e) {
+  if (!passed(e)) run_until(*e.stream, e.position);
+}
 
 cudaError_t wait_for(Stream& stream) {
   if (stream.capture) return refuse(stream);
-  run_pending();
+  run_pending(stream);
   return cudaSuccess;
 }
 
@@ -35,12 +50,24 @@ Stream& stream_of(cudaStream_t handle) {
   return *stream;
 }
 
+std::recursive_mutex& runtime_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+void run_pending(Stream& stream) { run_until(stream, stream.given); }
 void run_pending() {
-  while (!pending.empty()) {
-    const Work work = std::move(pending.front());
-    pending.pop_front();
-    work();
-  }
+  for (Stream* s : streams) run_pending(*s);
+  run_pending(default_stream);
+}
+
+Operations::Operations() {
+  if (operations) fail("two lists of operations at a time");
+  operations = this;
+}
+Operations::~Operations() { operations = nullptr; }
+void note(const Task& task, bool in_graph) {
+  if (operations) operations->list.push_back({task.kernel ? kernel_name(task.kernel) : task.what, in_graph});
 }
 
 cudaError_t refuse(Stream& stream) {
@@ -73,20 +100,27 @@ cudaError_t refuse_default_stream() {
   return error;
 }
 
-cudaError_t submit(cudaStream_t handle, Work work, bool at_once) {
+cudaError_t submit(cudaStream_t handle, Task task, bool at_once) {
+  const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   if (s.invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
   if (s.capture) {
-    s.capture->nodes.push_back(std::move(work));
+    s.capture->nodes.push_back(std::move(task));
+    s.last = reinterpret_cast<cudaGraphNode_t>(&s.capture->nodes.back());
     return cudaSuccess;
   }
   if (&s == &default_stream) {
     if (const cudaError_t refused = refuse_default_stream()) return refused;
+    for (Stream* other : streams) {
+      if (other->blocking) run_pending(*other);
+    }
+  } else if (s.blocking) {
+    run_pending(default_stream);
   }
-  if (options().async && !at_once)
-    pending.push_back(std::move(work));
-  else
-    work();
+  if (task.kernel || task.what) note(task, /*in_graph=*/false);
+  s.pending.push_back(std::move(task.work));
+  ++s.given;
+  if (!options().async || at_once) run_pending(s);
   return cudaSuccess;
 }
 
@@ -97,6 +131,7 @@ using namespace emu;
 extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+  const Lock lock(runtime_mutex());
   Stream* s = new Stream;
   s->blocking = !(flags & cudaStreamNonBlocking);
   streams.insert(s);
@@ -105,22 +140,27 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
 }
 cudaError_t cudaStreamCreate(cudaStream_t* handle) { return cudaStreamCreateWithFlags(handle, cudaStreamDefault); }
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   if (s.capture) fail("cudaStreamDestroy: the stream is being captured");
-  run_pending();
+  run_pending(s);
   streams.erase(&s);
   delete &s;
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t handle) { return wait_for(stream_of(handle)); }
-cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  if (!pending.empty() && !stream_of(handle).capture) {
-    run_pending();
-    return cudaErrorNotReady;
-  }
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  const Lock lock(runtime_mutex());
   return wait_for(stream_of(handle));
 }
+cudaError_t cudaStreamQuery(cudaStream_t handle) {
+  const Lock lock(runtime_mutex());
+  Stream& s = stream_of(handle);
+  const bool ready = s.capture || s.pending.empty();
+  const cudaError_t error = wait_for(s);
+  return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
+}
 cudaError_t cudaDeviceSynchronize() {
+  const Lock lock(runtime_mutex());
   cudaError_t error = cudaSuccess;
   for (Stream* s : streams) {
     if (s->capture) error = refuse(*s);
@@ -129,46 +169,58 @@ cudaError_t cudaDeviceSynchronize() {
   return error;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+  const Lock lock(runtime_mutex());
   if (event_of(event).captured != bool(stream_of(handle).capture)) {
     fail("cudaStreamWaitEvent: only one stream can be captured, and it cannot wait for others");
   }
-  return cudaSuccess;
+  // What is waited for is what the event stands for now.
+  return submit(handle, {.work = [e = event_of(event)] { wait_for(e); }, .what = nullptr});
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
+  const Lock lock(runtime_mutex());
   *handle = reinterpret_cast<cudaEvent_t>(new Event);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* handle) { return cudaEventCreateWithFlags(handle, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
-  run_pending();
+  const Lock lock(runtime_mutex());
+  wait_for(event_of(handle));
   delete &event_of(handle);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
-  const bool captured = stream_of(stream).capture != nullptr;
-  event_of(handle).captured = captured;
-  if (captured) return stream_of(stream).invalidated ? set_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
-  return submit(stream, [handle] { event_of(handle).time = Clock::now(); });
+  const Lock lock(runtime_mutex());
+  Stream& s = stream_of(stream);
+  Event& event = event_of(handle);
+  event.captured = s.capture != nullptr;
+  if (event.captured) return s.invalidated ? set_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+  event.stream = &s;
+  event.position = s.given + 1;
+  return submit(stream, {.work = [&event] { event.time = Clock::now(); }, .what = nullptr});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+  const Lock lock(runtime_mutex());
   if (event_of(handle).captured) return set_error(cudaErrorCapturedEvent);
   if (const cudaError_t refused = refuse_unsafe()) return refused;
-  run_pending();
+  wait_for(event_of(handle));
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
-  const bool ready = pending.empty();
+  const Lock lock(runtime_mutex());
+  const bool ready = passed(event_of(handle));
   const cudaError_t error = cudaEventSynchronize(handle);
   return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t a, cudaEvent_t b) {
-  if (!pending.empty()) return cudaErrorNotReady;
+  const Lock lock(runtime_mutex());
+  if (!passed(event_of(a)) || !passed(event_of(b))) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(event_of(b).time - event_of(a).time).count();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   if (&s == &default_stream) return set_error(cudaErrorStreamCaptureUnsupported);
   if (s.capture) return set_error(cudaErrorIllegalState);
@@ -178,6 +230,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
+  const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   *graph = nullptr;
   if (!s.capture) return set_error(cudaErrorIllegalState);
@@ -185,17 +238,33 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
     s.invalidated = true;
     return set_error(cudaErrorStreamCaptureWrongThread);
   }
-  const std::unique_ptr<Graph> captured = std::move(s.capture);
+  std::unique_ptr<Graph> captured = std::move(s.capture);
+  s.last = nullptr;
   if (std::exchange(s.invalidated, false)) return set_error(cudaErrorStreamCaptureInvalidated);
-  *graph = reinterpret_cast<cudaGraph_t>(new Graph(std::move(*captured)));
+  *graph = new_graph(std::move(captured));
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  const Lock lock(runtime_mutex());
   const Stream& s = stream_of(handle);
   *status = !s.capture      ? cudaStreamCaptureStatusNone
             : s.invalidated ? cudaStreamCaptureStatusInvalidated
                             : cudaStreamCaptureStatusActive;
   return cudaSuccess;
+}
+// Only the state and the last node.
+#if CUDART_VERSION >= 13000
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long*, cudaGraph_t*,
+                                     const cudaGraphNode_t** dependencies, const cudaGraphEdgeData**, size_t* count) {
+#else
+cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long*, cudaGraph_t*,
+                                        const cudaGraphNode_t** dependencies, size_t* count) {
+#endif
+  const Lock lock(runtime_mutex());
+  const Stream& s = stream_of(handle);
+  *dependencies = &s.last;
+  *count = s.last ? 1 : 0;
+  return cudaStreamIsCapturing(handle, status);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   std::swap(*mode, thread_mode);
