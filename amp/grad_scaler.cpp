@@ -22,8 +22,10 @@ struct Record {
 
 // Hands the optimizer its device scalars for one step, also when the step throws.
 struct AmpGuard {
-  AmpGuard(Optimizer& o, AmpStep s) : optimizer(o) { optimizer.amp() = std::move(s); }
-  ~AmpGuard() { optimizer.amp() = {}; }
+  AmpGuard(Optimizer& o, AmpStep s, std::function<void()> check, const math::StepTail& tail) : optimizer(o) {
+    optimizer.begin_amp(std::move(s), std::move(check), tail);
+  }
+  ~AmpGuard() { optimizer.end_amp(); }
   AmpGuard(const AmpGuard&) = delete;
   Optimizer& optimizer;
 };
@@ -74,8 +76,8 @@ struct GradScaler::Impl {
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
   }
 
-  // Checks all gradients and, where `unscale`, divides them by the scale. Undefined when there is no gradient. No host read.
-  Tensor inspect(Optimizer& optimizer, bool unscale, const char* where) {
+  // All gradients, on the scale's device.
+  Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
     const std::vector<Tensor> params = optimizer.parameters();
     const Tensors grads = gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
     for (const Tensor& g : grads) {
@@ -84,18 +86,31 @@ struct GradScaler::Impl {
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
                          ", but the gradient of ", of_parameter(params, g), " is on ", g.device());
     }
+    return grads;
+  }
+
+  // Checks all gradients and divides them by the scale. Undefined when there is no gradient. No host read.
+  Tensor unscale(Optimizer& optimizer, const char* where) {
+    const Tensors grads = gradients(optimizer, /*unscale=*/true, where);
     if (grads.empty()) return {};
     MemoryScope tag(MemoryTag::workspace);
-    Tensor found = zeros({}, {.device = scale.device()});
-    const std::vector<TensorView> views = views_of(grads);
-    Backend& backend = backend_for(scale.device());
-    if (unscale) {
-      backend.unscale(views, scale.data<float>(), found.data<float>());
-      for (const Tensor& g : grads) g.bump_version();
-    } else {
-      backend.check_finite(views, found.data<float>());
-    }
+    const Tensor found = zeros({}, {.device = scale.device()});
+    backend_for(scale.device()).unscale(views_of(grads), scale.data<float>(), found.data<float>());
+    for (const Tensor& g : grads) g.bump_version();
     return found;
+  }
+
+  void scale_moved() {
+    scale.bump_version();
+    tracker.bump_version();
+  }
+  // The scale's part of a step's end.
+  void add_to(math::StepTail& tail) const {
+    tail.scale = scale.data<float>();
+    tail.tracker = tracker.data<int32_t>();
+    tail.growth = options.growth_factor;
+    tail.backoff = options.backoff_factor;
+    tail.interval = int32_t(options.growth_interval);
   }
 };
 
@@ -154,7 +169,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.unscale_", "is called after step() on this optimizer",
                   Help{"the order is backward, unscale_, step, update"});
   NoGrad off;
-  record.found_inf = impl_->inspect(optimizer, /*unscale=*/true, "GradScaler.unscale_");
+  record.found_inf = impl_->unscale(optimizer, "GradScaler.unscale_");
   record.stage = Stage::unscaled;
 }
 
@@ -166,19 +181,40 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   }
   check<AmpError>(!closure, "GradScaler.step", "takes no closure while the scaler is enabled",
                   Help{"an optimizer that evaluates the loss again would use gradients of another scale"});
+  bool left;
+  return step_and_leave(optimizer, {}, left);
+}
+
+StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTail& tail, bool& left) {
   impl_->need_scale("GradScaler.step");
   Record& record = impl_->records[&optimizer];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
                   Help{"call scaler.update() once, at the end of each iteration"});
   NoGrad off;
   StepOutcome outcome;
+  left = true;
   if (optimizer.handles_amp()) {
     const bool unscaled = record.stage == Stage::unscaled;
-    if (!unscaled) record.found_inf = impl_->inspect(optimizer, /*unscale=*/false, "GradScaler.step");
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled ? Tensor() : impl_->scale});
+    std::function<void()> check;
+    if (!unscaled) {
+      const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, "GradScaler.step");
+      if (!grads.empty()) {
+        const MemoryScope tag(MemoryTag::workspace);
+        record.found_inf = Tensor::empty({}, {.device = impl_->scale.device()});
+        check = [grads, found = record.found_inf] {
+          Backend& backend = backend_for(found.device());
+          backend.fill(found.view(), 0);
+          backend.check_finite(views_of(grads), found.data<float>());
+        };
+      }
+    }
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled ? Tensor() : impl_->scale}, std::move(check), tail);
     outcome.value_ = optimizer.step();
+    const Optimizer::Left undone = optimizer.end_amp();
+    if (undone.check) undone.check();
+    left = undone.tail;
   } else {
-    if (record.stage == Stage::ready) record.found_inf = impl_->inspect(optimizer, /*unscale=*/true, "GradScaler.step");
+    if (record.stage == Stage::ready) record.found_inf = impl_->unscale(optimizer, "GradScaler.step");
     record.stage = Stage::unscaled;
     check<AmpError>(record.found_inf.defined(), "GradScaler.step",
                     "no inf checks were recorded for this optimizer: no parameter has a gradient",
@@ -187,6 +223,35 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   }
   record.stage = Stage::stepped;
   outcome.found_inf_ = record.found_inf;
+  return outcome;
+}
+
+StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail) {
+  const auto end = [&](const Tensor& found, Device device) {
+    backend_for(device).end_step(found.defined() ? found.data<float>() : nullptr, tail);
+  };
+  const bool empty = !tail.count && !tail.ring;
+  if (!is_enabled()) {
+    const AmpGuard amp(optimizer, {}, nullptr, tail);
+    StepOutcome outcome;
+    outcome.value_ = optimizer.step();
+    if (optimizer.end_amp().tail && !empty) end({}, optimizer.parameters().front().device());
+    return outcome;
+  }
+  impl_->need_scale("GradScaler.finish");
+  const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(&optimizer));
+  if (alone) impl_->add_to(tail);
+  bool left;
+  StepOutcome outcome = step_and_leave(optimizer, tail, left);
+  if (!alone || !outcome.found_inf().defined()) {  // without a gradient anywhere, update() says so
+    tail.scale = nullptr;
+    update();
+    if (!empty && left) end(outcome.found_inf(), impl_->scale.device());
+    return outcome;
+  }
+  if (left) end(outcome.found_inf(), impl_->scale.device());
+  impl_->scale_moved();
+  impl_->records.clear();
   return outcome;
 }
 
@@ -206,11 +271,10 @@ void GradScaler::update(std::optional<double> new_scale) {
     }
     check<AmpError>(found.defined(), "GradScaler.update", "no inf checks were recorded prior to update",
                     Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
-    backend_for(impl_->scale.device())
-        .update_scale(impl_->scale.data<float>(), impl_->tracker.data<int32_t>(), found.data<float>(), impl_->options.growth_factor,
-                      impl_->options.backoff_factor, int32_t(impl_->options.growth_interval));
-    impl_->scale.bump_version();
-    impl_->tracker.bump_version();
+    math::StepTail tail;
+    impl_->add_to(tail);
+    backend_for(impl_->scale.device()).end_step(found.data<float>(), tail);
+    impl_->scale_moved();
   }
   impl_->records.clear();
 }

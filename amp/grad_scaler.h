@@ -19,6 +19,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/math/training.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -65,6 +66,9 @@ class GradScaler {
   Tensor seed(Device device, double weight = 1);         // what it starts from: weight * scale, or weight when disabled; 0-dim
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
+  // step() and update() in one, and last `tail`, which may have no part for the scale: in the kernel of the step where that takes
+  // it. With other optimizers stepped since the last update, the same as one after the other.
+  StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {});
   void update(std::optional<double> new_scale = {});
   void update(const Tensor& new_scale);        // one element, no grad; copied
 
@@ -85,6 +89,7 @@ class GradScaler {
 
  private:
   struct Impl;
+  StepOutcome step_and_leave(Optimizer& optimizer, const math::StepTail& tail, bool& left);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,6 +1,8 @@
 #include "amp/step_recorder.h"
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
@@ -36,46 +38,56 @@ StepRecorder::StepRecorder(Step step, Module& module, Optimizer& optimizer, Grad
       rates_(rates),
       backend_(backend_for(device)),
       device_(device),
-      mode_(mode) {}
+      mode_(mode),
+      decided_(mode != GraphMode::automatic),
+      times_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()} {}
 
 StepRecorder::~StepRecorder() { forget(); }
 
 StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
-  if (given_up_) return step_(input, target);
+  const auto eager = [&] { return step_(input, target, nullptr); };
+  if (given_up_) return eager();
   if (recording_ && !still_true()) forget();
   if (!fits(input, target)) {
     if (recording_) {
-      StepResult result = step_(input, target);
+      StepResult result = eager();
       for (Watched& w : watched_) w.version = w.tensor.version();  // which this step moved on, copies included
       return result;
     }
-    warm_ = 0;
+    warm_ = timed_eager_ = 0;
     input_ = input;
     target_ = target;
   }
   if (!recording_) {
-    if (warm_ < kWarmup) return warm_up(input, target);
-    if (!record(input, target)) return step_(input, target);
+    if (warm_ < kWarmup) return ++warm_, eager();
+    if (!decided_ && timed_eager_ < kTimed) return timed(timed_eager_, times_.eager, eager);
+    if (!record(input, target)) return eager();
+    replays_ = 0;
   }
   try {
-    return replay(input, target);
+    const auto replayed = [&] { return replay(input, target); };
+    if (decided_) return replayed();
+    if (replays_ == 0) return ++replays_, replayed();  // the first replay also brings the graph to the device
+    StepResult result = timed(replays_, times_.replayed, replayed);
+    decided_ = replays_ > kTimed;
+    given_up_ = decided_ && !times_.replaying_pays();
+    if (given_up_) forget();
+    return result;
   } catch (const RecordingError&) {  // the generator was seeded anew
     forget();
-    return step_(input, target);
+    return eager();
   }
 }
 
 bool StepRecorder::fits(const Tensor& input, const Tensor& target) const { return alike(input_, input) && alike(target_, target); }
 
-StepResult StepRecorder::warm_up(const Tensor& input, const Tensor& target) {
-  if (++warm_ < kWarmup || mode_ != GraphMode::automatic) return step_(input, target);
+StepResult StepRecorder::timed(int& steps, double& shortest, const std::function<StepResult()>& step) {
   backend_.synchronize();
   const auto begin = Clock::now();
-  StepResult result = step_(input, target);
-  const auto queued = Clock::now();
+  StepResult result = step();
   backend_.synchronize();
-  given_up_ = Clock::now() - begin > 3 * (queued - begin);
-  if (given_up_) forget();
+  shortest = std::min(shortest, std::chrono::duration<double>(Clock::now() - begin).count());
+  ++steps;
   return result;
 }
 
@@ -85,16 +97,22 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target) {
     const MemoryScope memory(MemoryTag::data);
     input_ = Tensor::empty(input.shape(), {.dtype = input.dtype(), .device = device_});
     target_ = Tensor::empty(target.shape(), {.dtype = target.dtype(), .device = device_});
+    ring_ = Tensor::empty({int64_t(sizeof(math::ResultRing) / sizeof(int64_t))}, {.dtype = DType::i64, .device = device_});
   }
   optimizer_.zero_grad();
   rates_.prepare();
   bool begun = false;
   try {
-    backend_.begin_recording(default_generator());
+    const TensorView inputs[] = {input_.view(), target_.view()};
+    backend_.begin_recording(default_generator(), inputs);
     begun = true;
-    const EnableGrad on;
-    recorded_ = step_(input_, target_);
+    {
+      const EnableGrad on;
+      const auto same = [](const Tensor& t) { return t.alias(t.shape(), t.strides()); };
+      recorded_ = step_(same(input_), same(target_), static_cast<math::ResultRing*>(ring_.data()));
+    }
     recording_ = backend_.end_recording();
+    for (size_t i = 0; i < 2; ++i) kept_[i] = (i == 0 ? input_ : target_).storage().use_count() > 1;
   } catch (const RecordingError& e) {
     abandon(begun);
     logging::info("training steps run eagerly: " + first_line(e.what()));
@@ -131,17 +149,29 @@ bool StepRecorder::still_true() const {
   return settings() == settings_;
 }
 
+void StepRecorder::place(size_t i, const Tensor& from, const Tensor& to) {
+  if (from.device() == device_ && from.is_contiguous() && !kept_[i] && recording_->read_input(i, from.data())) return;
+  recording_->read_input(i, to.data());
+  if (from.device().is_cpu() && from.is_contiguous())
+    backend_.copy_from_host(from.data(), to.data(), from.nbytes());
+  else
+    to.copy_(from);
+}
+
+void StepRecorder::new_ring() {
+  const MemoryScope memory(MemoryTag::workspace);
+  losses_ = Tensor::empty({kRing}, {.dtype = recorded_.loss.dtype(), .device = device_});
+  found_infs_ = Tensor::empty({kRing}, {.device = device_});
+  const math::ResultRing ring{losses_.data(), found_infs_.data<float>(), 0};
+  backend_.copy_from_host(&ring, ring_.data(), sizeof ring);
+  used_ = 0;
+}
+
 StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   const NoGrad off;
-  const auto place = [&](const Tensor& from, const Tensor& to) {
-    if (from.device().is_cpu() && from.is_contiguous()) {
-      backend_.copy_from_host(from.data(), to.data(), from.nbytes());
-    } else {
-      to.copy_(from);
-    }
-  };
-  place(input, input_);
-  place(target, target_);
+  place(0, input, input_);
+  place(1, target, target_);
+  if (!losses_.defined() || used_ == kRing) new_ring();
   rates_.prepare();
   recording_->replay();
   rates_.advanced();
@@ -153,10 +183,9 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
     if (!w.tensor.raw_grad().defined() || !w.tensor.raw_grad().same(w.grad)) w.tensor.set_grad(w.grad);
   }
   StepResult result = recorded_;
-  const MemoryScope memory(MemoryTag::workspace);
-  result.loss = recorded_.loss.clone();
-  const Tensor& found = recorded_.outcome.found_inf();
-  if (found.defined()) result.outcome = StepOutcome(found.clone());
+  result.loss = losses_.alias({}, {}, used_);
+  if (recorded_.outcome.found_inf().defined()) result.outcome = StepOutcome(found_infs_.alias({}, {}, used_));
+  ++used_;
   return result;
 }
 
@@ -173,8 +202,8 @@ void StepRecorder::forget() {
   recording_.reset();
   recorded_ = {};
   watched_.clear();
-  input_ = target_ = Tensor();
-  warm_ = 0;
+  input_ = target_ = ring_ = losses_ = found_infs_ = Tensor();
+  warm_ = timed_eager_ = 0;
 }
 
 }  // namespace halfstep

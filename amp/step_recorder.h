@@ -1,11 +1,15 @@
 // A training step recorded once and replayed: the host queues one CUDA graph instead of dozens of kernels.
 //
 // The first kWarmup steps of a batch shape run eagerly. The next is recorded, with input and target in memory of its own, and from
-// then on a step copies the batch there and replays. Batches of another shape run eagerly in between. When something changes
-// that a recording cannot follow (a parameter's memory, a weight written by the user, train() and eval(), the scaler's
+// then on steps replay it. A batch that lies on the device is read where it is, if only kernels of halfstep's read it (autocast's
+// cast of the input, a loss); else, as when a library's product takes it, it is copied to that memory first. Batches of another
+// shape run eagerly in between. When something changes that a recording cannot follow (a parameter's memory, a weight written by the user, train() and eval(), the scaler's
 // factors), it is made anew after another warm-up. A step that cannot be recorded stays eager, with one log line that says why:
 // it reads values on the host, copies from the host, or draws from a generator of its own. Code of the host, hooks included, runs
 // when a step is recorded and not when it is replayed.
+//
+// Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left to
+// those who hold results of it, and a new one taken: what was handed out is never written again.
 #pragma once
 
 #include <functional>
@@ -19,8 +23,8 @@
 
 namespace halfstep {
 
-// automatic: records modules and losses that are recordable (Module::is_recordable), unless the warm-up shows that the device, not
-// the host, is what a step waits for; then replaying would only add the copy of the batch.
+// automatic: records modules and losses that are recordable (Module::is_recordable) and times kTimed steps of either way, each from
+// an idle device to an idle device. Replaying stays where it was faster.
 enum class GraphMode : uint8_t { off, automatic, on };
 
 struct StepResult {
@@ -34,7 +38,17 @@ struct StepResult {
 class StepRecorder {
  public:
   static constexpr int kWarmup = 3;
-  using Step = std::function<StepResult(const Tensor& input, const Tensor& target)>;
+  static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
+  static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the way stands
+  static constexpr int64_t kRing = 256;
+  // `ring`: where the step's loss and found_inf have to go, in device memory; null outside a recording.
+  using Step = std::function<StepResult(const Tensor& input, const Tensor& target, math::ResultRing* ring)>;
+
+  // The shortest of kTimed steps of either way, in seconds.
+  struct Times {
+    double eager, replayed;
+    bool replaying_pays() const { return replayed < eager; }
+  };
 
   // `step` is the whole eager step. All references must outlive the recorder.
   StepRecorder(Step step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
@@ -43,6 +57,7 @@ class StepRecorder {
 
   StepResult operator()(const Tensor& input, const Tensor& target);
   bool is_recorded() const { return recording_ != nullptr; }
+  const Times& times() const { return times_; }  // infinite before they are taken
 
  private:
   struct Watched {
@@ -52,11 +67,13 @@ class StepRecorder {
     bool requires_grad, stepped;
   };
   bool fits(const Tensor& input, const Tensor& target) const;
-  StepResult warm_up(const Tensor& input, const Tensor& target);
+  StepResult timed(int& steps, double& shortest, const std::function<StepResult()>& step);
   bool record(const Tensor& input, const Tensor& target);
   bool still_true() const;
   std::vector<double> settings() const;
+  void place(size_t i, const Tensor& from, const Tensor& to);
   StepResult replay(const Tensor& input, const Tensor& target);
+  void new_ring();
   void forget();
   void abandon(bool begun);
 
@@ -70,10 +87,17 @@ class StepRecorder {
   GraphMode mode_;
   bool given_up_ = false;
   int warm_ = 0;
+  bool decided_;                       // nothing is timed any more
+  int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
+  Times times_;
   Tensor input_, target_;  // where a recording reads the batch; before it, what the warm-up ran with
   std::vector<Watched> watched_;
   std::vector<double> settings_;
   StepResult recorded_;  // in the recording's memory
+  bool kept_[2] = {};           // the step kept input or target beyond its end: they have to be where it read them
+  Tensor ring_;                 // a math::ResultRing
+  Tensor losses_, found_infs_;  // what it points to
+  int64_t used_ = 0;            // elements of these
   std::unique_ptr<Recording> recording_;
 };
 

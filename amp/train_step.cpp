@@ -32,16 +32,16 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   const bool may_record = options.graph == GraphMode::on ||
                           (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
   if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
-    recorder_ = std::make_unique<StepRecorder>([this](const Tensor& x, const Tensor& y) { return eager(x, y); }, module, optimizer,
-                                               scaler, *rates_, options.device, options.graph);
+    recorder_ = std::make_unique<StepRecorder>([this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, ring); },
+                                               module, optimizer, scaler, *rates_, options.device, options.graph);
   }
 }
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
-  return recorder_ ? (*recorder_)(input, target) : eager(input, target);
+  return recorder_ ? (*recorder_)(input, target) : eager(input, target, nullptr);
 }
 
-StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
+StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::ResultRing* ring) {
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
   check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
   if (pending_ == 0) {
@@ -73,7 +73,13 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target) {
   samples_ += samples;
   if (pending_ < options_.accumulate_steps) return result;
 
-  StepResult last = finish_window();
+  math::StepTail tail;
+  if (ring) {
+    tail.ring = ring;
+    tail.loss = result.loss.data();
+    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
+  }
+  StepResult last = finish_window(tail);
   result.stepped = last.stepped;
   result.outcome = std::move(last.outcome);
   result.grad_norm = std::move(last.grad_norm);
@@ -84,7 +90,7 @@ bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.c
 
 StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
 
-StepResult TrainStep::finish_window() {
+StepResult TrainStep::finish_window(math::StepTail tail) {
   const int64_t expected = options_.accumulate_steps * first_;
   pending_ = 0;
   if (samples_ != expected) {
@@ -100,10 +106,10 @@ StepResult TrainStep::finish_window() {
   result.stepped = true;
   {
     const ScaledGradients leave(optimizer_);
-    result.outcome = scaler_.step(optimizer_);
+    if (rates_) rates_->add_to(tail);
+    result.outcome = scaler_.finish(optimizer_, tail);
   }
-  scaler_.update();
-  if (rates_) rates_->advance(result.outcome.found_inf());
+  if (rates_) rates_->advanced();
   else if (schedule_) schedule_->step(result.outcome.applied());
   return result;
 }

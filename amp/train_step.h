@@ -54,8 +54,9 @@ class TrainStep {
   bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 
  private:
-  StepResult eager(const Tensor& input, const Tensor& target);
-  StepResult finish_window();
+  // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
+  StepResult eager(const Tensor& input, const Tensor& target, math::ResultRing* ring);
+  StepResult finish_window(math::StepTail tail = {});
   bool clips() const;
 
   Module& module_;

@@ -16,6 +16,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/recording.h"
 #include "cuda/runtime.h"
+#include "cuda/upload_lane.h"
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {
@@ -37,11 +38,14 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
     queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
+    queue_.counters = static_cast<uint32_t*>(memory.allocate(kCounters * sizeof(uint32_t), MemoryTag::workspace));
+    check_cuda(cudaMemsetAsync(queue_.counters, 0, kCounters * sizeof(uint32_t), queue_.stream), "cudaMemsetAsync");
     fault_ = static_cast<IndexFault*>(memory.allocate(sizeof(IndexFault), MemoryTag::workspace));
     check_cuda(cudaMemsetAsync(fault_, 0, sizeof *fault_, queue_.stream), "cudaMemsetAsync");
   }
   ~CudaBackend() override {
     memory_.release(queue_.scratch);
+    memory_.release(queue_.counters);
     memory_.release(fault_);
     cudaStreamDestroy(queue_.stream);
   }
@@ -69,6 +73,10 @@ class CudaBackend final : public Backend {
       check<RecordingError>(!queue_.recording, "record", "a copy from the host cannot be recorded for replay");
       uploader_.copy(src, dst, bytes, queue_.stream);
     });
+  }
+  std::unique_ptr<UploadLane> open_upload_lane() override {
+    const std::lock_guard lock(mutex_);
+    return std::make_unique<CudaUploadLane>(queue_.stream, mutex_);
   }
   void copy_to_host(const void* src, void* dst, size_t bytes) override {
     const std::lock_guard lock(mutex_);
@@ -276,12 +284,8 @@ class CudaBackend final : public Backend {
   void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) override {
     run("unscale", [&] { cuda::unscale(queue_, grads, scale, found_inf); });
   }
-  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
-                    int32_t interval) override {
-    run("update_scale", [&] { cuda::update_scale(queue_, scale, tracker, found_inf, growth, backoff, interval); });
-  }
-  void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) override {
-    run("advance_rates", [&] { cuda::advance_rates(queue_, count, found_inf, table, rates); }, table, rates);
+  void end_step(const float* found_inf, const math::StepTail& tail) override {
+    run("end_step", [&] { cuda::end_step(queue_, found_inf, tail); });
   }
   void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
     run("sgd", [&] { cuda::sgd(queue_, params, args, control); });
@@ -298,11 +302,11 @@ class CudaBackend final : public Backend {
 
   // ---- recording. The lock is held from begin to end, so that no other thread's work is caught.
   bool can_record() const override { return true; }
-  void begin_recording(Generator& generator) override {
+  void begin_recording(Generator& generator, std::span<const TensorView> inputs) override {
     mutex_.lock();
     try {
       check<RecordingError>(!recorder_, "record", "a recording is already under way");
-      recorder_.emplace(memory_, queue_.stream, uploader_, generator);
+      recorder_.emplace(memory_, queue_.stream, uploader_, generator, inputs);
       queue_.recording = true;
       queue_.random_base = recorder_->random_base();
     } catch (...) {

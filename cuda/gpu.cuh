@@ -15,6 +15,7 @@
 
 #include <type_traits>
 
+#include "cuda/launches.h"
 #include "framework/base/dtype.h"
 
 #ifdef HALFSTEP_CUDA_EMU
@@ -30,25 +31,6 @@ namespace halfstep::cuda {
 
 void check_launch(cudaError_t error);  // throws DeviceError when a launch was refused
 int sm_count();                        // multiprocessors of the current device; 4 on the emulator
-
-// A launch that was captured, for who must tell its arguments later (cuda/recording.h). `arguments`: where each is now.
-struct Launched {
-  const void* kernel;
-  dim3 grid, block;
-  size_t shared_bytes;
-  cudaStream_t stream;
-  const void* const* arguments;
-  const size_t* sizes;
-  size_t count;
-};
-class LaunchWatcher {
- public:
-  virtual void launched(const Launched& launch) = 0;
-
- protected:
-  ~LaunchWatcher() = default;
-};
-extern LaunchWatcher* launch_watcher;  // null but while work is recorded
 
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const A&... arguments) {
@@ -136,6 +118,24 @@ struct alignas(16) Pack {
   T v[kSize];
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+// For one thread of a block: true in the last of `blocks` blocks to come here, which then sees what the others wrote before. The
+// counter starts at 0, and is 0 again after the last.
+__device__ inline bool is_last_block(uint32_t* counter, unsigned blocks) {
+  __threadfence();
+  const bool last = atomicInc(counter, blocks - 1) == blocks - 1;
+  __threadfence();
+  return last;
+}
+// For one thread of a block: waits until so many have been counted, by blocks that run already, and sees what they wrote before.
+__device__ inline void wait_for(uint32_t* counter, uint32_t value) {
+#ifdef HALFSTEP_CUDA_EMU
+  while (atomicAdd(counter, 0u) < value) {}
+#else
+  while (*const_cast<volatile uint32_t*>(counter) < value) __nanosleep(32);
+#endif
+  __threadfence();
+}
 
 // Blocks of `threads` for `items` independent items, each thread looping over the rest: never more than fill the device.
 inline unsigned blocks_for(int64_t items, int threads) {

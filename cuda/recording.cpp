@@ -1,5 +1,9 @@
 #include "cuda/recording.h"
 
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {
@@ -17,18 +21,23 @@ class GraphRecording final : public Recording {
     uint64_t seed;
     uint64_t draws;  // blocks of random numbers a replay takes
     uint64_t* random_base;
+    std::vector<Input> inputs;
+    std::vector<Reader> readers;
   };
 
-  GraphRecording(cudaGraph_t graph, const Parts& parts) : p_(parts) {
-    const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0);
-    cudaGraphDestroy(graph);
-    check_cuda(error, "cudaGraphInstantiate");
+  // The graph lives as long as its nodes may be changed.
+  GraphRecording(cudaGraph_t graph, Parts parts) : p_(std::move(parts)), graph_(graph) {
+    if (const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0); error != cudaSuccess) {
+      cudaGraphDestroy(graph);
+      check_cuda(error, "cudaGraphInstantiate");
+    }
     cudaGraphUpload(exec_, p_.stream);  // so that the first replay need not; an error is that replay's
   }
   ~GraphRecording() override {
     const std::lock_guard lock(p_.mutex);
     cudaStreamSynchronize(p_.stream);
-    if (exec_) cudaGraphExecDestroy(exec_);
+    cudaGraphExecDestroy(exec_);
+    cudaGraphDestroy(graph_);
     p_.memory.release(p_.random_base);
     p_.memory.release_pool(p_.pool);
   }
@@ -45,25 +54,110 @@ class GraphRecording final : public Recording {
     check_cuda(cudaGraphLaunch(exec_, p_.stream), "cudaGraphLaunch");
   }
 
+  bool read_input(size_t i, const void* data) override {
+    const std::lock_guard lock(p_.mutex);
+    Input& input = p_.inputs[i];
+    const auto* place = static_cast<const std::byte*>(data);
+    // Kernels are chosen by the alignment of their operands, up to the 16 bytes of their widest access.
+    if (place != input.memory && (input.fixed || (place - input.memory) % 16 != 0)) return false;
+    if (place == input.now) return true;
+    input.now = place;
+    for (Reader& reader : p_.readers) {
+      if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; })) tell(reader);
+    }
+    return true;
+  }
+
  private:
+  void tell(Reader& reader) {
+    for (const Reader::Address& a : reader.addresses) {
+      const std::byte* const address = p_.inputs[a.input].now + a.distance;
+      std::memcpy(reinterpret_cast<std::byte*>(reader.arguments[a.argument].data()) + a.offset, &address, sizeof address);
+    }
+    std::vector<void*> arguments;
+    for (auto& bytes : reader.arguments) arguments.push_back(bytes.data());
+    cudaKernelNodeParams params{};
+    params.func = const_cast<void*>(reader.launch.kernel);
+    params.gridDim = reader.launch.grid;
+    params.blockDim = reader.launch.block;
+    params.sharedMemBytes = unsigned(reader.launch.shared_bytes);
+    params.kernelParams = arguments.data();
+    check_cuda(cudaGraphExecKernelNodeSetParams(exec_, reader.node, &params), "cudaGraphExecKernelNodeSetParams");
+  }
+
   Parts p_;
+  cudaGraph_t graph_;
   cudaGraphExec_t exec_ = nullptr;
 };
 
+// The node of the last work captured in this stream; null where that cannot be told.
+cudaGraphNode_t last_node(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;
+  const cudaError_t error = cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &nodes, &edges, &count);
+#else
+  const cudaError_t error = cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, &nodes, &count);
+#endif
+  return error == cudaSuccess && status == cudaStreamCaptureStatusActive && count == 1 ? nodes[0] : nullptr;
+}
+
 }  // namespace
 
-Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator)
+Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator,
+                   std::span<const TensorView> inputs)
     : memory_(memory),
       stream_(stream),
       uploader_(uploader),
       generator_(generator),
       start_(generator.state()),
       random_base_(static_cast<uint64_t*>(memory.allocate(sizeof(uint64_t), MemoryTag::workspace))) {
+  for (const TensorView& v : inputs) {
+    const auto* begin = static_cast<const std::byte*>(v.data);
+    inputs_.push_back({begin, begin + size_t(v.numel()) * size_of(v.dtype), begin});
+  }
   memory.empty_cache();  // what the same work had until now: its own pool can take that, which later cannot be had
   const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) memory_.release(random_base_);
   check_cuda(error, "cudaStreamBeginCapture");
   pool_ = memory_.begin_pool();
+  launch_watcher = this;
+}
+
+Recorder::~Recorder() { launch_watcher = nullptr; }
+
+void Recorder::launched(const Launched& launch) {
+  if (launch.stream != stream_) return;
+  Reader reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
+  for (size_t a = 0; a < launch.count; ++a) {
+    // Pointers lie on their own size, in arguments and in what these are made of.
+    for (size_t at = 0; at + sizeof(void*) <= launch.sizes[a]; at += sizeof(void*)) {
+      const std::byte* p;
+      std::memcpy(&p, static_cast<const std::byte*>(launch.arguments[a]) + at, sizeof p);
+      for (size_t i = 0; i < inputs_.size(); ++i) {
+        if (inputs_[i].holds(p)) reader.addresses.push_back({a, at, i, p - inputs_[i].memory});
+      }
+    }
+  }
+  if (reader.addresses.empty()) return;
+  reader.node = last_node(stream_);
+  if (!reader.node) {
+    for (const Reader::Address& a : reader.addresses) inputs_[a.input].fixed = true;
+    return;
+  }
+  for (size_t a = 0; a < launch.count; ++a) {
+    std::vector<std::max_align_t> bytes(launch.sizes[a] / sizeof(std::max_align_t) + 1);
+    std::memcpy(static_cast<void*>(bytes.data()), launch.arguments[a], launch.sizes[a]);
+    reader.arguments.push_back(std::move(bytes));
+  }
+  reader.launch.arguments = nullptr;
+  readers_.push_back(std::move(reader));
+}
+
+void Recorder::uses_fixed(const void* p) {
+  for (Input& input : inputs_) input.fixed = input.fixed || input.holds(p);
 }
 
 Generator::State Recorder::relative(Generator::State state) const {
@@ -77,7 +171,8 @@ std::unique_ptr<Recording> Recorder::finish(std::recursive_mutex& mutex) {
   check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
   const uint64_t draws = generator_.state().offset - start_.offset;
   auto recording = std::make_unique<GraphRecording>(
-      graph, GraphRecording::Parts{memory_, pool_, stream_, uploader_, mutex, generator_, start_.seed, draws, random_base_});
+      graph, GraphRecording::Parts{memory_, pool_, stream_, uploader_, mutex, generator_, start_.seed, draws, random_base_,
+                                   std::move(inputs_), std::move(readers_)});
   generator_.set_state(start_);
   memory_.end_pool();
   return recording;

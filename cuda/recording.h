@@ -1,21 +1,50 @@
 // Recorded work as a CUDA graph: capture of the stream, and its replay.
+//
+// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). One that holds
+// an address inside an input's memory is noted, and told another address by changing the arguments of its node. What reaches the
+// graph otherwise says which memory it uses (uses_fixed): an input there can only be copied to.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include "cuda/allocator.h"
+#include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::cuda {
 
+// Memory that replays may find elsewhere.
+struct Input {
+  const std::byte *memory, *end;
+  const std::byte* now;  // where the graph reads it
+  bool fixed = false;    // something of the graph cannot be told another place
+
+  bool holds(const void* p) const { return p >= memory && p < end; }
+};
+// A captured launch that has addresses of inputs among its arguments.
+struct Reader {
+  struct Address {
+    size_t argument, offset, input;  // at `offset` in that argument
+    ptrdiff_t distance;              // from the input's first byte
+  };
+  cudaGraphNode_t node;
+  Launched launch;  // but for its arguments, which are here
+  std::vector<std::vector<std::max_align_t>> arguments;
+  std::vector<Address> addresses;
+};
+
 // One recording under way: capture runs from construction to finish or abandon. Used under the backend's lock.
-class Recorder {
+class Recorder final : public LaunchWatcher {
  public:
-  Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator);
+  Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator, std::span<const TensorView> inputs);
+  ~Recorder();
   Recorder(const Recorder&) = delete;
 
   const uint64_t* random_base() const { return random_base_; }
@@ -26,6 +55,9 @@ class Recorder {
   std::unique_ptr<Recording> finish(std::recursive_mutex& mutex);
   void abandon() noexcept;
 
+  void launched(const Launched& launch) override;
+  void uses_fixed(const void* p) override;
+
  private:
   CudaAllocator& memory_;
   cudaStream_t stream_;
@@ -34,6 +66,8 @@ class Recorder {
   const Generator::State start_;
   uint64_t* random_base_;
   CudaAllocator::Pool* pool_;
+  std::vector<Input> inputs_;
+  std::vector<Reader> readers_;
 };
 
 }  // namespace halfstep::cuda

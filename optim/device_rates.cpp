@@ -53,11 +53,13 @@ void DeviceRates::send() {
   sent_count_ = count;
 }
 
-void DeviceRates::advance(const Tensor& found_inf) {
+void DeviceRates::add_to(math::StepTail& tail) const {
   if (!schedule_) return;
-  backend_for(rates_.device())
-      .advance_rates(count_.data<int64_t>(), found_inf.defined() ? found_inf.data<float>() : nullptr, table_.view(), rates_.view());
-  advanced();
+  tail.count = count_.data<int64_t>();
+  tail.table = table_.data<double>();
+  tail.rates = rates_.data<double>();
+  tail.width = kWindow;
+  tail.groups = rates_.numel();
 }
 
 void DeviceRates::advanced() {

@@ -20,8 +20,8 @@ class DeviceRates {
   DeviceRates(const DeviceRates&) = delete;
 
   void prepare();                         // before a step, and outside a recording: sends what the host changed
-  void advance(const Tensor& found_inf);  // after it: counts it unless found_inf (undefined: applied); may be recorded
-  void advanced();                        // instead, when a replay did what advance recorded
+  void add_to(math::StepTail& tail) const;  // the schedule's part of a step's end; may be recorded
+  void advanced();                        // after the step, replayed or not, has been queued
   void settle();                          // brings schedule and optimizer up to date; reads from the device if steps are pending
 
  private:

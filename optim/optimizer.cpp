@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <set>
+#include <utility>
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
@@ -136,11 +137,34 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
   return out;
 }
 
-StepControl Optimizer::control(size_t group) const {
+AmpStep& Optimizer::amp() {
+  if (check_) std::exchange(check_, nullptr)();
+  return amp_;
+}
+
+void Optimizer::begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail) {
+  amp_ = std::move(amp);
+  check_ = std::move(check);
+  tail_ = tail;
+}
+
+Optimizer::Left Optimizer::end_amp() {
+  const Left left{std::exchange(check_, nullptr), tail_.has_value()};
+  amp_ = {};
+  tail_.reset();
+  return left;
+}
+
+StepControl Optimizer::control(size_t group) {
   StepControl c;
-  if (amp_.found_inf.defined()) c.found_inf = amp_.found_inf.data<float>();
-  if (amp_.grad_scale.defined()) c.grad_scale = amp_.grad_scale.data<float>();
-  c.write_back = amp_.grad_scale.defined() && keeps_unscaled_;
+  if (groups_.size() == 1) {
+    c.check = std::exchange(check_, nullptr) != nullptr;
+    c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());
+  }
+  const AmpStep& step = amp();
+  if (step.found_inf.defined()) c.found_inf = step.found_inf.data<float>();
+  if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data<float>();
+  c.write_back = step.grad_scale.defined() && keeps_unscaled_;
   if (rates_.defined()) c.lr = rates_.data<double>() + group;
   return c;
 }

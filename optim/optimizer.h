@@ -53,7 +53,15 @@ class Optimizer {
   // How often load_state_dict has freed state, so that its memory is not where it was.
   int64_t states_dropped() const { return states_dropped_; }
 
-  AmpStep& amp() { return amp_; }  // set by GradScaler around step
+  AmpStep& amp();  // set by GradScaler around step
+  // For GradScaler: hands over what amp() gives, until end_amp. `check` writes amp.found_inf; it is called when somebody asks for
+  // amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
+  void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
+  struct Left {
+    std::function<void()> check;  // null: done
+    bool tail = false;
+  };
+  Left end_amp();  // what nobody did
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
   // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64); `settle` brings the host's up to date
@@ -71,7 +79,8 @@ class Optimizer {
   // Parameters of `group` that have a gradient, as kernel views. `moments`: state names for m, v, vmax ("" for none).
   // Keeps every tensor it views alive in `keep`.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& moments, Tensors& keep);
-  StepControl control(size_t group) const;
+  // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole.
+  StepControl control(size_t group);
   double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
@@ -84,6 +93,8 @@ class Optimizer {
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
+  std::function<void()> check_;           // writes amp_.found_inf; null when that is true already
+  std::optional<math::StepTail> tail_;  // of the step, until a kernel takes it
   bool keeps_unscaled_ = true;
   int64_t states_dropped_ = 0;
   Tensor rates_;

@@ -99,7 +99,8 @@ std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& s
                               .drop_last = train && l["drop_last"] == true,
                               .seed = config["seed"],
                               .num_workers = l["num_workers"],
-                              .prefetch = l["prefetch"]};
+                              .prefetch = l["prefetch"],
+                              .device = device};
   return std::make_unique<DataLoader>(build_dataset(config, split, device), options);
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
@@ -124,6 +125,9 @@ bool matmul(const Queue& q, const GemmArgs& g) {
   const std::lock_guard lock(lib.mutex);
   Plan* const plan = lib.plan(q, g);
   if (!plan || plan->declined) return false;
+  if (launch_watcher) {
+    for (const TensorView* v : {&g.a, &g.b, &g.bias, &g.aux}) launch_watcher->uses_fixed(v->data);
+  }
   while (plan->chosen < plan->candidates.size()) {
     const cublasStatus_t status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
     if (status == CUBLAS_STATUS_SUCCESS) return true;

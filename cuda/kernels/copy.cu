@@ -133,6 +133,7 @@ void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
   if (space.numel == 0) return;
   if (src.dtype == dst.dtype) {
     if (space.dense()) {
+      if (launch_watcher) launch_watcher->uses_fixed(src.data), launch_watcher->uses_fixed(dst.data);
       return check_launch(
           cudaMemcpyAsync(dst.data, src.data, size_t(space.numel) * size_of(dst.dtype), cudaMemcpyDeviceToDevice, q.stream));
     }
@@ -161,8 +162,10 @@ void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
 void fill(const Queue& q, const TensorView& dst, double value) {
   const Space<1> space(dst.shape, {&dst.strides});
   if (space.numel == 0) return;
-  if (space.dense() && value == 0 && !signbit(value))  // all bits 0 in every dtype
+  if (space.dense() && value == 0 && !signbit(value)) {  // all bits 0 in every dtype
+    if (launch_watcher) launch_watcher->uses_fixed(dst.data);
     return check_launch(cudaMemsetAsync(dst.data, 0, size_t(space.numel) * size_of(dst.dtype), q.stream));
+  }
   launch(fill_kernel, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, Operand(dst), space, value);
 }
 

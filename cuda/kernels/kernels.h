@@ -12,10 +12,13 @@ namespace halfstep::cuda {
 struct Queue {
   CUstream_st* stream = nullptr;
   double* scratch = nullptr;               // kScratchBytes of device memory that nothing else uses
+  uint32_t* counters = nullptr;            // kCounters in device memory, where a launch's blocks count; 0 between launches
   const uint64_t* random_base = nullptr;   // device memory; when set, added to the offset of every random draw
   bool recording = false;                  // launches are being recorded for replay: nothing may wait, measure or allocate
 };
 inline constexpr size_t kScratchBytes = size_t(1) << 20;
+// Of losses the first, of optimizers those from kStepCounters on: launches of different kinds may not count in the same.
+inline constexpr size_t kCounters = 8, kStepCounters = 4;
 
 // In device memory: the first bad index or target met by a check, for the host to report.
 struct IndexFault {
@@ -107,9 +110,7 @@ void dropout(const Queue& q, const TensorView& x, const TensorView& out, double 
 
 void check_finite(const Queue& q, std::span<const TensorView> grads, float* found_inf);
 void unscale(const Queue& q, std::span<const TensorView> grads, const float* scale, float* found_inf);
-void update_scale(const Queue& q, float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
-                  int32_t interval);
-void advance_rates(const Queue& q, int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates);
+void end_step(const Queue& q, const float* found_inf, const math::StepTail& tail);
 void sgd(const Queue& q, std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control);
 void adam(const Queue& q, std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control);
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out);

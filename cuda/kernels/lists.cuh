@@ -28,16 +28,22 @@ struct List {
     int tensor;
     int64_t begin, end;
   };
-  __device__ Part part() const {  // this block's
+  __device__ Part part() const { return part(blockIdx.x); }  // this block's
+  __device__ Part part(uint32_t block) const {
     int low = 0, high = tensors;  // first[low] <= block < first[high]
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      (first[middle] <= blockIdx.x ? low : high) = middle;
+      (first[middle] <= block ? low : high) = middle;
     }
-    const int64_t begin = int64_t(blockIdx.x - first[low]) * Chunk;
+    const int64_t begin = int64_t(block - first[low]) * Chunk;
     return {low, begin, begin + Chunk < n[low] ? begin + Chunk : n[low]};
   }
 };
+
+template <class C>
+__device__ inline bool finite(C x) {
+  return x - x == C(0);
+}
 
 // f(list) for lists of those items for which add(list, item) says that it has added them.
 template <class List, class Items, class Add, class F>

@@ -2,6 +2,13 @@
 //   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time, streamed past the caches but for the 16-bit
 //           copy, which the next forward reads
 //   any     any floating dtypes, element by element, in C
+// One launch does all that a step ends with. Its blocks take tickets as they start. The first few check the gradients and make of
+// the counts of steps what the updates need; the others wait for those and update; the last block to finish counts the step and
+// does the tail. A block waits only for tickets taken before its own, so for blocks that run: however few fit on the device at a
+// time, none waits for ever.
+#include <algorithm>
+#include <vector>
+
 #include "cuda/kernels/lists.cuh"
 #include "framework/math/training.h"
 
@@ -9,6 +16,7 @@ namespace halfstep::cuda {
 namespace {
 
 constexpr int kPack = 4;
+constexpr uint32_t kCheckedParts = 4;  // of parameters, by one block
 
 struct Param {
   Operand param, grad, shadow;
@@ -17,11 +25,19 @@ struct Param {
 };
 using ParamList = List<Param, 4096>;
 
+struct Progress {
+  uint32_t tickets, ready, done, bad;
+};
+static_assert(sizeof(Progress) <= (kCounters - kStepCounters) * sizeof(uint32_t));
+
 struct Control {
-  const float *found_inf, *grad_scale;
-  bool write_back;
+  float* found_inf;
+  const float* grad_scale;
+  bool write_back, check;
   const double* lr;
-  __device__ bool skips() const { return found_inf && *found_inf != 0; }
+  Progress* progress;
+  void* steps;         // of each parameter, what Rule::begin made of its count
+  uint32_t first = 0;  // so many blocks have to be done before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
   template <class Args>
   __device__ Args at_rate(Args args) const {
@@ -30,7 +46,7 @@ struct Control {
   }
 };
 
-// A rule: what it makes of the count of steps before this one (costly: once a block), how many states it keeps, and the new
+// A rule: what it makes of the count of steps before this one (costly: once a launch), how many states it keeps, and the new
 // parameter.
 struct Sgd {
   using Args = math::SgdArgs;
@@ -131,36 +147,94 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
   });
 }
 
-template <class Rule, class C, bool IsPacked>
-__global__ void __launch_bounds__(kThreads) step_list(ParamList list, typename Rule::Args given, Control control) {
-  if (control.skips()) return;  // all threads alike
-  const typename Rule::Args args = control.at_rate(given);
-  const ParamList::Part part = list.part();
-  const Param u = list.entry[part.tensor];
-  typename Rule::Step step;
-  if constexpr (Rule::kCostly) {
-    SHARED(typename Rule::Step, shared, [1]);
-    if (threadIdx.x == 0) shared[0] = Rule::begin(double(*u.step), args);
-    __syncthreads();
-    step = shared[0];
-  } else {
-    step = Rule::begin(double(*u.step), args);
-  }
-  if constexpr (IsPacked) {
-    const Packed<float> param(u.param);
-    switch (u.grad.dtype) {
-      case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, args); break;
-      case DType::bf16: update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, args); break;
-      default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, args);
-    }
-  } else {
-    update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, args);
-  }
+template <int Pack, class G>
+__device__ inline bool part_has_bad(const G& grad, const ParamList::Part& part) {
+  bool bad = false;
+  RowGroup<kBlockWarps>::each<Pack, 4>(part.begin, part.end, [&](int64_t i, auto size) {
+    std::conditional_t<Pack == 1, double, float> g[size.value];
+    grad.load(i, g);
+#pragma unroll
+    for (int j = 0; j < size.value; ++j) bad = bad || !finite(g[j]);
+  });
+  return bad;
 }
 
-// After the updates, which read the counts.
-__global__ void count_steps(ParamList list, Control control) {
-  if (int(threadIdx.x) < list.tensors && !control.skips()) *list.entry[threadIdx.x].step += 1;
+// Whether this thread saw a gradient that is not finite, in the parts of its block.
+template <bool IsPacked>
+__device__ inline bool has_bad(const ParamList& list, uint32_t ticket) {
+  bool bad = false;
+  const uint32_t begin = ticket * kCheckedParts, rest = list.first[list.tensors] - begin;
+  for (uint32_t k = 0; k < (rest < kCheckedParts ? rest : kCheckedParts); ++k) {
+    const ParamList::Part part = list.part(begin + k);
+    const Operand grad = list.entry[part.tensor].grad;
+    if constexpr (IsPacked) {
+      switch (grad.dtype) {
+        case DType::f16: bad |= part_has_bad<kPack>(Packed<__half, Cached::yes>(grad), part); break;
+        case DType::bf16: bad |= part_has_bad<kPack>(Packed<__nv_bfloat16, Cached::yes>(grad), part); break;
+        default: bad |= part_has_bad<kPack>(Packed<float, Cached::yes>(grad), part);
+      }
+    } else {
+      bad |= part_has_bad<1>(Anything(grad), part);
+    }
+  }
+  return bad;
+}
+
+template <class Rule, class C, bool IsPacked>
+__global__ void __launch_bounds__(kThreads)
+    step_list(ParamList list, typename Rule::Args given, Control control, math::StepTail tail) {
+  SHARED(uint32_t, shared, [2]);
+  Progress& progress = *control.progress;
+  if (threadIdx.x == 0) shared[0] = atomicAdd(&progress.tickets, 1u);
+  __syncthreads();
+  const uint32_t ticket = shared[0];
+  const typename Rule::Args args = control.at_rate(given);
+  auto* const steps = static_cast<typename Rule::Step*>(control.steps);
+  const int thread = int(threadIdx.x);
+  if (ticket < control.first) {  // all threads alike
+    bool bad = false;
+    if (control.check) bad = has_bad<IsPacked>(list, ticket);
+    if (Rule::kCostly && ticket == 0 && thread < list.tensors) steps[thread] = Rule::begin(double(*list.entry[thread].step), args);
+    const bool raised = __syncthreads_or(bad);
+    if (thread == 0) {
+      if (raised) atomicExch(&progress.bad, 1u);
+      __threadfence();
+      atomicAdd(&progress.ready, 1u);
+    }
+    return;
+  }
+
+  if (thread == 0) {
+    if (control.first) wait_for(&progress.ready, control.first);
+    shared[1] = control.check ? atomicAdd(&progress.bad, 0u) : control.found_inf && *control.found_inf != 0;
+  }
+  __syncthreads();
+  const bool skips = shared[1] != 0;
+  if (const uint32_t block = ticket - control.first; !skips && block < list.first[list.tensors]) {
+    const ParamList::Part part = list.part(block);
+    const Param u = list.entry[part.tensor];
+    const typename Rule::Step step = Rule::kCostly ? steps[part.tensor] : Rule::begin(double(*u.step), args);
+    if constexpr (IsPacked) {
+      const Packed<float> param(u.param);
+      switch (u.grad.dtype) {
+        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, args); break;
+        case DType::bf16: update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, args); break;
+        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, args);
+      }
+    } else {
+      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, args);
+    }
+  }
+
+  __syncthreads();
+  if (thread == 0) shared[0] = is_last_block(&progress.done, gridDim.x - control.first);
+  __syncthreads();
+  if (shared[0] == 0) return;
+  if (thread < list.tensors && !skips) *list.entry[thread].step += 1;
+  if (thread != 0) return;
+  if (control.check) *control.found_inf = skips ? 1.0f : 0.0f;
+  tail.run(skips);
+  for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) atomicExch(counter, 0u);
 }
 
 bool packed(const ParamUpdate& u) {
@@ -170,24 +244,41 @@ bool packed(const ParamUpdate& u) {
          single(u.v) && single(u.vmax);
 }
 
+// The check of a step that takes several launches.
+void check_all(const Queue& q, std::span<const ParamUpdate> params, float* found_inf) {
+  std::vector<TensorView> grads;
+  for (const ParamUpdate& u : params) grads.push_back(u.grad);
+  check_launch(cudaMemsetAsync(found_inf, 0, sizeof *found_inf, q.stream));
+  check_finite(q, grads, found_inf);
+}
+
 template <class Rule>
 void step_all(const Queue& q, std::span<const ParamUpdate> params, const typename Rule::Args& args, const StepControl& c) {
-  const Control control{c.found_inf, c.grad_scale, c.write_back, c.lr};
-  const auto step_those = [&](auto kernel, const auto& belongs) {
+  enum Kind { kPacked, kAny, kWide, kKinds };
+  const auto kind_of = [](const ParamUpdate& u) { return packed(u) ? kPacked : u.param.dtype == DType::f64 ? kWide : kAny; };
+  int members[kKinds] = {}, launches = 0;
+  for (const ParamUpdate& u : params) ++members[kind_of(u)];
+  for (const int n : members) launches += (n + ParamList::kCapacity - 1) / ParamList::kCapacity;
+  Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr,
+                  reinterpret_cast<Progress*>(q.counters + kStepCounters), q.scratch};
+  if (c.check && !control.check) check_all(q, params, c.found_inf);
+  if (launches == 0) end_step(q, c.found_inf, c.tail);
+
+  const auto step_those = [&](auto kernel, Kind kind) {
     const auto add = [&](ParamList& list, const ParamUpdate& u) {
-      if (!belongs(u)) return false;
+      if (kind_of(u) != kind) return false;
       list.add({u.param, u.grad, u.shadow, {u.m.data, u.v.data, u.vmax.data}, u.step}, u.param.numel());
       return true;
     };
     for_lists<ParamList>(params, add, [&](const ParamList& list) {
-      if (list.blocks()) launch(kernel, list.blocks(), kThreads, 0, q.stream, list, args, control);
-      launch(count_steps, 1, ParamList::kCapacity, 0, q.stream, list, control);
+      const uint32_t blocks = std::max(list.blocks(), 1u);
+      control.first = control.check ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
+      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, args, control, --launches == 0 ? c.tail : math::StepTail());
     });
   };
-  const auto wide = [](const ParamUpdate& u) { return u.param.dtype == DType::f64; };
-  step_those(step_list<Rule, float, true>, packed);
-  step_those(step_list<Rule, float, false>, [&](const ParamUpdate& u) { return !packed(u) && !wide(u); });
-  step_those(step_list<Rule, double, false>, wide);
+  step_those(step_list<Rule, float, true>, kPacked);
+  step_those(step_list<Rule, float, false>, kAny);
+  step_those(step_list<Rule, double, false>, kWide);
 }
 
 }  // namespace

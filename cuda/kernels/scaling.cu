@@ -1,14 +1,9 @@
-// Gradient scaling: the finite check and the unscaling of lists of gradients, and the scale's update. The host reads nothing.
+// Gradient scaling: the finite check and the unscaling of lists of gradients, and the end of a step. The host reads nothing.
 #include "cuda/kernels/lists.cuh"
 #include "framework/math/training.h"
 
 namespace halfstep::cuda {
 namespace {
-
-template <class C>
-__device__ inline bool finite(C x) {
-  return x - x == C(0);
-}
 
 // Blocks that say so store the same 1: all of them atomically, so that the stores do not race.
 __device__ inline void raise_flag(float* flag, bool raised) {
@@ -72,9 +67,8 @@ __global__ void __launch_bounds__(kThreads) unscale_any(Operand grad, Space<1> s
   raise_flag(found_inf, bad);
 }
 
-__global__ void update_scale_kernel(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
-                                    int32_t interval) {
-  if (threadIdx.x == 0) math::advance_scale(*scale, *tracker, *found_inf != 0, growth, backoff, interval);
+__global__ void end_step_kernel(const float* found_inf, math::StepTail tail) {
+  if (threadIdx.x == 0) tail.run(found_inf && *found_inf != 0);
 }
 
 }  // namespace
@@ -99,9 +93,8 @@ void unscale(const Queue& q, std::span<const TensorView> grads, const float* sca
 
 void check_finite(const Queue& q, std::span<const TensorView> grads, float* found_inf) { unscale(q, grads, nullptr, found_inf); }
 
-void update_scale(const Queue& q, float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
-                  int32_t interval) {
-  launch(update_scale_kernel, 1, 32, 0, q.stream, scale, tracker, found_inf, growth, backoff, interval);
+void end_step(const Queue& q, const float* found_inf, const math::StepTail& tail) {
+  launch(end_step_kernel, 1, 32, 0, q.stream, found_inf, tail);
 }
 
 }  // namespace halfstep::cuda

@@ -68,12 +68,14 @@ struct MseGradient {
   TensorView out{};   // [like a] contiguous; empty: not wanted
 };
 
-// How an optimizer kernel treats a step. Both pointers are device memory and may be null.
+// How an optimizer kernel treats a step. The pointers are device memory and may be null.
 struct StepControl {
-  const float* found_inf = nullptr;   // nonzero: leave every byte of parameters and state as it is
+  float* found_inf = nullptr;         // nonzero: leave every byte of parameters and state as it is
   const float* grad_scale = nullptr;  // gradients are multiplied by float(1 / double(*grad_scale))
   bool write_back = true;             // store the unscaled gradients
-  const double* lr = nullptr;         // device memory; replaces the arguments' learning rate
+  const double* lr = nullptr;         // replaces the arguments' learning rate
+  bool check = false;                 // found_inf is written first: 1 when a gradient of the list is not finite, else 0
+  math::StepTail tail{};              // done after the updates
 };
 
 // One parameter in a fused optimizer pass. Contiguous, same shape; `m`, `v`, `vmax`, `shadow` may be empty.
@@ -90,6 +92,21 @@ class Recording {
  public:
   virtual ~Recording() = default;
   virtual void replay() = 0;
+  // From the next replay on, what was recorded as reading the memory of inputs[i] (begin_recording) reads `data` instead: memory
+  // as large and laid out alike, which must live until the replays that read it have passed. False, and nothing changes, where
+  // not all readers can be told (products of a library), or where `data` is not aligned as inputs[i] is, to 16 bytes.
+  virtual bool read_input(size_t i, const void* data) = 0;
+};
+
+// Copies from the host beside the device's work: through page-locked buffers, on a stream of their own. Any threads may call it.
+class UploadLane {
+ public:
+  virtual ~UploadLane() = default;
+  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may go when
+  // it returns. Waits where all buffers are still on their way. The number of the copy.
+  virtual uint64_t send(const void* src, void* dst, size_t bytes) = 0;
+  // Once a copy: work that is queued from here on comes after it. Also before `dst` is given back unused.
+  virtual void receive(uint64_t copy) = 0;
 };
 
 class Backend {
@@ -105,6 +122,7 @@ class Backend {
   virtual void arange(const TensorView& dst, double start, double step) = 0;  // dst[i] = start + i step; 1-D
   virtual void copy_from_host(const void* src, void* dst, size_t bytes) = 0;
   virtual void copy_to_host(const void* src, void* dst, size_t bytes) = 0;    // returns when the bytes are there
+  virtual std::unique_ptr<UploadLane> open_upload_lane() { return nullptr; }  // null: copy_from_host is all there is
 
   // ---- elementwise (formulas: framework/math/elementwise.def). Outputs contiguous.
   virtual void unary(Unary op, const TensorView& x, const TensorView& out) = 0;
@@ -237,10 +255,8 @@ class Backend {
   virtual void check_finite(std::span<const TensorView> grads, float* found_inf) = 0;  // sets 1, never writes 0
   // g *= float(1 / double(*scale)) after the check of the scaled value; a factor of 1 leaves the bits alone. Any strides.
   virtual void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) = 0;
-  virtual void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff, int32_t interval) = 0;
-  // A schedule on the device: counts a step that was applied (found_inf null or 0), then rates[g] = table[g][*count % W].
-  // table: [groups, W], rates: [groups], both f64 and contiguous.
-  virtual void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) = 0;
+  // The end of a step whose optimizer's kernel did not take it (StepControl). found_inf null: applied.
+  virtual void end_step(const float* found_inf, const math::StepTail& tail) = 0;
   virtual void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) = 0;
   virtual void adam(std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) = 0;
   // *out = (sum |g|^p)^(1/p) over all; p = inf: max. Accumulated in double per tensor, fixed order.
@@ -250,9 +266,10 @@ class Backend {
 
   // ---- recording: between begin and end, calls of this thread are kept instead of done. Reading values to the host, copying
   // from it and drawing from another generator than `generator` throw RecordingError; memory is taken from a pool that the
-  // recording owns. A replay draws the numbers that the generator would give now, and moves it on.
+  // recording owns. A replay draws the numbers that the generator would give now, and moves it on. `inputs`: memory that replays
+  // may read elsewhere (Recording::read_input); it must outlive the recording.
   virtual bool can_record() const { return false; }
-  virtual void begin_recording(Generator& generator);
+  virtual void begin_recording(Generator& generator, std::span<const TensorView> inputs = {});
   virtual std::unique_ptr<Recording> end_recording();
   virtual void abandon_recording() noexcept {}  // after an exception between begin and end
 

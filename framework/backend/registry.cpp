@@ -93,7 +93,7 @@ int num_threads() {
   return n > 0 ? n : core_count();
 }
 
-void Backend::begin_recording(Generator&) { fail<RecordingError>("record", describe(), " cannot record work for replay"); }
+void Backend::begin_recording(Generator&, std::span<const TensorView>) { fail<RecordingError>("record", describe(), " cannot record work for replay"); }
 std::unique_ptr<Recording> Backend::end_recording() { return nullptr; }
 
 void set_deterministic(bool on) { fixed_order = on; }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
@@ -21,6 +22,8 @@ struct Plan {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const std::vector<int64_t>> order;
   int64_t batch_size;
+  Device device;
+  std::shared_ptr<UploadLane> lane;
 
   Batch make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
@@ -28,6 +31,35 @@ struct Plan {
     return dataset->batch(std::span<const int64_t>(order->data() + from, to - from));
   }
 };
+
+// A batch on the device, whose bytes may still be on their way. It is received before it is used or dropped.
+struct Sent {
+  Batch batch;
+  std::vector<uint64_t> copies;
+
+  void receive(UploadLane& lane) {
+    for (const uint64_t copy : std::exchange(copies, {})) lane.receive(copy);
+  }
+};
+
+Sent send(const Batch& batch, Device device, UploadLane* lane) {
+  const MemoryScope scope(MemoryTag::data);
+  Sent sent;
+  const auto move = [&](const Tensor& from) {
+    if (!lane || !from.device().is_cpu()) return from.to(device);
+    const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
+    sent.copies.push_back(lane->send(packed.data(), to.data(), packed.nbytes()));
+    return to;
+  };
+  try {
+    sent.batch.input = move(batch.input);
+    sent.batch.target = move(batch.target);
+  } catch (...) {
+    if (lane) sent.receive(*lane);
+    throw;
+  }
+  return sent;
+}
 
 }  // namespace
 
@@ -46,6 +78,12 @@ class DataLoader::Prefetcher {
     }
     room_.notify_all();
     for (std::thread& t : threads_) t.join();
+    try {
+      for (auto& [batch, made] : ready_) {
+        if (plan_.lane) made.sent.receive(*plan_.lane);
+      }
+    } catch (const Error&) {  // the device failed: whoever uses it next is told
+    }
   }
 
   // The batches in order. Rethrows what making the batch threw.
@@ -59,12 +97,13 @@ class DataLoader::Prefetcher {
     }
     room_.notify_all();
     if (made.error) std::rethrow_exception(made.error);
-    return std::move(made.batch);
+    if (plan_.lane) made.sent.receive(*plan_.lane);
+    return std::move(made.sent.batch);
   }
 
  private:
   struct Made {
-    Batch batch;
+    Sent sent;
     std::exception_ptr error;
   };
 
@@ -79,7 +118,7 @@ class DataLoader::Prefetcher {
       }
       Made made;
       try {
-        made.batch = plan_.make(mine);
+        made.sent = send(plan_.make(mine), plan_.device, plan_.lane.get());
       } catch (...) { made.error = std::current_exception(); }
       {
         const std::lock_guard lock(mutex_);
@@ -137,10 +176,11 @@ std::optional<Batch> DataLoader::next() {
   }
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
-  const Plan plan{dataset_, order_, options_.batch_size};
+  if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
+  const Plan plan{dataset_, order_, options_.batch_size, options_.device, lane_};
   Batch batch;
   if (options_.num_workers == 0) {
-    batch = plan.make(state_.next_batch);
+    batch = send(plan.make(state_.next_batch), options_.device, nullptr).batch;
   } else {
     if (!prefetcher_) {
       prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, size(), options_.num_workers, options_.prefetch);

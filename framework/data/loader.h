@@ -12,6 +12,8 @@
 
 namespace halfstep {
 
+class UploadLane;  // framework/backend/backend.h
+
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -19,6 +21,7 @@ struct LoaderOptions {
   uint64_t seed = 0;       // of the order
   int num_workers = 0;     // background threads that make batches; 0: made when asked for
   int prefetch = 2;        // batches made ahead at most, when there are workers
+  Device device = Device::cpu;  // where batches are handed out. Workers bring them there themselves, beside the device's work
 };
 
 // The position: batches [0, next_batch) of `epoch` were handed out.
@@ -87,6 +90,7 @@ class DataLoader {
   bool resumed_ = true;                                // the state was set from outside since the last batch
   std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
+  std::shared_ptr<UploadLane> lane_;  // of the workers, where the device has one
   std::unique_ptr<Prefetcher> prefetcher_;
   double wait_seconds_ = 0;
 };

@@ -23,6 +23,45 @@ HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, double 
   }
 }
 
+// Results that outlive the next step, one element a step. In device memory, as what it points to.
+struct ResultRing {
+  void* loss;        // of any floating dtype
+  float* found_inf;
+  int64_t next;      // the element that the next step writes
+};
+
+// The small things that end a step. A part whose first pointer is null is left out; all point to device memory.
+struct StepTail {
+  // The loss scale, which found_inf moves (advance_scale).
+  float* scale = nullptr;
+  int32_t* tracker = nullptr;
+  double growth = 1, backoff = 1;
+  int32_t interval = 1;
+  // A schedule: counts a step that was applied, then rates[g] = table[g][*count % width].
+  int64_t* count = nullptr;
+  const double* table = nullptr;  // [groups, width]
+  double* rates = nullptr;        // [groups]
+  int64_t width = 0, groups = 0;
+  // ring->loss[ring->next] = *loss, ring->found_inf[ring->next] = found_inf, then the next element.
+  ResultRing* ring = nullptr;
+  const void* loss = nullptr;
+  int32_t loss_bytes = 0;  // 2, 4 or 8
+
+  HS_HD void run(bool found_inf) const {
+    if (scale) advance_scale(*scale, *tracker, found_inf, growth, backoff, interval);
+    if (count) {
+      if (!found_inf) ++*count;
+      for (int64_t g = 0; g < groups; ++g) rates[g] = table[g * width + *count % width];
+    }
+    if (!ring) return;
+    const int64_t at = ring->next++;
+    if (loss_bytes == 2) static_cast<uint16_t*>(ring->loss)[at] = *static_cast<const uint16_t*>(loss);
+    if (loss_bytes == 4) static_cast<uint32_t*>(ring->loss)[at] = *static_cast<const uint32_t*>(loss);
+    if (loss_bytes == 8) static_cast<uint64_t*>(ring->loss)[at] = *static_cast<const uint64_t*>(loss);
+    ring->found_inf[at] = found_inf ? 1.0f : 0.0f;
+  }
+};
+
 struct SgdArgs {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;

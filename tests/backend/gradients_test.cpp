@@ -72,10 +72,12 @@ TEST_CASE("unscale by 1 leaves every bit, and checks before it divides") {
   CHECK(found == 0);
 }
 
-TEST_CASE("update_scale grows at the interval, backs off at once and saturates") {
+TEST_CASE("the scale grows at the interval, backs off at once and saturates") {
   float scale = 4, found = 0;
   int32_t tracker = 0;
-  const auto update = [&](int32_t interval) { cpu().update_scale(&scale, &tracker, &found, 2.0, 0.5, interval); };
+  const auto update = [&](int32_t interval) {
+    cpu().end_step(&found, {.scale = &scale, .tracker = &tracker, .growth = 2.0, .backoff = 0.5, .interval = interval});
+  };
   update(3);
   update(3);
   CHECK(scale == 4);

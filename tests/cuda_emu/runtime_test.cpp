@@ -184,6 +184,72 @@ TEST_CASE_FIXTURE(Fixture, "asynchronous: work waits until the host waits") {
   CHECK(cudaEventDestroy(event) == cudaSuccess);
 }
 
+TEST_CASE_FIXTURE(Fixture, "asynchronous: streams are ordered by events and by nothing else") {
+  emu::options().async = true;
+  cudaStream_t other;
+  cudaEvent_t event;
+  CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) == cudaSuccess);
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+  const auto read = [&](int i) { return cudaMemcpyAsync(pinned + i, x, 4, cudaMemcpyDeviceToHost, stream); };
+  pinned[0] = 7;
+  CHECK(cudaMemcpyAsync(x, pinned, 4, cudaMemcpyHostToDevice, other) == cudaSuccess);
+  CHECK(read(1) == cudaSuccess);  // without an event: before the copy, though it was queued after
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(pinned[1] == 0);
+  CHECK(cudaEventRecord(event, other) == cudaSuccess);
+  CHECK(cudaStreamWaitEvent(stream, event, 0) == cudaSuccess);
+  CHECK(cudaMemsetAsync(x, 0, 4, other) == cudaSuccess);  // after the event, so not waited for
+  CHECK(cudaEventRecord(event, other) == cudaSuccess);    // the wait is for what the event was
+  CHECK(read(2) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(pinned[2] == 7);
+  CHECK(cudaEventSynchronize(event) == cudaSuccess);
+  CHECK(value() == 0);
+  CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaStreamDestroy(other) == cudaSuccess);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a captured launch gives its node, whose arguments can be changed") {
+  int* y;
+  CHECK(cudaMalloc(reinterpret_cast<void**>(&y), 128) == cudaSuccess);
+  CHECK(cudaMemset(y, 0, 128) == cudaSuccess);
+  begin();
+  halfstep::cuda::launch(add, 1, 32, 0, stream, x, 5);
+  cudaStreamCaptureStatus status;
+  const cudaGraphNode_t* last;
+  size_t count;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges;
+  CHECK(cudaStreamGetCaptureInfo(stream, &status, nullptr, nullptr, &last, &edges, &count) == cudaSuccess);
+#else
+  CHECK(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, &last, &count) == cudaSuccess);
+#endif
+  REQUIRE(count == 1);
+  const cudaGraphNode_t node = *last;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  CHECK(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  int amount = 3;
+  void* arguments[] = {&y, &amount};
+  cudaKernelNodeParams params{};
+  params.func = reinterpret_cast<void*>(add);
+  params.gridDim = 1;
+  params.blockDim = 32;
+  params.kernelParams = arguments;
+  CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
+  CHECK(cudaGraphExecKernelNodeSetParams(executable, node, &params) == cudaSuccess);
+  CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
+  CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+  CHECK(value() == 5);
+  int got = 0;
+  CHECK(cudaMemcpy(&got, y + 31, 4, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(got == 3);
+  CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+  CHECK(cudaFree(y) == cudaSuccess);
+}
+
 TEST_CASE_FIXTURE(Fixture, "device memory is limited, counted and told apart from the host's") {
   size_t before, after, total;
   CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);

@@ -1,6 +1,7 @@
 // What a training step gives the stream, one by one. Each costs a launch, so the numbers are held.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/cuda/support.h"
@@ -18,6 +19,7 @@ struct Bench {
   MSELoss loss;
   std::unique_ptr<Optimizer> opt;
   GradScaler scaler;
+  StepLR schedule;
   TrainStep step;
   Tensors x, y;
 
@@ -31,11 +33,17 @@ struct Bench {
     net.to(Device::cuda);
     return net;
   }
-  Bench(DType low, GraphMode graph, bool adam = false)
+  Bench(DType low, GraphMode graph, bool adam = false, bool scheduled = false, double clip = 0)
       : net(make()),
         opt(adam ? std::unique_ptr<Optimizer>(std::make_unique<Adam>(net.parameters())) : std::make_unique<SGD>(net.parameters())),
         scaler({.enabled = low == DType::f16}),
-        step(net, loss, *opt, scaler, nullptr, {.device = Device::cuda, .amp = low != DType::f32, .dtype = low == DType::f32 ? DType::bf16 : low, .graph = graph}) {
+        schedule(*opt, 4),
+        step(net, loss, *opt, scaler, scheduled ? &schedule : nullptr,
+             {.device = Device::cuda,
+              .amp = low != DType::f32,
+              .dtype = low == DType::f32 ? DType::bf16 : low,
+              .clip_grad_norm = clip,
+              .graph = graph}) {
     for (int i = 0; i < 2; ++i) {
       x.push_back(randn({kBatch, kWidth}, {.device = Device::cuda}));
       y.push_back(randn({kBatch, kWidth}, {.device = Device::cuda}));
@@ -58,10 +66,51 @@ std::string text(const std::vector<emu::Operation>& list) {
 
 }  // namespace
 
-TEST_CASE("the operations of one step") {
+// The lists in full, so that a failure shows what came back.
+TEST_CASE("an eager step of the benchmark is 11 operations, and a recorded one the same in a graph and nothing beside it") {
+  const std::vector<std::string> forward{"cast_kernel<float, __half>", "product", "product", "product", "mse_packed<__half, float>"};
+  std::vector<std::string> want = forward;
+  want.insert(want.end(), 5, "product");
+  want.push_back("step_list<Sgd, float, true>");
   for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
     Bench bench(DType::f16, mode);
     const auto list = bench.operations();
     MESSAGE(list.size(), text(list));
+    std::vector<std::string> names;
+    for (const emu::Operation& o : list) {
+      names.push_back(o.name);
+      CHECK(o.in_graph == (mode == GraphMode::on));
+    }
+    CHECK(names == want);
   }
+}
+
+TEST_CASE("Adam takes no more operations than SGD, and a schedule none") {
+  for (const bool scheduled : {false, true}) {
+    Bench bench(DType::f16, GraphMode::on, /*adam=*/true, scheduled);
+    const auto list = bench.operations();
+    MESSAGE(list.size(), text(list));
+    CHECK(list.size() == 11);
+    CHECK(list.back().name == "step_list<Adam, float, true>");
+  }
+}
+
+TEST_CASE("bfloat16 has no scale to move: as many operations; float32 copies the input, which a library's product reads") {
+  Bench low(DType::bf16, GraphMode::on);
+  CHECK(low.operations().size() == 11);
+  Bench full(DType::f32, GraphMode::on);
+  const auto list = full.operations();
+  MESSAGE(list.size(), text(list));
+  CHECK(list.size() == 11);
+  CHECK(list.front().name == "copy");
+  CHECK(!list.front().in_graph);
+  CHECK(std::count_if(list.begin(), list.end(), [](const auto& o) { return o.in_graph; }) == 10);
+}
+
+TEST_CASE("with clipping, or several groups, the check is a pass of its own and the rest still one kernel") {
+  Bench bench(DType::f16, GraphMode::off, /*adam=*/false, /*scheduled=*/true, /*clip=*/1);
+  const auto list = bench.operations();
+  MESSAGE(list.size(), text(list));
+  CHECK(list.back().name == "step_list<Sgd, float, true>");
+  CHECK(std::count_if(list.begin(), list.end(), [](const auto& o) { return o.name == "end_step_kernel"; }) == 0);
 }

@@ -106,12 +106,15 @@ TEST_CASE("rates advance with the steps that were applied") {
   const Buffer want = make(DType::f64, {40});
   int64_t want_count = 4;
   const OnDevice dev_table(table), dev_rates(rates), dev_count(count);
+  const auto tail = [](int64_t* steps, const TensorView& from, const TensorView& to) {
+    return math::StepTail{.count = steps, .table = from.as<const double>(), .rates = to.as<double>(), .width = 7, .groups = 40};
+  };
   for (int step = 0; step < 12; ++step) {
     const Buffer flag = make(DType::f32, {}, {step % 3 == 1 ? 1.0 : 0.0});
     const OnDevice dev_flag(flag);
     const bool watched = step != 10;
-    cpu().advance_rates(&want_count, watched ? flag.view.as<float>() : nullptr, table, want);
-    cuda::advance_rates(queue(), dev_count.as<int64_t>(), watched ? dev_flag.as<float>() : nullptr, dev_table, dev_rates);
+    cpu().end_step(watched ? flag.view.as<float>() : nullptr, tail(&want_count, table, want));
+    cuda::end_step(queue(), watched ? dev_flag.as<float>() : nullptr, tail(dev_count.as<int64_t>(), dev_table, dev_rates));
     dev_rates.fetch();
     dev_count.fetch();
     CHECK(rates.values() == want.values());

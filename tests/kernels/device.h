@@ -66,7 +66,10 @@ inline const cuda::Queue& queue() {
     void* scratch = nullptr;
     REQUIRE(cudaMalloc(&scratch, cuda::kScratchBytes) == cudaSuccess);
     REQUIRE(cudaMemset(scratch, 0xFF, cuda::kScratchBytes) == cudaSuccess);
-    return cuda::Queue{nullptr, static_cast<double*>(scratch)};
+    void* counters = nullptr;
+    REQUIRE(cudaMalloc(&counters, cuda::kCounters * sizeof(uint32_t)) == cudaSuccess);
+    REQUIRE(cudaMemset(counters, 0, cuda::kCounters * sizeof(uint32_t)) == cudaSuccess);
+    return cuda::Queue{nullptr, static_cast<double*>(scratch), static_cast<uint32_t*>(counters)};
   }();
   return q;
 }

@@ -157,6 +157,71 @@ TEST_CASE("sgd and adam over more tensors than one launch takes, of several dtyp
   a.compare("adam");
 }
 
+TEST_CASE("a step that checks its gradients itself, counts and ends: as the check, the step and the end one by one") {
+  struct Case {
+    int tensors;     // up to 96 go in one launch
+    int64_t n;       // elements of each
+    DType param, grad;
+  };
+  for (const Case& c : {Case{3, 9001, DType::f32, DType::f16}, Case{1, 70000, DType::f32, DType::bf16}, Case{2, 0, DType::f32, DType::f32},
+                        Case{5, 33, DType::f32, DType::f64}, Case{2, 130, DType::f64, DType::f64}, Case{120, 40, DType::f32, DType::f16}}) {
+    for (const int bad : {-1, 0, 1}) {  // none, in the first tensor, in the last
+      if (bad >= 0 && c.n == 0) continue;
+      CAPTURE(c.tensors);
+      CAPTURE(name(c.grad));
+      CAPTURE(bad);
+      Problem s, a;
+      for (Problem* p : {&s, &a}) {
+        for (int k = 0; k < c.tensors; ++k) p->add(c.param, c.grad, DType::f32, false, 3, c.n, 0);
+      }
+      if (bad >= 0) {
+        for (Problem* p : {&s, &a}) {
+          const size_t k = bad == 0 ? 0 : size_t(c.tensors - 1);
+          const TensorView& on_cpu = p->cpu_params[k].grad;
+          set(on_cpu, c.n - 1, c.grad == DType::f64 ? 1e300 * 1e300 : kInf);
+          REQUIRE(cudaMemcpy(p->device_params[k].grad.data, on_cpu.data, size_t(c.n) * size_of(c.grad), cudaMemcpyHostToDevice) ==
+                  cudaSuccess);
+        }
+      }
+      const Buffer loss = scalar(0.75), losses = make(DType::f32, {4}), founds = make(DType::f32, {4});
+      const OnDevice dev_loss(loss), dev_losses(losses), dev_founds(founds);
+      for (const bool adam : {false, true}) {
+        const Buffer flag = scalar(9), scale = scalar(64), tracker = make(DType::i32, {}, {2});  // a flag left by an earlier step
+        const Buffer dev_flag_host = scalar(9), dev_scale_host = scalar(64), dev_tracker_host = make(DType::i32, {}, {2});
+        const OnDevice dev_flag(dev_flag_host), dev_scale(dev_scale_host), dev_tracker(dev_tracker_host);
+        const Buffer place = make(DType::i64, {3});
+        const math::ResultRing ring{dev_losses.as<void>(), dev_founds.as<float>(), adam};
+        std::memcpy(place.view.data, &ring, sizeof ring);
+        const OnDevice dev_place(place);
+        StepControl on_cpu{.found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .check = true};
+        StepControl on_device{.found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .check = true};
+        on_cpu.tail = {.scale = scale.view.as<float>(), .tracker = tracker.view.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
+        on_device.tail = on_cpu.tail;
+        on_device.tail.scale = dev_scale.as<float>();
+        on_device.tail.tracker = dev_tracker.as<int32_t>();
+        on_device.tail.ring = dev_place.as<math::ResultRing>();
+        on_device.tail.loss = dev_loss.as<void>();
+        on_device.tail.loss_bytes = 4;
+        if (adam) {
+          cpu().adam(a.cpu_params, {}, on_cpu);
+          cuda::adam(queue(), a.device_params, {}, on_device);
+        } else {
+          cpu().sgd(s.cpu_params, {0.1, 0.9}, on_cpu);
+          cuda::sgd(queue(), s.device_params, {0.1, 0.9}, on_device);
+        }
+        (adam ? a : s).compare(adam ? "adam" : "sgd");
+        for (const OnDevice* d : {&dev_flag, &dev_scale, &dev_tracker, &dev_losses, &dev_founds}) d->fetch();
+        CHECK(dev_flag_host[0] == (bad >= 0 ? 1 : 0));
+        CHECK(dev_flag_host[0] == flag[0]);
+        CHECK(dev_scale_host[0] == scale[0]);
+        CHECK(dev_tracker_host[0] == tracker[0]);
+        CHECK(losses[adam] == 0.75);
+        CHECK(founds[adam] == flag[0]);
+      }
+    }
+  }
+}
+
 TEST_CASE("checks and unscaling over more tensors than one launch takes, and of several chunks") {
   for (double bad : {0.0, kInf}) {
     std::deque<Buffer> on_cpu, host;
@@ -192,11 +257,14 @@ TEST_CASE("the scale walks as on the CPU") {
   const Buffer scale = scalar(65536), tracker = make(DType::i32, {}, {0}), want = scalar(65536),
                want_tracker = make(DType::i32, {}, {0});
   const OnDevice dev_scale(scale), dev_tracker(tracker);
+  const auto tail = [](const TensorView& s, const TensorView& t) {
+    return math::StepTail{.scale = s.as<float>(), .tracker = t.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
+  };
   for (int step = 0; step < 50; ++step) {
     const Buffer flag = scalar(step % 7 == 3 ? 1 : 0);
     const OnDevice dev_flag(flag);
-    cpu().update_scale(want.view.as<float>(), want_tracker.view.as<int32_t>(), flag.view.as<float>(), 2, 0.5, 3);
-    cuda::update_scale(queue(), dev_scale.as<float>(), dev_tracker.as<int32_t>(), dev_flag.as<float>(), 2, 0.5, 3);
+    cpu().end_step(flag.view.as<float>(), tail(want, want_tracker));
+    cuda::end_step(queue(), dev_flag.as<float>(), tail(dev_scale, dev_tracker));
     dev_scale.fetch();
     dev_tracker.fetch();
     CHECK(scale[0] == want[0]);

@@ -236,15 +236,7 @@ class CpuBackend final : public Backend {
   void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) override {
     cpu::unscale(grads, scale, found_inf);
   }
-  void update_scale(float* scale, int32_t* tracker, const float* found_inf, double growth, double backoff,
-                    int32_t interval) override {
-    math::advance_scale(*scale, *tracker, *found_inf != 0, growth, backoff, interval);
-  }
-  void advance_rates(int64_t* count, const float* found_inf, const TensorView& table, const TensorView& rates) override {
-    if (!found_inf || *found_inf == 0) ++*count;
-    const int64_t width = table.shape[1];
-    for (int64_t g = 0; g < rates.numel(); ++g) rates.as<double>()[g] = table.as<const double>()[g * width + *count % width];
-  }
+  void end_step(const float* found_inf, const math::StepTail& tail) override { tail.run(found_inf && *found_inf != 0); }
   void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) override {
     cpu::sgd(params, args, control);
   }

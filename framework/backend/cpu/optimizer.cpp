@@ -83,10 +83,20 @@ Args with_rate(Args args, const StepControl& control) {
   return args;
 }
 
-// update(tag, parameter, its part, gradient factor) for every part, then the step counts; nothing when an inf was found.
+void check(std::span<const ParamUpdate> params, float* found_inf) {
+  std::vector<TensorView> grads;
+  for (const ParamUpdate& u : params) grads.push_back(u.grad);
+  *found_inf = 0;
+  check_finite(grads, found_inf);
+}
+
+// update(tag, parameter, its part, gradient factor) for every part, then the step counts, nothing of both when an inf was found;
+// last the tail.
 template <class F>
 void step_all(std::span<const ParamUpdate> params, const StepControl& control, const F& update) {
-  if (control.found_inf && *control.found_inf != 0) return;
+  if (control.check) check(params, control.found_inf);
+  const bool skips = control.found_inf && *control.found_inf != 0;
+  if (skips) return control.tail.run(true);
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
   const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
@@ -97,6 +107,7 @@ void step_all(std::span<const ParamUpdate> params, const StepControl& control, c
       update(float{}, part.tensor, part, factor);
   });
   for (const ParamUpdate& u : params) *u.step += 1;
+  control.tail.run(false);
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// Who must know what goes into a recording: every launch, and memory that is used otherwise.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace halfstep::cuda {
+
+// A kernel's launch. `arguments`: where each of them is now, in the type of its parameter.
+struct Launched {
+  const void* kernel;
+  dim3 grid, block;
+  size_t shared_bytes;
+  cudaStream_t stream;
+  const void* const* arguments;
+  const size_t* sizes;
+  size_t count;
+};
+
+class LaunchWatcher {
+ public:
+  virtual void launched(const Launched& launch) = 0;    // by launch() of cuda/gpu.cuh
+  virtual void uses_fixed(const void* memory) = 0;      // by all other work: it uses this memory, wherever inputs may move to
+
+ protected:
+  ~LaunchWatcher() = default;
+};
+extern LaunchWatcher* launch_watcher;  // null but while work is recorded
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,54 @@
+// Copies from the host on a stream of their own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cuda/runtime.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep::cuda {
+
+// A part of a batch is filled in while others are on their way, by as many threads as call. Order is kept by events: a copy waits
+// for what was queued when it was sent, since its memory may have served that; the work after receive() waits for the copy.
+class CudaUploadLane final : public UploadLane {
+ public:
+  // `work`: the stream that uses what is copied, used under `mutex`.
+  CudaUploadLane(cudaStream_t work, std::recursive_mutex& mutex);
+  ~CudaUploadLane() override;
+
+  uint64_t send(const void* src, void* dst, size_t bytes) override;
+  void receive(uint64_t copy) override;
+
+ private:
+  static constexpr size_t kSlotBytes = size_t(4) << 20;
+  struct Slot {
+    Pinned memory{kSlotBytes};
+    Event done{false};  // its last copy
+    bool filling = false;
+  };
+  using Events = std::vector<std::unique_ptr<Event>>;
+
+  Slot& take_slot();
+  void wait_for_work();
+  std::unique_ptr<Event> take_event();
+
+  const cudaStream_t work_;
+  std::recursive_mutex& work_mutex_;
+  cudaStream_t stream_ = nullptr;
+  std::mutex mutex_;  // of all below, and of what is queued on stream_; may be taken with work_mutex_ held, not the other way
+  std::condition_variable filled_;
+  std::array<Slot, 8> slots_;
+  size_t next_slot_ = 0;
+  Events idle_;
+  std::map<uint64_t, std::unique_ptr<Event>> sent_;  // not yet received
+  uint64_t copies_ = 0;
+};
+
+}  // namespace halfstep::cuda
