@@ -60,12 +60,16 @@ struct Sgd {
     return math::sgd_update(p, g, state[0], first, args);
   }
 };
+// Out of line: powers take many registers, which the updates would have to spill.
+__device__ __noinline__ math::AdamStep adam_step_after(double count, const math::AdamArgs& args) {
+  return math::adam_step(count + 1, args);
+}
 struct Adam {
   using Args = math::AdamArgs;
   using Step = math::AdamStep;
   static constexpr bool kCostly = true;
   static constexpr int kStates = 3;
-  __device__ static Step begin(double count, const Args& args) { return math::adam_step(count + 1, args); }
+  __device__ static Step begin(double count, const Args& args) { return adam_step_after(count, args); }
   __device__ static int states(const Args& args) { return args.amsgrad ? 3 : 2; }
   template <class C>
   __device__ static C update(C p, C g, C (&state)[kStates], const Step& step, const Args& args) {
@@ -188,13 +192,13 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) shared[0] = atomicAdd(&progress.tickets, 1u);
   __syncthreads();
   const uint32_t ticket = shared[0];
-  const typename Rule::Args args = control.at_rate(given);
   auto* const steps = static_cast<typename Rule::Step*>(control.steps);
   const int thread = int(threadIdx.x);
   if (ticket < control.first) {  // all threads alike
+    if (Rule::kCostly && ticket == 0 && thread < list.tensors)
+      steps[thread] = Rule::begin(double(*list.entry[thread].step), control.at_rate(given));
     bool bad = false;
     if (control.check) bad = has_bad<IsPacked>(list, ticket);
-    if (Rule::kCostly && ticket == 0 && thread < list.tensors) steps[thread] = Rule::begin(double(*list.entry[thread].step), args);
     const bool raised = __syncthreads_or(bad);
     if (thread == 0) {
       if (raised) atomicExch(&progress.bad, 1u);
@@ -213,6 +217,7 @@ __global__ void __launch_bounds__(kThreads)
   if (const uint32_t block = ticket - control.first; !skips && block < list.first[list.tensors]) {
     const ParamList::Part part = list.part(block);
     const Param u = list.entry[part.tensor];
+    const typename Rule::Args args = control.at_rate(given);
     const typename Rule::Step step = Rule::kCostly ? steps[part.tensor] : Rule::begin(double(*u.step), args);
     if constexpr (IsPacked) {
       const Packed<float> param(u.param);
