@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 
+#include "framework/backend/backend.h"
 #include "tests/amp/scaling.h"
 
 using namespace halfstep;
@@ -182,4 +184,81 @@ TEST_CASE("amp 85: step forwards what the optimizer returns, nothing when skippe
   const StepOutcome outcome = off.step(sgd, [] { return full({}, 3); });
   CHECK(outcome.applied());
   CHECK(outcome.value()->item<float>() == 3);
+}
+
+TEST_CASE("finish is step and update in one, whoever takes the step's end") {
+  struct Groups : SGD {  // two passes: nothing can be left to one of them
+    explicit Groups(const Tensor& a, const Tensor& b) : SGD(std::vector<ParamGroup>{{{a}, {}, {}}, {{b}, {}, {}}}, {.lr = 0.5}) {}
+  };
+  struct Reads : SGD {  // asks for found_inf before the kernel runs
+    using SGD::SGD;
+    std::optional<Tensor> step(const Closure& closure) override {
+      seen.push_back(amp().found_inf.item<float>());
+      return SGD::step(closure);
+    }
+    std::vector<float> seen;
+  };
+  struct Keeps : SGD {  // says that it heeds found_inf, and steps by itself
+    using SGD::SGD;
+    std::optional<Tensor> step(const Closure&) override { return {}; }
+  };
+  using Make = std::function<std::unique_ptr<Optimizer>(const Tensor&, const Tensor&)>;
+  for (const Make& make : {Make([](auto& a, auto& b) { return std::make_unique<SGD>(std::vector<Tensor>{a, b}); }),
+                           Make([](auto& a, auto& b) { return std::make_unique<Adam>(std::vector<Tensor>{a, b}); }),
+                           Make([](auto& a, auto& b) { return std::make_unique<Plain<SGD>>(std::vector<Tensor>{a, b}); }),
+                           Make([](auto& a, auto& b) { return std::make_unique<Groups>(a, b); }),
+                           Make([](auto& a, auto& b) { return std::make_unique<Reads>(std::vector<Tensor>{a, b}); }),
+                           Make([](auto& a, auto& b) { return std::make_unique<Keeps>(std::vector<Tensor>{a, b}); })}) {
+    for (const bool unscales : {false, true}) {
+      std::string states[2];
+      for (const bool one : {false, true}) {
+        const Tensor a = ones({3}, {.requires_grad = true}), b = full({2}, 2, {.requires_grad = true});
+        const auto opt = make(a, b);
+        GradScaler s({.init_scale = 8, .growth_interval = 2});
+        int64_t count = 0;
+        const double table[] = {0, 1, 2, 3, 4, 5, 6, 7};
+        double rate = 0;
+        for (const double g : {1.0, kInf, 2.0, 3.0, 4.0}) {
+          s.scale(ones({}));
+          a.set_grad(full({3}, 8));
+          b.set_grad(full({2}, g));
+          if (unscales) s.unscale_(*opt);
+          math::StepTail tail{.count = &count, .table = table, .rates = &rate, .width = 8, .groups = 1};
+          StepOutcome outcome;
+          if (one) {
+            outcome = s.finish(*opt, tail);
+          } else {
+            outcome = s.step(*opt);
+            s.update();
+            backend_for(Device::cpu).end_step(outcome.found_inf().data<float>(), tail);
+          }
+          CHECK(outcome.applied() == std::isfinite(g));
+          states[one] += bytes(a) + bytes(b) + bytes(*opt) + std::to_string(s.get_scale()) + std::to_string(s.get_growth_tracker()) +
+                         std::to_string(count) + std::to_string(rate);
+        }
+        CHECK(count == 4);
+        CHECK(rate == 4);
+        if (const auto* reads = dynamic_cast<const Reads*>(opt.get())) CHECK(reads->seen == std::vector<float>{0, 1, 0, 0, 0});
+      }
+      const bool same = states[0] == states[1];
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("finish beside another optimizer's step, and with nothing to step") {
+  Single m, other;
+  GradScaler s({.init_scale = 4, .growth_interval = 1});
+  s.scale(ones({}));
+  m.set(kInf);
+  other.set(1);
+  s.step(m.opt);
+  CHECK(s.finish(other.opt).applied());
+  CHECK(s.get_scale() == 2);  // for the first one's gradient
+  Single empty;
+  CHECK_THROWS_WITH_AS(s.finish(empty.opt), doctest::Contains("[GradScaler.update] no inf checks were recorded prior to update"),
+                       AmpError);
+  GradScaler off({.enabled = false});
+  m.set(1);
+  CHECK(off.finish(m.opt).applied());
 }

@@ -114,13 +114,14 @@ TEST_CASE("a found inf leaves every byte") {
   for (DType p : kFloating) {
     Problem x(p, DType::f16, 50);
     const std::string before = x.raw();
-    const float found = 1, scale = 2;
+    float found = 1;
+    const float scale = 2;
     const std::vector<ParamUpdate> list{x.update()};
     cpu().sgd(list, {.lr = 0.1, .momentum = 0.9}, {.found_inf = &found, .grad_scale = &scale});
     CHECK(x.raw() == before);
     cpu().adam(list, {.amsgrad = true}, {.found_inf = &found, .grad_scale = &scale});
     CHECK(x.raw() == before);
-    const float none = 0;
+    float none = 0;
     cpu().sgd(list, {.lr = 0.1}, {.found_inf = &none});
     CHECK(x.raw() != before);
   }
