@@ -32,8 +32,9 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   const bool may_record = options.graph == GraphMode::on ||
                           (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
   if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
-    recorder_ = std::make_unique<StepRecorder>([this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, ring); },
-                                               module, optimizer, scaler, *rates_, options.device, options.graph);
+    recorder_ = std::make_unique<StepRecorder>(
+        [this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, ring); }, module, optimizer, scaler,
+        *rates_, options.device, options.graph);
   }
 }
 

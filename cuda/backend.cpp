@@ -38,14 +38,13 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
     queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
-    queue_.counters = static_cast<uint32_t*>(memory.allocate(kCounters * sizeof(uint32_t), MemoryTag::workspace));
-    check_cuda(cudaMemsetAsync(queue_.counters, 0, kCounters * sizeof(uint32_t), queue_.stream), "cudaMemsetAsync");
-    fault_ = static_cast<IndexFault*>(memory.allocate(sizeof(IndexFault), MemoryTag::workspace));
-    check_cuda(cudaMemsetAsync(fault_, 0, sizeof *fault_, queue_.stream), "cudaMemsetAsync");
+    const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
+    fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
+    queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
+    check_cuda(cudaMemsetAsync(fault_, 0, zeros, queue_.stream), "cudaMemsetAsync");
   }
   ~CudaBackend() override {
     memory_.release(queue_.scratch);
-    memory_.release(queue_.counters);
     memory_.release(fault_);
     cudaStreamDestroy(queue_.stream);
   }

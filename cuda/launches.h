@@ -20,8 +20,8 @@ struct Launched {
 
 class LaunchWatcher {
  public:
-  virtual void launched(const Launched& launch) = 0;    // by launch() of cuda/gpu.cuh
-  virtual void uses_fixed(const void* memory) = 0;      // by all other work: it uses this memory, wherever inputs may move to
+  virtual void launched(const Launched& launch) = 0;  // by launch() of cuda/gpu.cuh
+  virtual void uses_fixed(const void* memory) = 0;    // by all other work: it uses this memory, wherever inputs may move to
 
  protected:
   ~LaunchWatcher() = default;

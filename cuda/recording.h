@@ -1,8 +1,8 @@
 // Recorded work as a CUDA graph: capture of the stream, and its replay.
 //
-// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). One that holds
-// an address inside an input's memory is noted, and told another address by changing the arguments of its node. What reaches the
-// graph otherwise says which memory it uses (uses_fixed): an input there can only be copied to.
+// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). One that
+// holds an address inside an input's memory is noted, and told another address by changing the arguments of its node. What reaches
+// the graph otherwise says which memory it uses (uses_fixed): an input there can only be copied to.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -43,7 +43,8 @@ struct Reader {
 // One recording under way: capture runs from construction to finish or abandon. Used under the backend's lock.
 class Recorder final : public LaunchWatcher {
  public:
-  Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator, std::span<const TensorView> inputs);
+  Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator,
+           std::span<const TensorView> inputs);
   ~Recorder();
   Recorder(const Recorder&) = delete;
 

@@ -278,7 +278,8 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const typenam
     for_lists<ParamList>(params, add, [&](const ParamList& list) {
       const uint32_t blocks = std::max(list.blocks(), 1u);
       control.first = control.check ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
-      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, args, control, --launches == 0 ? c.tail : math::StepTail());
+      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, args, control,
+             --launches == 0 ? c.tail : math::StepTail());
     });
   };
   step_those(step_list<Rule, float, true>, kPacked);

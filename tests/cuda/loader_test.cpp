@@ -1,7 +1,8 @@
 // Batches that the loader's workers bring to the device beside its work.
+#include "framework/data/loader.h"
+
 #include <doctest/doctest.h>
 
-#include "framework/data/loader.h"
 #include "framework/data/tensor_dataset.h"
 #include "tests/cuda/support.h"
 
@@ -39,8 +40,8 @@ TEST_CASE("batches on the device are those on the host, whoever brings them") {
   }
 }
 
-// Memory that queued work still reads goes to a worker, whose copy must not come before; and a batch is used while it is on its way.
-// On the emulator with HALFSTEP_EMU_ASYNC=1 each stream runs as late as its events allow.
+// Memory that queued work still reads goes to a worker, whose copy must not come before; and a batch is used while it is on its
+// way. On the emulator with HALFSTEP_EMU_ASYNC=1 each stream runs as late as its events allow.
 TEST_CASE("copies of batches keep their place among the device's work") {
   DataLoader loader(numbers(), {.batch_size = 1, .num_workers = 2, .prefetch = 3, .device = Device::cuda});
   std::vector<Tensor> doubled, sums;

@@ -63,11 +63,11 @@ TEST_CASE("recorded steps take batches from anywhere") {
   const auto row = [&](int64_t i) { return all.narrow(0, i * kBatch, kBatch); };
   for (int64_t i = 0; i < 5; ++i) batches.emplace_back(row(i), row(i + 1));
   for (int64_t i = 5; i < 8; ++i) {
-    batches.emplace_back(row(i).clone(), row(i + 1).clone());          // memory that is free again after the step
-    batches.emplace_back(row(i), row(i));                              // both the same
-    batches.emplace_back(row(i).to(Device::cpu), row(i));              // on the host
+    batches.emplace_back(row(i).clone(), row(i + 1).clone());  // memory that is free again after the step
+    batches.emplace_back(row(i), row(i));                      // both the same
+    batches.emplace_back(row(i).to(Device::cpu), row(i));      // on the host
     batches.emplace_back(all.narrow(0, 0, kWidth * kBatch).narrow(1, i, 1).reshape({kWidth, kBatch}).t(), row(i));  // transposed
-    batches.emplace_back(flat.narrow(0, i, kBatch * kWidth).reshape({kBatch, kWidth}), row(i));  // not aligned
+    batches.emplace_back(flat.narrow(0, i, kBatch * kWidth).reshape({kBatch, kWidth}), row(i));                     // not aligned
     batches.emplace_back(row(i).to(Device::cpu).t().contiguous().t(), row(3));  // on the host, transposed
   }
   const Tensor bad = row(2).clone();
@@ -92,7 +92,8 @@ TEST_CASE("a step that keeps its input finds the batch there") {
   SGD opt(net.parameters(), {.lr = 0.05});
   const MSELoss loss;
   GradScaler scaler;
-  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = GraphMode::on});
+  TrainStep step(net, loss, opt, scaler, nullptr,
+                 {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = GraphMode::on});
   for (int i = 0; i < 8; ++i) {
     const Tensor x = randn({kBatch, kWidth}, {.device = Device::cuda});
     step(x, x);
@@ -109,14 +110,16 @@ TEST_CASE("a step whose output is its input") {
   };
   manual_seed(4);
   std::vector<Batch> batches;
-  for (int i = 0; i < 8; ++i) batches.emplace_back(randn({kBatch, kWidth}, {.device = Device::cuda}), randn({kBatch, kWidth}, {.device = Device::cuda}));
+  for (int i = 0; i < 8; ++i)
+    batches.emplace_back(randn({kBatch, kWidth}, {.device = Device::cuda}), randn({kBatch, kWidth}, {.device = Device::cuda}));
   same_as_eager([] { return std::make_shared<Hands>(); }, batches);
 }
 
 TEST_CASE("losses and outcomes of recorded steps stay what they were, over more than two rings of them") {
   manual_seed(3);
   std::vector<Batch> batches;
-  for (int i = 0; i < 3; ++i) batches.emplace_back(randn({1, kWidth}, {.device = Device::cuda}), randn({1, kWidth}, {.device = Device::cuda}));
+  for (int i = 0; i < 3; ++i)
+    batches.emplace_back(randn({1, kWidth}, {.device = Device::cuda}), randn({1, kWidth}, {.device = Device::cuda}));
   Tensor bad = batches[0].first.clone();
   bad[0][0].fill_(std::numeric_limits<double>::quiet_NaN());
   std::string want;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tests/cuda/support.h"
 #include "cuda/gpu.cuh"
+#include "tests/cuda/support.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -68,7 +68,8 @@ std::string text(const std::vector<emu::Operation>& list) {
 
 // The lists in full, so that a failure shows what came back.
 TEST_CASE("an eager step of the benchmark is 11 operations, and a recorded one the same in a graph and nothing beside it") {
-  const std::vector<std::string> forward{"cast_kernel<float, __half>", "product", "product", "product", "mse_packed<__half, float>"};
+  const std::vector<std::string> forward{"cast_kernel<float, __half>", "product", "product", "product",
+                                         "mse_packed<__half, float>"};
   std::vector<std::string> want = forward;
   want.insert(want.end(), 5, "product");
   want.push_back("step_list<Sgd, float, true>");

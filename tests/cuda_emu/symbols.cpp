@@ -17,7 +17,9 @@ namespace {
 std::map<uintptr_t, std::string> read_functions() {
   std::map<uintptr_t, std::string> out;
   std::ifstream file("/proc/self/exe", std::ios::binary);
-  const auto read = [&](void* to, uint64_t from, size_t bytes) { file.seekg(std::streamoff(from)).read(static_cast<char*>(to), std::streamsize(bytes)); };
+  const auto read = [&](void* to, uint64_t from, size_t bytes) {
+    file.seekg(std::streamoff(from)).read(static_cast<char*>(to), std::streamsize(bytes));
+  };
   Elf64_Ehdr header;
   read(&header, 0, sizeof header);
   std::vector<Elf64_Shdr> sections(header.e_shnum);
