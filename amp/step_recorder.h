@@ -3,13 +3,13 @@
 // The first kWarmup steps of a batch shape run eagerly. The next is recorded, with input and target in memory of its own, and from
 // then on steps replay it. A batch that lies on the device is read where it is, if only kernels of halfstep's read it (autocast's
 // cast of the input, a loss); else, as when a library's product takes it, it is copied to that memory first. Batches of another
-// shape run eagerly in between. When something changes that a recording cannot follow (a parameter's memory, a weight written by the user, train() and eval(), the scaler's
-// factors), it is made anew after another warm-up. A step that cannot be recorded stays eager, with one log line that says why:
-// it reads values on the host, copies from the host, or draws from a generator of its own. Code of the host, hooks included, runs
-// when a step is recorded and not when it is replayed.
+// shape run eagerly in between. When something changes that a recording cannot follow (a parameter's memory, a weight written by
+// the user, train() and eval(), the scaler's factors), it is made anew after another warm-up. A step that cannot be recorded stays
+// eager, with one log line that says why: it reads values on the host, copies from the host, or draws from a generator of its own.
+// Code of the host, hooks included, runs when a step is recorded and not when it is replayed.
 //
-// Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left to
-// those who hold results of it, and a new one taken: what was handed out is never written again.
+// Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left
+// to those who hold results of it, and a new one taken: what was handed out is never written again.
 #pragma once
 
 #include <functional>
