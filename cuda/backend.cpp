@@ -5,7 +5,6 @@
 #include "cuda/backend.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -22,18 +21,13 @@
 namespace halfstep::cuda {
 namespace {
 
-bool sync_wanted() {
-  const char* value = std::getenv("HALFSTEP_SYNC");
-  return value && *value && std::string_view(value) != "0";
-}
-
 std::string text_of(const TensorView& v) {
   std::ostringstream out;
   if (v.data || v.numel() == 0) out << ' ' << name(v.dtype) << v.shape;
   return out.str();
 }
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public ProductReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -41,7 +35,8 @@ class CudaBackend final : public Backend {
     const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
     fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
     queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
-    check_cuda(cudaMemsetAsync(fault_, 0, zeros, queue_.stream), "cudaMemsetAsync");
+    // By a kernel: a build without code for this GPU shows here, not in the middle of a training.
+    cuda::fill(queue_, {fault_, DType::u8, {int64_t(zeros)}, {1}}, 0);
   }
   ~CudaBackend() override {
     memory_.release(queue_.scratch);
@@ -51,6 +46,10 @@ class CudaBackend final : public Backend {
 
   Device::Type device_type() const override { return Device::Type::cuda; }
   std::string describe() const override { return describe_device() + ", " + describe_blas(); }
+  std::vector<ProductReport> take_product_reports() override {
+    const std::lock_guard lock(mutex_);
+    return product_reports();
+  }
   void synchronize() override {
     const std::lock_guard lock(mutex_);
     read_back("synchronize", nullptr, nullptr, 0);
@@ -343,7 +342,10 @@ class CudaBackend final : public Backend {
     } catch (const DeviceError& e) {
       // What goes wrong in a recording is no reason to stop: the same work may run without.
       if (queue_.recording) fail<RecordingError>("record", e.what());
-      fail<DeviceError>(call, e.what(), (std::string() + ... + text_of(views)));
+      std::string text = e.what();
+      const size_t help = text.find("\nhelp: ");  // the tensors belong before it
+      text.insert(help == std::string::npos ? text.size() : help, (std::string() + ... + text_of(views)));
+      fail<DeviceError>(call, text);
     }
   }
 
@@ -384,7 +386,7 @@ class CudaBackend final : public Backend {
   std::optional<Recorder> recorder_;
   std::recursive_mutex mutex_;
   std::atomic<uint64_t> host_reads_{0};
-  const bool sync_ = sync_wanted();
+  const bool sync_ = flag_in_environment("HALFSTEP_SYNC");
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "framework/base/check.h"
 
@@ -10,6 +12,36 @@ namespace halfstep::cuda {
 namespace {
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+#ifndef HALFSTEP_CUDA_CODE  // cuda/CMakeLists.txt says it: "sm_90, PTX of compute_75"
+#define HALFSTEP_CUDA_CODE "unknown architectures"
+#endif
+
+constexpr int kLeastCapability = 75;
+
+struct FirstGpu {
+  std::string name;
+  int capability = 0;
+};
+const FirstGpu& first_gpu() {
+  static const FirstGpu gpu = [] {
+    cudaDeviceProp p;
+    if (cudaGetDeviceProperties(&p, 0) == cudaSuccess) return FirstGpu{p.name, 10 * p.major + p.minor};
+    cudaGetLastError();
+    return FirstGpu{};
+  }();
+  return gpu;
+}
+std::string name_and_capability() {
+  const int c = capability();
+  return device_name() + " (compute capability " + std::to_string(c / 10) + "." + std::to_string(c % 10) + ")";
+}
+
+// The module holds no machine code for this GPU, nor PTX that the driver can compile for it.
+bool lacks_image(cudaError_t error) {
+  return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidPtx || error == cudaErrorUnsupportedPtxVersion ||
+         error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
+}
 
 // No exceptions: the caller decides what an absent GPU means.
 std::string find_reason() {
@@ -26,6 +58,9 @@ std::string find_reason() {
   if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
     return "the NVIDIA driver shows no GPU\nhelp: look at nvidia-smi and CUDA_VISIBLE_DEVICES, or compute on the cpu";
   if (error != cudaSuccess) return std::string(cudaGetErrorName(error)) + ": " + cudaGetErrorString(error);
+  if (capability() > 0 && capability() < kLeastCapability)
+    return name_and_capability() + " is too old: halfstep computes on GPUs of compute capability 7.5 (Turing) and later" +
+           "\nhelp: choose another GPU with CUDA_VISIBLE_DEVICES, or compute on the cpu";
   return "";
 }
 
@@ -38,13 +73,27 @@ void check_cuda(cudaError_t error, const char* call) {
   if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // all that capture refuses
     fail<RecordingError>("record", call, " cannot be recorded for replay: ", cudaGetErrorName(error), ": ",
                          cudaGetErrorString(error));
+  if (lacks_image(error)) {
+    fail<DeviceError>("cuda", "this build has no code for ", name_and_capability(), ": it was compiled to " HALFSTEP_CUDA_CODE " (",
+                      cudaGetErrorName(error), ')',
+                      Help{"build with -DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(capability()) +
+                           ", or without it and without -DHALFSTEP_CUDA_PTX=OFF for every GPU from Turing on"});
+  }
   fail<DeviceError>("cuda", call, " failed: ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+}
+
+bool flag_in_environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value && *value && std::string_view(value) != "0";
 }
 
 const std::string& why_unavailable() {
   static const std::string reason = find_reason();
   return reason;
 }
+
+const std::string& device_name() { return first_gpu().name; }
+int capability() { return first_gpu().capability; }
 
 std::string describe_device() {
   cudaDeviceProp p;

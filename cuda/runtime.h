@@ -9,14 +9,22 @@
 
 namespace halfstep::cuda {
 
-// Throws DeviceError "[cuda] <call> failed: <name>: <text>"; RecordingError when the call is refused because work is being
-// recorded.
+// Throws DeviceError "[cuda] <call> failed: <name>: <text>", of a build without code for the GPU one that names both;
+// RecordingError when the call is refused because work is being recorded.
 void check_cuda(cudaError_t error, const char* call);
 
-// Why no GPU can be used here, with the cure; empty when one can. Asks the driver once.
+// Whether a variable of the environment is set to anything but nothing and 0.
+bool flag_in_environment(const char* name);
+
+// Why no GPU can be used here, with the cure; empty when one can: it must be of Turing (compute capability 7.5) or later. Asks the
+// driver once.
 const std::string& why_unavailable();
-// "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver 13.0, runtime 13.0"
+// "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver CUDA 13.0, runtime 13.0"
 std::string describe_device();
+
+// The first GPU's name, and its compute capability: 90 for sm_90. Asked once; "" and 0 where there is none.
+const std::string& device_name();
+int capability();
 
 class Event {
  public:

@@ -13,6 +13,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
+#include "apps/commands/products.h"
 #include "apps/config/suggest.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
@@ -169,27 +170,43 @@ void print_verdict(const std::vector<BenchArm>& arms, int64_t layers) {
   }
 }
 
-Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found) {
+// A step whose products ran on the plain kernel says nothing about a GPU.
+void check_products(const std::vector<BenchArm>& arms) {
+  for (const BenchArm& a : arms) {
+    const int64_t calls = plain_products(a.products);
+    check<DeviceError>(calls == 0, "bench", calls, " products of the arm ", name(a.precision),
+                       " ran on a kernel of halfstep's own, since cuBLASLt had no code for them: these times are not the GPU's",
+                       Help{"`halfstep devices --products` shows what the library answered; HALFSTEP_CUDA_BLAS=plain measures "
+                            "without it on purpose"});
+  }
+}
+
+Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, bool gpu) {
   Json memory;
   for (int i = 0; i < kMemoryTagCount; ++i) memory[name(MemoryTag(i))] = a.peak_by_tag[size_t(i)];
-  return {{"arm", name(a.precision)},
-          {"seconds", a.seconds},
-          {"median_ms", a.median_ms},
-          {"fastest_ms", a.fastest_ms},
-          {"p90_ms", a.p90_ms},
-          {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()},
-          {"peak_bytes", a.peak_bytes},
-          {"peak_bytes_by_tag", memory},
-          {"first_loss", a.losses.front()},
-          {"final_loss", a.losses.back()},
-          {"losses", a.losses},
-          {"loss_difference", found.difference},
-          {"loss_tolerance", found.tolerance},
-          {"losses_agree", found.ok()},
-          {"step_ms", a.step_ms},
-          {"steps", a.steps},
-          {"skipped", a.skipped},
-          {"recorded", a.recorded}};
+  Json out{{"arm", name(a.precision)},
+           {"seconds", a.seconds},
+           {"median_ms", a.median_ms},
+           {"fastest_ms", a.fastest_ms},
+           {"p90_ms", a.p90_ms},
+           {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()},
+           {"peak_bytes", a.peak_bytes},
+           {"peak_bytes_by_tag", memory},
+           {"first_loss", a.losses.front()},
+           {"final_loss", a.losses.back()},
+           {"losses", a.losses},
+           {"loss_difference", found.difference},
+           {"loss_tolerance", found.tolerance},
+           {"losses_agree", found.ok()},
+           {"step_ms", a.step_ms},
+           {"steps", a.steps},
+           {"skipped", a.skipped},
+           {"recorded", a.recorded}};
+  if (gpu) {
+    out["products"] = products_json(a.products);
+    out["plain_products"] = plain_products(a.products);
+  }
+  return out;
 }
 
 int bench(Options o) {
@@ -223,7 +240,7 @@ int bench(Options o) {
   const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
   if (o.json) {
     Json list = Json::array();
-    for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers)));
+    for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
     std::cout << Json{{"bench", "mlp"},
                       {"version", HALFSTEP_VERSION},
                       {"commit", HALFSTEP_COMMIT},
@@ -244,13 +261,15 @@ int bench(Options o) {
                       {"graph", o.graph},
                       {"arms", list}}
                      .dump()
-              << '\n';
+              << std::endl;
+    check_products(arms);
     return kDone;
   }
   print_table(arms, f32);
   std::cout << "\nMedians leave out the first " << b.warmup
             << " steps, totals count them. \"other\": optimizer state and workspace.\n";
   print_verdict(arms, b.layers);
+  check_products(arms);
   return kDone;
 }
 

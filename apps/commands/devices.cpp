@@ -4,8 +4,10 @@
 #include <sstream>
 
 #include "apps/commands/commands.h"
+#include "apps/commands/products.h"
 #include "apps/config/json.h"
 #include "apps/exit_codes.h"
+#include "apps/run/bench_mlp.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {
@@ -33,13 +35,53 @@ int devices(bool json) {
   return kDone;
 }
 
+struct Options {
+  bool json = false, products = false;
+  int64_t batch = 4096, width = 4096;
+};
+
+// How the GPU does the products of a training step, in each precision: the step of `bench mlp`, a few times.
+int products(const Options& o) {
+  BenchOptions bench{.batch = o.batch, .width = o.width, .layers = 3, .batches = 1, .epochs = 2, .device = Device::cuda};
+  bench.graph = GraphMode::off;
+  const std::string where = backend_for(Device::cuda).describe();
+  if (!o.json)
+    std::cout << where << "\na step of 3 x Linear(" << o.width << ", " << o.width << ") with ReLU, batch " << o.batch << '\n';
+  Json list = Json::array();
+  for (const Precision precision : {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16}) {
+    Json row{{"arm", name(precision)}};
+    if (!o.json) std::cout << '\n' << name(precision) << '\n';
+    try {
+      bench.arms = {precision};
+      const std::vector<ProductReport> found = bench_mlp(bench).front().products;
+      row["products"] = products_json(found);
+      row["plain_products"] = plain_products(found);
+      if (!o.json) print_products(std::cout, found);
+    } catch (const DeviceError& e) {  // a precision that this GPU does not multiply in
+      row["error"] = e.what();
+      if (!o.json) std::cout << e.what() << '\n';
+    }
+    list.push_back(row);
+  }
+  if (o.json)
+    std::cout << Json{{"device", "cuda"}, {"description", where}, {"batch", o.batch}, {"width", o.width}, {"arms", list}}.dump()
+              << '\n';
+  return kDone;
+}
+
 }  // namespace
 
 void add_devices(CLI::App& program, Action& chosen) {
-  auto json = std::make_shared<bool>(false);
+  auto o = std::make_shared<Options>();
   CLI::App* c = program.add_subcommand("devices", "List what halfstep can compute on");
-  c->add_flag("--json", *json, "one JSON object");
-  c->callback([json, &chosen] { chosen = [json] { return devices(*json); }; });
+  c->add_flag("--json", o->json, "one JSON object");
+  CLI::Option* products_flag = c->add_flag("--products", o->products, "how the GPU does the matrix products of a training step");
+  const auto size = [&](const char* flag, int64_t& value, const char* doc) {
+    c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 20))->needs(products_flag)->capture_default_str();
+  };
+  size("--batch", o->batch, "samples of that step");
+  size("--width", o->width, "width of its layers");
+  c->callback([o, &chosen] { chosen = [o] { return o->products ? products(*o) : devices(o->json); }; });
 }
 
 }  // namespace halfstep::app

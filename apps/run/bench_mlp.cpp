@@ -78,6 +78,8 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   Allocator& memory = allocator(o.device);
   backend.synchronize();
   memory.reset_peak();
+  auto* const reporter = dynamic_cast<ProductReporter*>(&backend);
+  if (reporter) reporter->take_product_reports();  // what came before is not this arm's
   std::vector<Tensor> losses;
   std::vector<StepOutcome> outcomes;
   arm.steps = o.epochs * o.batches;
@@ -99,6 +101,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   const double seconds = seconds_since(start);
   arm.seconds = arm.seconds == 0 ? seconds : std::min(arm.seconds, seconds);
   arm.recorded = step.is_recorded();
+  if (reporter) arm.products = reporter->take_product_reports();
   const MemoryStats stats = memory.stats();
   arm.peak_bytes = stats.peak;
   arm.peak_by_tag = stats.peak_by_tag;

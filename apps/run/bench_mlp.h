@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "amp/step_recorder.h"
+#include "framework/backend/product_report.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 #include "framework/tensor/memory.h"
@@ -42,6 +43,7 @@ struct BenchArm {
   std::vector<double> losses;            // of each step of the last run
   int64_t steps = 0, skipped = 0;
   bool recorded = false;                 // steps were replayed from a recording
+  std::vector<ProductReport> products;   // of the last run; none on the CPU
 };
 
 // How far the losses of one arm are from those of another: the largest relative difference of a step, and what is tolerated.

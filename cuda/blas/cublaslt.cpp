@@ -70,8 +70,23 @@ std::string cublaslt_version() {
   }
 }
 
+std::string status_text(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS: return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "not initialized";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "allocation failed";
+    case CUBLAS_STATUS_INVALID_VALUE: return "invalid value";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "not for this GPU";
+    case CUBLAS_STATUS_MAPPING_ERROR: return "mapping error";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "execution failed";
+    case CUBLAS_STATUS_INTERNAL_ERROR: return "internal error";
+    case CUBLAS_STATUS_NOT_SUPPORTED: return "not supported";
+    default: return "status " + std::to_string(int(status));
+  }
+}
+
 void check_cublaslt(cublasStatus_t status, const char* call) {
-  check<DeviceError>(status == CUBLAS_STATUS_SUCCESS, "cublaslt", call, " failed: status ", int(status));
+  check<DeviceError>(status == CUBLAS_STATUS_SUCCESS, "cublaslt", call, " failed: ", status_text(status));
 }
 
 }  // namespace halfstep::cuda

@@ -7,19 +7,20 @@
 
 namespace halfstep::cuda {
 
-#define HS_CUBLASLT(F)                \
-  F(cublasLtGetVersion)               \
-  F(cublasLtCreate)                   \
-  F(cublasLtMatmul)                   \
-  F(cublasLtMatmulAlgoGetHeuristic)   \
-  F(cublasLtMatmulDescCreate)         \
-  F(cublasLtMatmulDescDestroy)        \
-  F(cublasLtMatmulDescSetAttribute)   \
-  F(cublasLtMatrixLayoutCreate)       \
-  F(cublasLtMatrixLayoutDestroy)      \
-  F(cublasLtMatrixLayoutSetAttribute) \
-  F(cublasLtMatmulPreferenceCreate)   \
-  F(cublasLtMatmulPreferenceDestroy)  \
+#define HS_CUBLASLT(F)                    \
+  F(cublasLtGetVersion)                   \
+  F(cublasLtCreate)                       \
+  F(cublasLtMatmul)                       \
+  F(cublasLtMatmulAlgoGetHeuristic)       \
+  F(cublasLtMatmulAlgoConfigGetAttribute) \
+  F(cublasLtMatmulDescCreate)             \
+  F(cublasLtMatmulDescDestroy)            \
+  F(cublasLtMatmulDescSetAttribute)       \
+  F(cublasLtMatrixLayoutCreate)           \
+  F(cublasLtMatrixLayoutDestroy)          \
+  F(cublasLtMatrixLayoutSetAttribute)     \
+  F(cublasLtMatmulPreferenceCreate)       \
+  F(cublasLtMatmulPreferenceDestroy)      \
   F(cublasLtMatmulPreferenceSetAttribute)
 
 // The functions in use, under their own names.
@@ -36,7 +37,9 @@ const CublasLt& cublaslt();
 // "cuBLASLt 13.1.0", or the first line of the error.
 std::string cublaslt_version();
 
-// Throws DeviceError "[cublaslt] <call> failed: status n".
+// "not supported", of CUBLAS_STATUS_NOT_SUPPORTED.
+std::string status_text(cublasStatus_t status);
+// Throws DeviceError "[cublaslt] <call> failed: <status>".
 void check_cublaslt(cublasStatus_t status, const char* call);
 
 }  // namespace halfstep::cuda

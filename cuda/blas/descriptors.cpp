@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cuda/blas/matmul.h"
+#include "cuda/runtime.h"
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {
@@ -86,6 +87,7 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
   }
   const MatmulPointers p = matmul_pointers(g);
   const bool mask = g.aux && g.activation == Activation::relu;
+  const bool tf32 = allow_tf32() && (capability() >= 80 || capability() == 0);  // Ampere and later have it; 0: there is no GPU
   return MatmulKey{.m = b->columns,
                    .n = a->rows,
                    .k = b->rows,
@@ -99,9 +101,9 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
                    .b_batch = a->batch_stride,
                    .in = *in,
                    .out = *out,
-                   .compute = g.a.dtype == DType::f64                   ? CUBLAS_COMPUTE_64F
-                              : g.a.dtype == DType::f32 && allow_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                        : CUBLAS_COMPUTE_32F,
+                   .compute = g.a.dtype == DType::f64           ? CUBLAS_COMPUTE_64F
+                              : g.a.dtype == DType::f32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                : CUBLAS_COMPUTE_32F,
                    .epilogue = epilogue_of(g),
                    .accumulate = g.accumulate,
                    .aux_ld = g.aux ? g.aux.strides[0] * (mask ? 8 : 1) : 0,

@@ -3,7 +3,16 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
+#include <utility>
+
+#include "cuda/blas/fusion.h"
+#include "cuda/blas/ledger.h"
+#include "cuda/blas/verdicts.h"
+#include "cuda/runtime.h"
+#include "framework/base/check.h"
+#include "framework/base/log.h"
 
 #ifndef HALFSTEP_NO_CUBLASLT  // the emulated build where the library's header is not installed
 #include "cuda/blas/cublaslt.h"
@@ -34,6 +43,8 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
   if (wanted.derivative && !done.derivative) {
     activation_derivative(q, c, wanted.activation, wanted.aux, c);
+  } else if (wanted.activation == Activation::relu && done.activation == Activation::relu && wanted.aux && !done.aux) {
+    bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // its mask
   } else if (is_floating(c.dtype)) {
     const bool bias = wanted.bias && !done.bias, activation = wanted.activation != done.activation;
     if (bias || activation) bias_activation(q, c, bias ? wanted.bias : TensorView{}, wanted.activation, wanted.aux, c);
@@ -50,6 +61,19 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
 void plain_gemm(const Queue& q, const GemmArgs& g) {
   plain_product(q, g.a, g.b, g.bias, g.c, g.accumulate);
   finish(q, g, with_bias(g));
+}
+
+// The way of g's last call has changed to `rung`, or g is the first of its kind.
+void note_way(ProductRecord& record, int rung, const char* name, const std::string& status) {
+  ProductReport& r = record.report;
+  record.rung = rung;
+  r.rung = name;
+  r.status = status;
+  logging::debug("[products] " + std::string(halfstep::name(r.in)) + " [" + std::to_string(r.m) + ", " + std::to_string(r.k) +
+                 "] x [" + std::to_string(r.k) + ", " + std::to_string(r.n) + "]" +
+                 (r.batch > 1 ? " x " + std::to_string(r.batch) : "") + " -> " + std::string(halfstep::name(r.out)) + ", " +
+                 r.epilogue + ": " + r.rung + ", algorithm " + std::to_string(r.algorithm) + " of " + std::to_string(r.candidates) +
+                 ", workspace " + std::to_string(r.workspace) + " bytes (" + r.status + ")");
 }
 
 #ifndef HALFSTEP_NO_CUBLASLT
@@ -72,7 +96,9 @@ GemmArgs one_epilogue(const GemmArgs& g) {
   const auto fits = [&](const TensorView& v) { return !v || (v.dtype == g.c.dtype && (v.shape[0] == 1 || v.strides[0] == 1)); };
   GemmArgs part = bare(g);
   if (g.accumulate && g.activation != Activation::none) return part;
-  if (fits(g.bias)) {
+  if (g.activation == Activation::gelu && !gelu_is_exact_enough(g.c.dtype)) {
+    if (fits(g.bias)) part.bias = g.bias;
+  } else if (fits(g.bias)) {
     part.bias = g.bias;
     part.activation = g.activation;
     part.aux = g.aux;
@@ -83,42 +109,127 @@ GemmArgs one_epilogue(const GemmArgs& g) {
   return part;
 }
 
+// What products on this machine depend on beside their kind, as verdicts are kept by it.
+const std::string& machine() {
+  static const std::string text = describe_device() + ", " + cublaslt_version();
+  return text;
+}
+
 // Ways to do g, from the most that is fused to the bare product. Each leaves the rest to finish().
 struct Ladder {
-  GemmArgs rungs[4];
+  struct Rung {
+    const char* name;
+    GemmArgs part;
+    bool by_default;  // the table of fusion.h does not keep from it
+  };
+  Rung rungs[5];
   int count = 0;
 
   explicit Ladder(const GemmArgs& g) {
     const GemmArgs part = one_epilogue(g);
-    if (!is_bare(part)) rungs[count++] = part;
+    const Fusion fusion = default_fusion(g.a.dtype, capability());
+    const bool gelu = part.activation == Activation::gelu && !part.derivative;
+    const bool wanted = (fusion.derivative || !part.derivative) && (fusion.row_sum || !part.a_row_sum) && (fusion.gelu || !gelu);
+    if (!is_bare(part)) add(part.activation == g.activation ? "fused" : "bias", part, wanted);
+    if (part.activation == Activation::relu && part.aux && !part.derivative) {  // the mask may be made of the result
+      GemmArgs unmasked = part;
+      unmasked.aux = {};
+      add("unfused_mask", unmasked, true);
+    }
     if (part.column_sum) {  // a derivative may be fused where its sum is not
-      rungs[count] = part;
-      rungs[count++].column_sum = {};
+      GemmArgs unsummed = part;
+      unsummed.column_sum = {};
+      add("unfused_sum", unsummed, fusion.derivative);
     }
-    if (part.bias && part.activation != Activation::none) rungs[count++] = with_bias(part);
-    rungs[count++] = bare(g);
+    if (part.bias && part.activation != Activation::none) add("bias", with_bias(part), true);
+    add("bare", bare(g), true);
   }
-  // g by the first rung from `top` down that the library takes.
-  void run(const Queue& q, const GemmArgs& g, int top) const {
-    for (int i = top; i < count; ++i) {
-      if (matmul(q, rungs[i])) return finish(q, g, rungs[i]);
-    }
-    plain_gemm(q, g);
+  void add(const char* name, const GemmArgs& part, bool by_default) { rungs[count++] = {name, part, by_default}; }
+
+  // Whether to try a rung, with what was measured in mind.
+  bool tries(int i, const std::optional<int>& best) const { return best ? i >= *best : rungs[i].by_default; }
+
+  // By rung i alone; false: the library does not take it.
+  bool done_by(const Queue& q, const GemmArgs& g, int i) const {
+    if (!matmul(q, rungs[i].part)) return false;
+    finish(q, g, rungs[i].part);
+    return true;
   }
-  // Each rung against those below it, so from the bottom.
-  void tune(const Queue& q) const {
-    for (int i = count; i-- > 0;) {
-      const auto twin = [&] { run(q, rungs[i], i + 1); };
-      tune_matmul(q, rungs[i], i + 1 < count ? std::function<void()>(twin) : nullptr);
+
+  // The rung that g is done by; `count`: none, and nothing is done.
+  int run(const Queue& q, const GemmArgs& g, const std::optional<int>& best) const {
+    for (int i = 0; i < count; ++i) {
+      if (tries(i, best) && done_by(q, g, i)) return i;
     }
+    return count;
+  }
+
+  void note(const Queue& q, ProductRecord& record, int taken) const {
+    ProductReport& r = record.report;
+    std::string passed_over;
+    for (int i = 0; i < taken; ++i) {
+      const std::string why = tries(i, record.best)                ? matmul_facts(q, rungs[i].part).status
+                              : record.best && rungs[i].by_default ? "slower"
+                              : record.best                        ? "slower, and not by default"
+                                                                   : "not by default";
+      passed_over += rungs[i].name + (": " + why) + "; ";
+    }
+    const MatmulFacts facts = taken < count ? matmul_facts(q, rungs[taken].part) : MatmulFacts{};
+    r.top = rungs[0].name;
+    r.candidates = facts.candidates;
+    r.algorithm = facts.algorithm;
+    r.workspace = facts.workspace;
+    r.fell_back = taken == count;
+    const char* const name = taken < count ? rungs[taken].name : "plain";
+    const std::string answer = taken < count ? facts.status : "no way of the library is left";
+    note_way(record, taken, name, passed_over.empty() ? answer : passed_over + name + ": " + answer);
+    if (r.fell_back) {
+      logging::warn_once("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) + " [" +
+                         std::to_string(r.m) + ", " + std::to_string(r.k) + "] x [" + std::to_string(r.k) + ", " +
+                         std::to_string(r.n) + "], which runs slowly on a kernel of halfstep's own (" + r.status + ")");
+    }
+  }
+
+  // Finds the fastest rung, here or in what an earlier run has left.
+  void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
+    if (const auto known = recall_verdict(machine(), key.text())) {
+      for (int i = 0; i < count; ++i) {
+        if (rungs[i].name != known->rung || !choose_candidate(q, rungs[i].part, known->candidate, known->algorithm)) continue;
+        record.best = i;
+        record.report.tuned = true;
+        record.report.ms = known->ms;
+        return;
+      }
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < count; ++i) {
+      tune_matmul(q, rungs[i].part);
+      if (!done_by(q, g, i)) continue;
+      const double ms = time_of(q, [&] { done_by(q, g, i); });
+      if (ms >= least) continue;
+      least = ms;
+      record.best = i;
+    }
+    if (!record.best) return;
+    record.report.tuned = true;
+    record.report.ms = least;
+    const Rung& rung = rungs[*record.best];
+    const MatmulFacts facts = matmul_facts(q, rung.part);
+    remember_verdict(machine(), key.text(), {rung.name, facts.candidate, facts.algorithm, least});
   }
 };
 
 void library_gemm(const Queue& q, const GemmArgs& g) {
+  const ProductKey key(g);
+  ProductRecord& record = product_record(g, key);
   const Ladder ladder(g);
   const double gflop = 2e-9 * double(g.c.numel()) * double(g.a.shape.back()), least = tuned_gflop();
-  if (least > 0 && gflop > least && !q.recording && !g.accumulate) ladder.tune(q);
-  ladder.run(q, g, 0);
+  if (least > 0 && gflop > least && !q.recording && !g.accumulate && !std::exchange(record.considered, true))
+    ladder.tune(q, g, key, record);
+  const int taken = ladder.run(q, g, record.best);
+  if (taken == ladder.count) plain_gemm(q, g);
+  if (taken != record.rung) ladder.note(q, record, taken);
+  ++record.report.calls;
 }
 #endif
 
@@ -126,26 +237,55 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
-#ifdef HALFSTEP_NO_CUBLASLT
-void gemm(const Queue& q, const GemmArgs& g) { plain_gemm(q, g); }
-std::string describe_blas() { return "plain products"; }
-void set_gemm_tuning(double) {}
-#else
 namespace {
+
+// Products that are not the library's: integers, and all where it is left out.
+void plain_by_choice(const Queue& q, const GemmArgs& g) {
+  if (g.c.numel() > 0 && g.a.shape.back() > 0) {
+    ProductRecord& record = product_record(g, ProductKey(g));
+    record.report.top = "plain";
+    if (record.rung != 0) note_way(record, 0, "plain", is_floating(g.a.dtype) ? "the library is left out" : "integers");
+    ++record.report.calls;
+  }
+  plain_gemm(q, g);
+}
+
+#ifndef HALFSTEP_NO_CUBLASLT
 bool plain_only() {
   static const char* const value = std::getenv("HALFSTEP_CUDA_BLAS");
   static const bool plain = value && value == std::string_view("plain");
   return plain;
 }
+
+// Tensor cores take bf16 from Ampere on.
+void check_bf16(const GemmArgs& g) {
+  check<DeviceError>(g.a.dtype != DType::bf16 || capability() >= 80, "products",
+                     "products of bfloat16 need compute capability 8.0 "
+                     "(Ampere) or later, and ",
+                     device_name(), " has ", capability() / 10, '.', capability() % 10,
+                     Help{"train in float16 with a GradScaler (\"amp\": {\"dtype\": \"float16\"}), or in float32; "
+                          "HALFSTEP_CUDA_BLAS=plain multiplies bfloat16 without the library, slowly"});
+}
+#endif
+
 }  // namespace
 
+#ifdef HALFSTEP_NO_CUBLASLT
+void gemm(const Queue& q, const GemmArgs& g) { plain_by_choice(q, g); }
+std::string describe_blas() { return "plain products"; }
+void set_gemm_tuning(double) {}
+#else
 void gemm(const Queue& q, const GemmArgs& g) {
-  const bool library = !plain_only() && is_floating(g.a.dtype) && g.c.numel() > 0 && g.a.shape.back() > 0;
-  library ? library_gemm(q, g) : plain_gemm(q, g);
+  const bool floating = is_floating(g.a.dtype), empty = g.c.numel() == 0 || g.a.shape.back() == 0;
+  if (plain_only() || !floating || empty) return plain_by_choice(q, g);
+  check_bf16(g);
+  library_gemm(q, g);
 }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
 void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }
 #endif
+
+std::vector<ProductReport> product_reports() { return take_product_reports(); }
 
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) {
   if (activation == Activation::relu) return {{rows, round_up(columns, 128) / 8}, DType::u8};

@@ -3,23 +3,29 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cuda/kernels/kernels.h"
+#include "framework/backend/product_report.h"
 
 namespace halfstep::cuda {
 
 void gemm(const Queue& q, const GemmArgs& args);
 
-// ReLU: a bit for each element that passed, u8 [rows, columns / 8], the columns rounded up to 128: bit column % 8 of byte
+// Each kind of product that was asked for since the last call of this, with the way it took. In no other thread than gemm().
+std::vector<ProductReport> product_reports();
+
+// ReLU: a bit for each element of c that is above 0 or NaN (there the gradient passes, as PyTorch's does), u8 [rows, columns / 8], the columns rounded up to 128: bit column % 8 of byte
 // column / 8. GELU: z in `dtype`, [rows, columns rounded up to 8]. Bits and elements past the last column mean nothing.
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
 
 // "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 
-// The first product of a kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP times the library's candidates and the
-// unfused steps, and the fastest is kept. 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the
-// start: 1 is a good one. The choice may differ from run to run, and with it the last bits.
+// The first product of a kind (shapes, dtypes, what was asked for) of more than `gflop` GFLOP times the library's candidates, fused
+// and unfused, and the fastest is kept, over what the table of fusion.h says; verdicts.h says where it is kept for later runs.
+// 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the start: 1 is a good one. The choice may
+// differ where it was not kept, and with it the last bits.
 void set_gemm_tuning(double gflop);
 
 }  // namespace halfstep::cuda

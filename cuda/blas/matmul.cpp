@@ -35,10 +35,16 @@ struct Plan {
 
   MatmulDescriptors descriptors;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // empty: the library has no code
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;            // of the heuristic, then of the last candidate that was refused
   size_t chosen = 0;
+  size_t mask_of = size_t(-1);  // the candidate whose ReLU mask is known
+  bool mask_is_ours = false;
   bool tuned = false;
-  bool declined = false;  // a twin is faster
+
+  bool exhausted() const { return chosen >= candidates.size(); }
 };
+
+bool makes_mask(const GemmArgs& g) { return g.aux && !g.derivative && g.activation == Activation::relu; }
 
 class Library {
  public:
@@ -57,15 +63,59 @@ class Library {
     return (plans_[*key] = make(*key, pointers)).get();
   }
 
-  cublasStatus_t run(const Queue& q, const Plan& plan, const cublasLtMatmulHeuristicResult_t& candidate, const GemmArgs& g) const {
-    const double wide[2] = {1, g.accumulate ? 1.0 : 0.0};
-    const float narrow[2] = {1, g.accumulate ? 1.0f : 0.0f};
+  cublasStatus_t run(const Queue& q, const Plan& plan, const cublasLtMatmulHeuristicResult_t& candidate, const GemmArgs& g,
+                     double factor = 1) const {
+    const double wide[2] = {factor, g.accumulate ? 1.0 : 0.0};
+    const float narrow[2] = {float(factor), g.accumulate ? 1.0f : 0.0f};
     const bool is_wide = g.a.dtype == DType::f64;
     const void* alpha = is_wide ? static_cast<const void*>(wide) : narrow;
     const void* beta = is_wide ? static_cast<const void*>(wide + 1) : narrow + 1;
     const MatmulDescriptors& d = plan.descriptors;
     return lt.cublasLtMatmul(handle_, d.operation, alpha, g.b.data, d.a, g.a.data, d.b, beta, g.c.data, d.d, g.c.data, d.d,
                              &candidate.algo, workspace_, candidate.workspaceSize, q.stream);
+  }
+
+  // Whether the chosen candidate's mask is 0 where z is, as PyTorch's and ours: of the library's kernels some set it. Asked once
+  // for each candidate, by a run with a factor of 0 and a bias of zeros, whose results are overwritten later. A recording cannot
+  // ask. A refusal of the run is left in `status`.
+  bool mask_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
+    status = CUBLAS_STATUS_SUCCESS;
+    if (plan.mask_of == plan.chosen) return plan.mask_is_ours;
+    if (q.recording) return false;
+    Allocator& memory = allocator(Device::cuda);
+    const auto release = [&](void* p) { memory.release(p); };
+    const int64_t columns = g.c.shape.back(), rows = g.c.shape[0];
+    const size_t bytes = size_t(columns) * size_of(g.c.dtype), row_bytes = size_t(columns + 7) / 8;
+    const std::unique_ptr<void, decltype(release)> zeros(memory.allocate(bytes, MemoryTag::workspace), release);
+    check_cuda(cudaMemsetAsync(zeros.get(), 0, bytes, q.stream), "cudaMemsetAsync");
+    MatmulPointers pointers = matmul_pointers(g);
+    if (g.bias) pointers.vector = zeros.get();
+    plan.descriptors.point_to(pointers);
+    status = run(q, plan, plan.candidates[plan.chosen], g, 0);
+    plan.descriptors.point_to(matmul_pointers(g));
+    std::vector<uint8_t> bits(2 * row_bytes);
+    if (status != CUBLAS_STATUS_SUCCESS) return false;
+    for (int i = 0; i < 2; ++i) {  // the first row and the last
+      const uint8_t* const from = g.aux.as<const uint8_t>() + (i ? rows - 1 : 0) * g.aux.strides[0];
+      check_cuda(cudaMemcpyAsync(bits.data() + size_t(i) * row_bytes, from, row_bytes, cudaMemcpyDeviceToHost, q.stream),
+                 "cudaMemcpyAsync");
+    }
+    check_cuda(cudaStreamSynchronize(q.stream), "cudaStreamSynchronize");
+    plan.mask_of = plan.chosen;
+    plan.mask_is_ours = true;
+    for (int64_t i = 0; i < 2 * columns; ++i) {
+      const int64_t column = i % columns;
+      if (bits[size_t(i / columns) * row_bytes + size_t(column / 8)] >> column % 8 & 1) plan.mask_is_ours = false;
+    }
+    return plan.mask_is_ours;
+  }
+
+  int algorithm_of(const cublasLtMatmulHeuristicResult_t& candidate) const {
+    int32_t id = -1;
+    size_t written = 0;
+    const cublasStatus_t status =
+        lt.cublasLtMatmulAlgoConfigGetAttribute(&candidate.algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written);
+    return status == CUBLAS_STATUS_SUCCESS ? id : -1;
   }
 
   const CublasLt& lt;
@@ -84,10 +134,14 @@ class Library {
     const MatmulDescriptors& d = plan->descriptors;
     plan->candidates.resize(kCandidates);
     int found = 0;
-    const cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(handle_, d.operation, d.a, d.b, d.d, d.d, d.preference,
-                                                                    kCandidates, plan->candidates.data(), &found);
-    plan->candidates.resize(status == CUBLAS_STATUS_SUCCESS ? size_t(found) : 0);
-    std::erase_if(plan->candidates, [](const auto& c) { return c.state != CUBLAS_STATUS_SUCCESS; });
+    plan->status = lt.cublasLtMatmulAlgoGetHeuristic(handle_, d.operation, d.a, d.b, d.d, d.d, d.preference, kCandidates,
+                                                     plan->candidates.data(), &found);
+    plan->candidates.resize(plan->status == CUBLAS_STATUS_SUCCESS ? size_t(found) : 0);
+    std::erase_if(plan->candidates, [&](const auto& c) {
+      if (c.state != CUBLAS_STATUS_SUCCESS) plan->status = c.state;
+      return c.state != CUBLAS_STATUS_SUCCESS;
+    });
+    if (!plan->candidates.empty()) plan->status = CUBLAS_STATUS_SUCCESS;
     return plan;
   }
 
@@ -106,62 +160,87 @@ bool is_refusal(cublasStatus_t s) {
   return s == CUBLAS_STATUS_NOT_SUPPORTED || s == CUBLAS_STATUS_INVALID_VALUE || s == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-// Milliseconds of one call, after one that is not counted.
-template <class F>
-float time_of(const Queue& q, const F& call) {
-  Event begin, end;
-  call();
-  begin.record(q.stream);
-  for (int i = 0; i < kTimings; ++i) call();
-  end.record(q.stream);
-  end.wait();
-  return milliseconds(begin, end) / kTimings;
-}
-
 }  // namespace
 
 bool matmul(const Queue& q, const GemmArgs& g) {
   Library& lib = library();
   const std::lock_guard lock(lib.mutex);
   Plan* const plan = lib.plan(q, g);
-  if (!plan || plan->declined) return false;
+  if (!plan) return false;
   if (launch_watcher) {
     for (const TensorView* v : {&g.a, &g.b, &g.bias, &g.aux}) launch_watcher->uses_fixed(v->data);
   }
-  while (plan->chosen < plan->candidates.size()) {
-    const cublasStatus_t status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
+  while (!plan->exhausted()) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (makes_mask(g) && !lib.mask_is_ours(q, *plan, g, status) && status == CUBLAS_STATUS_SUCCESS) return false;
+    if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check_cublaslt(status, "cublasLtMatmul");
+    plan->status = status;
     ++plan->chosen;  // proposed, yet refused
   }
   return false;
 }
 
-void tune_matmul(const Queue& q, const GemmArgs& g, const std::function<void()>& twin) {
+MatmulFacts matmul_facts(const Queue& q, const GemmArgs& g) {
   Library& lib = library();
-  float best = 0;
-  {
-    const std::lock_guard lock(lib.mutex);
-    Plan* const plan = lib.plan(q, g);
-    if (!plan || plan->tuned) return;
-    plan->tuned = true;
-    size_t fastest = plan->candidates.size();
-    for (size_t i = 0; i < plan->candidates.size(); ++i) {
-      cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-      const auto call = [&] {
-        if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[i], g);
-      };
-      const float ms = time_of(q, call);
-      if (status != CUBLAS_STATUS_SUCCESS || (fastest < plan->candidates.size() && ms >= best)) continue;
-      best = ms;
-      fastest = i;
-    }
-    plan->chosen = fastest;
-    if (fastest == plan->candidates.size()) return;
-  }
-  if (!twin || time_of(q, twin) >= best) return;
   const std::lock_guard lock(lib.mutex);
-  lib.plan(q, g)->declined = true;
+  const Plan* const plan = lib.plan(q, g);
+  if (!plan) return {.status = "not in the library's words"};
+  MatmulFacts f{.candidates = int(plan->candidates.size()), .candidate = int(plan->chosen), .status = "success"};
+  if (plan->exhausted()) {
+    f.status = status_text(plan->status);
+    if (plan->status == CUBLAS_STATUS_SUCCESS) f.status = "no candidates";
+    if (f.candidates > 0) f.status = "refused when run, " + f.status;
+    return f;
+  }
+  if (makes_mask(g) && plan->mask_of != plan->chosen) f.status = "mask not asked for yet";
+  if (makes_mask(g) && plan->mask_of == plan->chosen && !plan->mask_is_ours) f.status = "mask is set at 0";
+  f.algorithm = lib.algorithm_of(plan->candidates[plan->chosen]);
+  f.workspace = plan->candidates[plan->chosen].workspaceSize;
+  return f;
+}
+
+void tune_matmul(const Queue& q, const GemmArgs& g) {
+  Library& lib = library();
+  const std::lock_guard lock(lib.mutex);
+  Plan* const plan = lib.plan(q, g);
+  if (!plan || plan->tuned) return;
+  plan->tuned = true;
+  double best = 0;
+  size_t fastest = plan->candidates.size();
+  for (size_t i = 0; i < plan->candidates.size(); ++i) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    const double ms = time_of(q, [&] {
+      if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[i], g);
+    });
+    if (status != CUBLAS_STATUS_SUCCESS) plan->status = status;
+    if (status != CUBLAS_STATUS_SUCCESS || (fastest < plan->candidates.size() && ms >= best)) continue;
+    best = ms;
+    fastest = i;
+  }
+  plan->chosen = fastest;
+}
+
+bool choose_candidate(const Queue& q, const GemmArgs& g, int candidate, int algorithm) {
+  Library& lib = library();
+  const std::lock_guard lock(lib.mutex);
+  Plan* const plan = lib.plan(q, g);
+  if (!plan || size_t(candidate) >= plan->candidates.size()) return false;
+  if (lib.algorithm_of(plan->candidates[size_t(candidate)]) != algorithm) return false;
+  plan->chosen = size_t(candidate);
+  plan->tuned = true;
+  return true;
+}
+
+double time_of(const Queue& q, const std::function<void()>& call) {
+  Event begin, end;
+  call();
+  begin.record(q.stream);
+  for (int i = 0; i < kTimings; ++i) call();
+  end.record(q.stream);
+  end.wait();
+  return double(milliseconds(begin, end)) / kTimings;
 }
 
 }  // namespace halfstep::cuda

@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "cuda/blas/cublaslt.h"
 #include "cuda/kernels/kernels.h"
@@ -56,11 +57,25 @@ class MatmulDescriptors {
 };
 
 // c = act(a b + bias) and so on, for what one epilogue can do: the caller has left the rest out. false, and nothing done, when
-// the library has no code for it or a twin was found faster.
+// the library has no code for it, or code whose ReLU mask says something else of z = 0 than ours: there the gradient is 0.
 bool matmul(const Queue& q, const GemmArgs& args);
 
-// Times the library's candidates for `args` on its buffers, once for each kind, and keeps the fastest; `twin`, when given and
-// faster than all, makes matmul() decline from then on. c must not be accumulated into.
-void tune_matmul(const Queue& q, const GemmArgs& args, const std::function<void()>& twin);
+// What the library answered for a kind, and what it uses. Nothing is run.
+struct MatmulFacts {
+  int candidates = 0, candidate = 0;  // how many, and which is used
+  int algorithm = -1;                 // CUBLASLT_ALGO_CONFIG_ID of that one
+  size_t workspace = 0;               // bytes
+  std::string status;                 // "success", or why there is none that can be used
+};
+MatmulFacts matmul_facts(const Queue& q, const GemmArgs& args);
+
+// Times the library's candidates for `args` on its buffers, once for each kind, and keeps the fastest. c must not be accumulated
+// into.
+void tune_matmul(const Queue& q, const GemmArgs& args);
+// Keeps the one that an earlier run found fastest. false: it is not among them now.
+bool choose_candidate(const Queue& q, const GemmArgs& args, int candidate, int algorithm);
+
+// Milliseconds of one call, by the device's clock, after one that is not counted.
+double time_of(const Queue& q, const std::function<void()>& call);
 
 }  // namespace halfstep::cuda

@@ -60,6 +60,12 @@ struct Aux {
   int64_t stride = 0;
 };
 
+// Whether the gradient goes through a ReLU whose output is y: not at 0, as PyTorch has it, but at NaN.
+template <class T>
+__device__ inline bool passes(T y) {
+  return !(to_f(y) <= 0);
+}
+
 template <class T, Activation Act>
 __global__ void __launch_bounds__(kThreads) bias_activation_kernel(const T* x, T* out, Units units, Operand bias,
                                                                    int64_t bias_stride, Aux aux, bool packed, bool bias_packed) {
@@ -84,13 +90,13 @@ __global__ void __launch_bounds__(kThreads) bias_activation_kernel(const T* x, T
         z[j] = from_f<T>(s);
         s = C(functor::gelu_tanh{}(s));
       }
-      if constexpr (Act == Activation::relu) {
-        if (!(s <= C(0)) && j < left) mask |= 1u << j;  // a NaN passes, here and in the backward
-        s = C(functor::relu{}(s));
-      }
+      if constexpr (Act == Activation::relu) s = C(functor::relu{}(s));
       v[j] = from_f<T>(s);
+      if constexpr (Act == Activation::relu) {
+        if (j < left && passes(v[j])) mask |= 1u << j;
+      }
     }
-    store_unit(out + at, left, packed, v);
+    if (out) store_unit(out + at, left, packed, v);
     if (aux.data) {
       if constexpr (Act == Activation::gelu) store_unit(static_cast<T*>(aux.data) + row * aux.stride + first, left, packed, z);
       if constexpr (Act == Activation::relu) static_cast<uint8_t*>(aux.data)[row * aux.stride + first / kUnit] = uint8_t(mask);
@@ -144,7 +150,7 @@ void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias
   const Units units(x.shape[0], x.shape[1]);
   if (units.count == 0) return;
   const bool z = aux && activation == Activation::gelu;
-  const bool packed = packs(x, units.columns) && packs(out, units.columns) && (!z || packs(aux, aux.strides[0]));
+  const bool packed = packs(x, units.columns) && (!out || packs(out, units.columns)) && (!z || packs(aux, aux.strides[0]));
   const bool bias_packed = packed && bias && bias.dtype == x.dtype && bias.strides[0] == 1 && aligned16(bias.data);
   const Aux second = aux ? Aux{aux.data, aux.strides[0]} : Aux{};
   with_floating(x.dtype, [&](auto tag) {

@@ -120,8 +120,8 @@ void clip(const Queue& q, std::span<const TensorView> tensors, const float* norm
 // c = a b + bias (+ c when accumulate): one thread an element. Shapes and dtypes as GemmArgs's; bias may be empty.
 void plain_product(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& bias, const TensorView& c,
                    bool accumulate);
-// out = act(x + bias), and aux where given. x: [M, N], contiguous, of out's floating dtype; may be out. aux: as activation_aux
-// of cuda/blas/gemm.h has it.
+// out = act(x + bias), and aux where given. x: [M, N], contiguous, of out's floating dtype; may be out. Without out aux alone is
+// written. It is as activation_aux of cuda/blas/gemm.h has it.
 void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias, Activation activation, const TensorView& aux,
                      const TensorView& out);
 // out = act'(aux) * grad. May be in place.

@@ -1,5 +1,7 @@
 // What the emulated device says of itself, and errors.
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "runtime.h"
 
@@ -11,6 +13,16 @@ constexpr int kSharedBytes = 227 << 10;
 thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
+
+const Generation& generation() {
+  static const Generation g = [] {
+    Generation from_environment;
+    if (const char* text = std::getenv("HALFSTEP_EMU_CAPABILITY")) from_environment.capability = std::atoi(text);
+    if (const char* text = std::getenv("HALFSTEP_EMU_NO_IMAGE")) from_environment.has_image = std::string_view(text) != "1";
+    return from_environment;
+  }();
+  return g;
+}
 
 cudaError_t set_error(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -43,8 +55,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
     case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = generation().capability / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = generation().capability % 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kSharedBytes; break;
     case cudaDevAttrL2CacheSize: *value = 60 << 20; break;
@@ -58,7 +70,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::snprintf(p->name, sizeof p->name, "emulated device");
   p->totalGlobalMem = options().memory;
   p->multiProcessorCount = kProcessors;
-  p->major = 9;
+  p->major = generation().capability / 10;
+  p->minor = generation().capability % 10;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
   p->maxThreadsPerMultiProcessor = 2048;
@@ -87,6 +100,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAME(cudaErrorStreamCaptureUnjoined);
     NAME(cudaErrorNoDevice);
     NAME(cudaErrorInsufficientDriver);
+    NAME(cudaErrorNoKernelImageForDevice);
     NAME(cudaErrorStreamCaptureWrongThread);
     default: return "unrecognized error code";
   }

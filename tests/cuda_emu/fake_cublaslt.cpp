@@ -2,10 +2,15 @@
 // says that the real one takes. Where the real one would refuse with a status and the caller would silently take another way,
 // or would compute garbage, it ends the program with the broken rule.
 //   HALFSTEP_FAKE_REFUSE=0x3fe   bits of cublasLtEpilogue_t: epilogues with any of them are not supported (0x3fe: all but none)
+//   HALFSTEP_FAKE_SLOW=0x218     epilogues with any of these bits take some milliseconds (0x1: products without an epilogue)
+//   HALFSTEP_FAKE_MASK=set       ReLU's mask is set where z is 0, as by some kernels of cuBLASLt
 //   HALFSTEP_FAKE_FAIL=n         the first n of the candidates that it proposes are refused when they are run
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
+#include <string_view>
+#include <thread>
 
 #include "fake_product.h"
 #include "hooks.h"
@@ -16,7 +21,8 @@ using namespace emu;
 namespace {
 
 constexpr int kCandidates = 4;
-constexpr int kBroken = 1;  // this one is proposed with a state that says not to use it
+constexpr int kBroken = 1;    // this one is proposed with a state that says not to use it
+constexpr int kFirstId = 60;  // of the algorithms
 constexpr size_t kWorkspaceUsed = 4096;
 
 struct Preference {
@@ -256,6 +262,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void* value, size_t bytes,
+                                                    size_t* written) {
+  if (attribute != CUBLASLT_ALGO_CONFIG_ID || bytes < sizeof(int32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  Algorithm algorithm;
+  std::memcpy(&algorithm, algo, sizeof algorithm);
+  const int32_t id = kFirstId + int32_t(algorithm.candidate);
+  std::memcpy(value, &id, sizeof id);
+  if (written) *written = sizeof id;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* a_data,
                               cublasLtMatrixLayout_t a, const void* b_data, cublasLtMatrixLayout_t b, const void* beta,
                               const void* c_data, cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d,
@@ -281,14 +299,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   check_alignment("the auxiliary buffer", p.op.aux, algorithm.aux_align);
   if (workspace_bytes) check_alignment("the workspace", workspace, 256);
   if (algorithm.candidate < setting("HALFSTEP_FAKE_FAIL")) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const cudaError_t error = submit(stream, {.work = [p, workspace, used = algorithm.workspace] {
-    check_memory(p);
-    if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
-    open_device_memory();
-    if (used) std::memset(workspace, 0xFF, used);
-    compute(p);
-    close_device_memory();
-  }, .what = "product"});
+  const char* const mask = std::getenv("HALFSTEP_FAKE_MASK");
+  p.mask_at_zero = mask && std::string_view(mask) == "set";
+  const bool slow = p.op.has(uint32_t(setting("HALFSTEP_FAKE_SLOW")));
+  const cudaError_t error = submit(stream, {.work =
+                                                [p, slow, workspace, used = algorithm.workspace] {
+                                                  if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+                                                  check_memory(p);
+                                                  if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
+                                                  open_device_memory();
+                                                  if (used) std::memset(workspace, 0xFF, used);
+                                                  compute(p);
+                                                  close_device_memory();
+                                                },
+                                            .what = "product"});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

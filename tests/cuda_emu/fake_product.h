@@ -37,6 +37,7 @@ struct FakeProduct {
   const void *a_data, *b_data, *c_data;
   void* d_data;
   double alpha, beta;
+  bool mask_at_zero = false;  // ReLU's mask is set where z is 0
 
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }

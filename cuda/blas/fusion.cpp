@@ -1,0 +1,34 @@
+#include "cuda/blas/fusion.h"
+
+namespace halfstep::cuda {
+namespace {
+
+struct Row {
+  DType dtype;
+  int least_capability;
+  Fusion fusion;
+};
+// The first row that fits counts. Where the library has no kernel of the GPU's own generation for an epilogue, it takes an older
+// and slower one, and the fused product loses to the unfused pair.
+constexpr Row kTable[] = {
+    // Hopper's own kernels for f16 do the backward's epilogues; those for bf16 do the forward's only.
+    {DType::f16, 90, {.gelu = true, .derivative = true, .row_sum = true}},
+    {DType::bf16, 90, {.gelu = true, .derivative = false, .row_sum = false}},
+    // On Ampere and before, fused GELU and sums were measured as slower by others (llm.c; NVIDIA's samples, issue 90).
+    {DType::f16, 0, {.gelu = false, .derivative = false, .row_sum = false}},
+    {DType::bf16, 0, {.gelu = false, .derivative = false, .row_sum = false}},
+    // Far more time goes into these products than into any pass over their results.
+    {DType::f32, 0, {.gelu = false, .derivative = true, .row_sum = true}},
+    {DType::f64, 0, {.gelu = false, .derivative = true, .row_sum = true}},
+};
+
+}  // namespace
+
+Fusion default_fusion(DType dtype, int capability) {
+  for (const Row& row : kTable) {
+    if (row.dtype == dtype && capability >= row.least_capability) return row.fusion;
+  }
+  return {};
+}
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,51 @@
+// GPUs of several generations, as HALFSTEP_EMU_CAPABILITY pretends them.
+#include "tests/kernels/device.h"
+
+#include <string>
+
+#include "cuda/blas/fusion.h"
+#include "cuda/blas/gemm.h"
+#include "cuda/runtime.h"
+#include "framework/base/check.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("what the device can multiply") {
+  const bool has_bf16 = cuda::capability() >= 80;
+  CHECK(backend_for(Device::cuda).describe().find("sm_" + std::to_string(cuda::capability())) != std::string::npos);
+  for (DType t : kFloating) {
+    CAPTURE(name(t));
+    manual_seed(3);
+    const Tensor a = randn({5, 8}, {.dtype = t}), b = randn({8, 6}, {.dtype = t});
+    const Tensor x = a.to(Device::cuda), y = b.to(Device::cuda);
+    CHECK(equal((x + x).to(Device::cpu), a + a));  // every dtype is stored and computed with
+    if (t == DType::bf16 && !has_bf16) {
+      std::string message;
+      try {
+        matmul(x, y);
+      } catch (const DeviceError& e) { message = e.what(); }
+      CHECK(message ==
+            "[gemm] [products] products of bfloat16 need compute capability 8.0 (Ampere) or later, and emulated device has 7.5 "
+            "bfloat16[5, 8] bfloat16[8, 6] bfloat16[5, 6]\nhelp: train in float16 with a GradScaler (\"amp\": {\"dtype\": "
+            "\"float16\"}), or in float32; HALFSTEP_CUDA_BLAS=plain multiplies bfloat16 without the library, slowly");
+    } else {
+      CHECK(allclose(matmul(x, y).to(Device::cpu), matmul(a, b), 1e-2, 1e-2));
+    }
+  }
+}
+
+TEST_CASE("what is fused by default, by dtype and GPU") {
+  const auto text = [](DType t, int capability) {
+    const cuda::Fusion f = cuda::default_fusion(t, capability);
+    return std::string(f.gelu ? "gelu " : "") + (f.derivative ? "derivative " : "") + (f.row_sum ? "sum" : "");
+  };
+  CHECK(text(DType::f16, 90) == "gelu derivative sum");
+  CHECK(text(DType::bf16, 90) == "gelu ");
+  CHECK(text(DType::f16, 100) == text(DType::f16, 90));
+  CHECK(text(DType::f16, 89) == "");
+  CHECK(text(DType::bf16, 80) == "");
+  CHECK(text(DType::f32, 90) == "derivative sum");
+  CHECK(text(DType::f64, 75) == "derivative sum");
+}
