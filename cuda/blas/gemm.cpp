@@ -183,10 +183,11 @@ struct Ladder {
     const char* const name = taken < count ? rungs[taken].name : "plain";
     const std::string answer = taken < count ? facts.status : "no way of the library is left";
     note_way(record, taken, name, passed_over.empty() ? answer : passed_over + name + ": " + answer);
-    if (r.fell_back) {
-      logging::warn_once("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) + " [" +
-                         std::to_string(r.m) + ", " + std::to_string(r.k) + "] x [" + std::to_string(r.k) + ", " +
-                         std::to_string(r.n) + "], which runs slowly on a kernel of halfstep's own (" + r.status + ")");
+    static std::atomic<bool> warned{false};
+    if (r.fell_back && !warned.exchange(true)) {
+      logging::warn("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) + " [" +
+                    std::to_string(r.m) + ", " + std::to_string(r.k) + "] x [" + std::to_string(r.k) + ", " + std::to_string(r.n) +
+                    "], which runs slowly on a kernel of halfstep's own (" + r.status + "); others are not warned of again");
     }
   }
 

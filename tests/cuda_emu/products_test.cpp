@@ -145,8 +145,8 @@ TEST_CASE("what the library refuses is reported with its reason; a plain product
   CHECK(r.fell_back);
   CHECK(r.algorithm == -1);
   CHECK(r.status.find("bare: refused when run, not supported; plain: no way of the library is left") != std::string::npos);
-  other.forward();
-  CHECK(count_of("which runs slowly on a kernel of halfstep's own") == 1);
+  CHECK(other.bare().fell_back);
+  CHECK(count_of("which runs slowly on a kernel of halfstep's own") <= 1);  // once a process
 }
 
 TEST_CASE("integers and empty products are plain by right") {
