@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "cuda/launches.h"
@@ -30,7 +31,7 @@
 namespace halfstep::cuda {
 
 void check_launch(cudaError_t error);  // throws DeviceError when a launch was refused
-int sm_count();                        // multiprocessors of the current device; 4 on the emulator
+int64_t resident_threads();            // as many as the current device runs at a time
 
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const A&... arguments) {
@@ -137,10 +138,11 @@ __device__ inline void wait_for(uint32_t* counter, uint32_t value) {
   __threadfence();
 }
 
-// Blocks of `threads` for `items` independent items, each thread looping over the rest: never more than fill the device.
+// Blocks of `threads` for `items` independent items, each thread looping over the rest: at most as many as fill the device four
+// times.
 inline unsigned blocks_for(int64_t items, int threads) {
-  const int64_t wanted = (items + threads - 1) / threads, most = int64_t(sm_count()) * (2048 / threads) * 4;
-  return unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most);
+  const int64_t wanted = (items + threads - 1) / threads, most = resident_threads() * 4 / threads;
+  return unsigned(std::max<int64_t>(1, std::min(wanted, most)));
 }
 
 }  // namespace halfstep::cuda

@@ -125,7 +125,6 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
       });
     }
     for (int i = int(threadIdx.x); i < kTile && from + i < s.plane; i += kThreads) dx.store_floating(plane * s.plane + from + i, sum[i]);
-    __syncthreads();
   }
 }
 

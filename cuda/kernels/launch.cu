@@ -9,14 +9,15 @@ void check_launch(cudaError_t error) {
   if (error != cudaSuccess) check_cuda(error, "a kernel launch");
 }
 
-int sm_count() {
-  static const int processors = [] {  // asked once: every launch wants it
-    int device = 0, count = 1;
+int64_t resident_threads() {
+  static const int64_t most = [] {  // asked once: every launch wants it
+    int device = 0, processors = 1, threads = 2048;
     cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
+    cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+    cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
+    return int64_t(processors) * threads;
   }();
-  return processors;
+  return most;
 }
 
 }  // namespace halfstep::cuda

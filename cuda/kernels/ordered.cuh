@@ -10,13 +10,14 @@ namespace halfstep::cuda {
 inline constexpr int kTile = 2048;
 inline constexpr int kNobody = 0x7fffffff;
 
+// A thread has the same places here as when it takes the sums out, so that neither needs a barrier: the first thing that
+// add_in_order does is to wait, and so is the last.
 template <class C>
 __device__ inline void clear_tile(C* sum, int* owner) {
-  for (int i = int(threadIdx.x); i < kTile; i += int(blockDim.x)) {
+  for (int i = int(threadIdx.x); i < kTile; i += kThreads) {
     sum[i] = 0;
     owner[i] = kNobody;
   }
-  __syncthreads();
 }
 
 // sum[place] += value, of equal places the first thread first; place < 0 takes no part. All threads of the block call it.

@@ -196,7 +196,6 @@ __global__ void __launch_bounds__(kThreads)
       add_in_order(&sum[0], &owner[0], here ? int(place) : -1, here ? C(to_f(grad[plane * taken + o])) : C(0));
     }
     for (int i = int(threadIdx.x); i < kTile && from + i < size; i += kThreads) out.store_floating(plane * size + from + i, sum[i]);
-    __syncthreads();
   }
 }
 

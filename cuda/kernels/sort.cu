@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs
   SHARED(P, tile, [kTile<P>]);
   const int64_t pieces = (r.length + part - 1) / part, all = r.rows.numel * pieces, per_tile = kTile<P> / part;
   for (int64_t first = int64_t(blockIdx.x) * per_tile; first < all; first += int64_t(gridDim.x) * per_tile) {
-    __syncthreads();  // the last tile has been read
+    // No barrier: the thread that fills a place is the one that has read the last tile's.
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
       tile[i] = P::last();
