@@ -8,7 +8,6 @@
 namespace emu {
 namespace {
 
-constexpr int kProcessors = 4;  // few, so that grid-stride loops are taken
 constexpr int kSharedBytes = 227 << 10;
 thread_local cudaError_t last_error = cudaSuccess;
 
@@ -51,9 +50,9 @@ cudaError_t cudaDriverGetVersion(int* version) {
 cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *value = kProcessors; break;
+    case cudaDevAttrMultiProcessorCount: *value = options().processors; break;
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = options().threads; break;
     case cudaDevAttrWarpSize: *value = 32; break;
     case cudaDevAttrComputeCapabilityMajor: *value = generation().capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = generation().capability % 10; break;
@@ -69,12 +68,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   *p = {};
   std::snprintf(p->name, sizeof p->name, "emulated device");
   p->totalGlobalMem = options().memory;
-  p->multiProcessorCount = kProcessors;
+  p->multiProcessorCount = options().processors;
   p->major = generation().capability / 10;
   p->minor = generation().capability % 10;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
-  p->maxThreadsPerMultiProcessor = 2048;
+  p->maxThreadsPerMultiProcessor = options().threads;
   p->sharedMemPerBlock = 48 << 10;
   p->sharedMemPerBlockOptin = kSharedBytes;
   p->l2CacheSize = 60 << 20;

@@ -33,6 +33,9 @@ struct Options {
   uint64_t seed = 1;             // HALFSTEP_EMU_SEED, for random
   size_t memory = size_t(1) << 30;  // HALFSTEP_EMU_MEMORY: bytes of the device, beyond which cudaMalloc fails
   bool async = false;               // HALFSTEP_EMU_ASYNC=1: work waits until the host waits for it
+  // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken; fewer than a block has
+  // make every launch one block, which does all tasks one after another in the same shared memory.
+  int processors = 4, threads = 2048;
 };
 Options& options();
 

@@ -1,5 +1,5 @@
 // Memory of the emulated device and of its host, and copies. Device memory is one range without access rights outside kernels
-// and copies: a host that touches it faults. HALFSTEP_EMU_MEMORY limits it.
+// and copies: a host that touches it faults. HALFSTEP_EMU_MEMORY limits it. Writes behind an allocation show when it is freed.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ namespace emu {
 namespace {
 
 constexpr size_t kAddressSpace = size_t(4) << 30;
-constexpr size_t kGap = 256;                     // behind each allocation, poisoned for ASan
+constexpr size_t kGap = 256;                     // at least, behind each allocation: poisoned for ASan, else all 0xFF
 constexpr size_t kReuseAfter = size_t(4) << 20;  // freed memory stays unused, to catch its late users, until so much is
 constexpr size_t kHugePage = size_t(2) << 20;
 
@@ -66,6 +66,16 @@ char* place_for(size_t needed) {
   char* at = device + used;
   used += needed;
   return at;
+}
+
+// ASan has seen them already.
+void check_gap([[maybe_unused]] const char* memory, [[maybe_unused]] size_t bytes) {
+#ifndef __SANITIZE_ADDRESS__
+  const Opened open;
+  for (size_t i = bytes; i < reserved_for(bytes); ++i) {
+    if (memory[i] != char(0xFF)) fail("an allocation of %zu bytes was written %zu bytes past its end", bytes, i - bytes);
+  }
+#endif
 }
 
 bool on_device(const void* p) { return device && p >= device && p < device + kAddressSpace; }
@@ -135,10 +145,11 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   live_bytes += bytes;
   live[memory] = bytes;
   race_forget(memory, bytes);
+  __asan_unpoison_memory_region(memory, reserved_for(bytes));
+  Opened open;
+  std::memset(memory, 0xFF, reserved_for(bytes));
   __asan_poison_memory_region(memory, reserved_for(bytes));
   __asan_unpoison_memory_region(memory, bytes);
-  Opened open;
-  std::memset(memory, 0xFF, bytes);
   *p = memory;
   return cudaSuccess;
 }
@@ -149,6 +160,7 @@ cudaError_t cudaFree(void* p) {
   run_pending();
   const auto it = live.find(static_cast<char*>(p));
   if (it == live.end()) fail("cudaFree: %p is not a live allocation", p);
+  check_gap(it->first, it->second);
   __asan_poison_memory_region(p, it->second);
   live_bytes -= it->second;
   live.erase(it);

@@ -19,6 +19,14 @@ Options from_environment() {
   if (const char* text = std::getenv("HALFSTEP_EMU_SEED")) o.seed = std::strtoull(text, nullptr, 10);
   if (const char* text = std::getenv("HALFSTEP_EMU_MEMORY")) o.memory = std::strtoull(text, nullptr, 10);
   if (const char* text = std::getenv("HALFSTEP_EMU_ASYNC")) o.async = std::string_view(text) == "1";
+  const auto count = [](const char* variable, int otherwise) {
+    const char* text = std::getenv(variable);
+    const int n = text ? std::atoi(text) : otherwise;
+    if (n < 1) fail("%s=%s", variable, text);
+    return n;
+  };
+  o.processors = count("HALFSTEP_EMU_PROCESSORS", o.processors);
+  o.threads = count("HALFSTEP_EMU_THREADS", o.threads);
   return o;
 }
 

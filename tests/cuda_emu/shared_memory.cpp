@@ -1,5 +1,5 @@
-// A block's shared memory: each array an allocation of its own, poisoned, exactly as large as asked for, so that ASan sees one
-// element too far.
+// A block's shared memory: each array an allocation of its own, poisoned. For ASan it is exactly as large as asked for; in the
+// other modes some bytes follow, and what is written there shows when the block ends.
 #include <cstdlib>
 #include <map>
 
@@ -12,16 +12,32 @@ namespace {
 constexpr size_t kMaxShared = 227 << 10;  // of an H200, static and dynamic together
 constexpr size_t kMaxStaticShared = 48 << 10;
 
-std::map<const void*, char*> arrays;
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kGap = 0;
+#else
+constexpr size_t kGap = 256;
+#endif
+
+struct Array {
+  char* data = nullptr;
+  size_t bytes = 0;
+};
+std::map<const void*, Array> arrays;
 size_t static_bytes, dynamic_bytes;
 char* dynamic_data;
 
 // 0xFF bytes are NaN and -1: reading what was never written shows.
 char* poisoned(size_t bytes) {
-  char* p = static_cast<char*>(std::malloc(bytes));
-  std::memset(p, 0xFF, bytes);
-  race_forget(p, bytes);
+  char* p = static_cast<char*>(std::malloc(bytes + kGap));
+  std::memset(p, 0xFF, bytes + kGap);
+  race_forget(p, bytes + kGap);
   return p;
+}
+void release(char* p, size_t bytes) {
+  for (size_t i = bytes; p && i < bytes + kGap; ++i) {
+    if (p[i] != char(0xFF)) fail("a shared array of %zu bytes was written %zu bytes past its end", bytes, i - bytes);
+  }
+  std::free(p);
 }
 
 }  // namespace
@@ -34,17 +50,18 @@ void begin_shared_memory(size_t bytes) {
 }
 
 void end_shared_memory() {
-  for (auto& [key, data] : arrays) std::free(data);
+  for (auto& [key, array] : arrays) release(array.data, array.bytes);
   arrays.clear();
-  std::free(dynamic_data);
+  release(dynamic_data, dynamic_bytes);
   dynamic_data = nullptr;
 }
 
 void* shared_array(const void* key, size_t bytes) {
   InsideEmulator inside;
-  char*& data = arrays[key];
+  auto& [data, size] = arrays[key];
   if (!data) {
     data = poisoned(bytes);
+    size = bytes;
     static_bytes += bytes;
     if (static_bytes > kMaxStaticShared) fail("%zu bytes of static shared memory, more than %zu", static_bytes, kMaxStaticShared);
     if (static_bytes + dynamic_bytes > kMaxShared) {
