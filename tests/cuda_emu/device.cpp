@@ -1,7 +1,5 @@
 // What the emulated device says of itself, and errors.
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 
 #include "runtime.h"
 
@@ -12,16 +10,6 @@ constexpr int kSharedBytes = 227 << 10;
 thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
-
-const Generation& generation() {
-  static const Generation g = [] {
-    Generation from_environment;
-    if (const char* text = std::getenv("HALFSTEP_EMU_CAPABILITY")) from_environment.capability = std::atoi(text);
-    if (const char* text = std::getenv("HALFSTEP_EMU_NO_IMAGE")) from_environment.has_image = std::string_view(text) != "1";
-    return from_environment;
-  }();
-  return g;
-}
 
 cudaError_t set_error(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -54,8 +42,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = options().threads; break;
     case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = generation().capability / 10; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = generation().capability % 10; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = options().capability / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = options().capability % 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kSharedBytes; break;
     case cudaDevAttrL2CacheSize: *value = 60 << 20; break;
@@ -69,8 +57,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   std::snprintf(p->name, sizeof p->name, "emulated device");
   p->totalGlobalMem = options().memory;
   p->multiProcessorCount = options().processors;
-  p->major = generation().capability / 10;
-  p->minor = generation().capability % 10;
+  p->major = options().capability / 10;
+  p->minor = options().capability % 10;
   p->warpSize = 32;
   p->maxThreadsPerBlock = 1024;
   p->maxThreadsPerMultiProcessor = options().threads;

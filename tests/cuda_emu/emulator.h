@@ -36,6 +36,8 @@ struct Options {
   // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken; fewer than a block has
   // make every launch one block, which does all tasks one after another in the same shared memory.
   int processors = 4, threads = 2048;
+  int capability = 90;    // HALFSTEP_EMU_CAPABILITY=75: compute capability, times ten
+  bool has_image = true;  // HALFSTEP_EMU_NO_IMAGE=1: work is refused, as kernels are by a build that has no code for the device
 };
 Options& options();
 

@@ -27,6 +27,8 @@ Options from_environment() {
   };
   o.processors = count("HALFSTEP_EMU_PROCESSORS", o.processors);
   o.threads = count("HALFSTEP_EMU_THREADS", o.threads);
+  o.capability = count("HALFSTEP_EMU_CAPABILITY", o.capability);
+  if (const char* text = std::getenv("HALFSTEP_EMU_NO_IMAGE")) o.has_image = std::string_view(text) != "1";
   return o;
 }
 

@@ -17,13 +17,6 @@
 
 namespace emu {
 
-// What the device pretends to be.
-struct Generation {
-  int capability = 90;    // HALFSTEP_EMU_CAPABILITY=75: compute capability, times ten
-  bool has_image = true;  // HALFSTEP_EMU_NO_IMAGE=1: work is refused, as kernels are by a build that has no code for the device
-};
-const Generation& generation();
-
 struct Graph {
   std::deque<Task> nodes;  // whose addresses are their handles
 };

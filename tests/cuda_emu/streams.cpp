@@ -103,7 +103,7 @@ cudaError_t refuse_default_stream() {
 cudaError_t submit(cudaStream_t handle, Task task, bool at_once) {
   const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
-  if (!generation().has_image) return cudaErrorNoKernelImageForDevice;
+  if (!options().has_image) return cudaErrorNoKernelImageForDevice;
   if (s.invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
   if (s.capture) {
     s.capture->nodes.push_back(std::move(task));
