@@ -12,8 +12,8 @@ namespace halfstep {
 namespace {
 
 struct State {
-  bool enabled[kDeviceTypeCount] = {false, false};
-  DType dtype[kDeviceTypeCount] = {DType::bf16, DType::f16};  // cpu, cuda
+  bool enabled[kDeviceTypeCount] = {};
+  DType dtype[kDeviceTypeCount] = {DType::bf16, DType::f16, DType::bf16};  // cpu, cuda, meta
   bool cache_enabled = true;
   int nesting = 0;
   uint64_t casts = 0;

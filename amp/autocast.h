@@ -23,7 +23,7 @@
 namespace halfstep {
 
 struct AutocastOptions {
-  std::optional<DType> dtype = {};         // unset: the device's current autocast dtype (cuda: f16, cpu: bf16, or the enclosing region's)
+  std::optional<DType> dtype = {};         // unset: the device's current autocast dtype (cuda: f16, cpu and meta: bf16, or the enclosing region's)
   bool enabled = true;
   std::optional<bool> cache_enabled = {};  // unset: unchanged
 };

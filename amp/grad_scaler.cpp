@@ -43,7 +43,12 @@ std::string of_parameter(const std::vector<Tensor>& params, const Tensor& grad) 
 
 }  // namespace
 
-bool StepOutcome::applied() const { return !found_inf_.defined() || found_inf_.item<float>() == 0; }
+namespace {
+// Nothing overflows on meta, where nothing is computed.
+bool is_set(const Tensor& found_inf) { return !found_inf.device().is_meta() && found_inf.item<float>() != 0; }
+}  // namespace
+
+bool StepOutcome::applied() const { return !found_inf_.defined() || !is_set(found_inf_); }
 
 const std::optional<Tensor>& StepOutcome::value() const {
   static const std::optional<Tensor> nothing;
@@ -219,7 +224,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
     check<AmpError>(record.found_inf.defined(), "GradScaler.step",
                     "no inf checks were recorded for this optimizer: no parameter has a gradient",
                     Help{"call backward() on a loss that depends on its parameters"});
-    if (record.found_inf.item<float>() == 0) outcome.value_ = optimizer.step();
+    if (!is_set(record.found_inf)) outcome.value_ = optimizer.step();
   }
   record.stage = Stage::stepped;
   outcome.found_inf_ = record.found_inf;

@@ -31,7 +31,7 @@ class StepOutcome {
  public:
   StepOutcome() = default;                                   // applied, without a scaler
   explicit StepOutcome(Tensor found_inf) : found_inf_(std::move(found_inf)) {}
-  bool applied() const;                                      // false: a gradient was not finite
+  bool applied() const;                                      // false: a gradient was not finite; on meta always true
   bool overflow() const { return !applied(); }
   const std::optional<Tensor>& value() const;                // what the optimizer's step returned; nothing when skipped
   const Tensor& found_inf() const { return found_inf_; }     // 0-dim f32 on the device; undefined without a scaler

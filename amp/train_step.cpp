@@ -27,7 +27,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
-  if (options.device.is_cpu() || !optimizer.handles_amp()) return;
+  if (!options.device.is_cuda() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
   const bool may_record = options.graph == GraphMode::on ||
                           (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());

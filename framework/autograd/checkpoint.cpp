@@ -30,16 +30,17 @@ class Restored {
   explicit Restored(const Surroundings& s)
       : cpu_(Device::cpu, s.regions[size_t(Device::Type::cpu)]),
         cuda_(Device::cuda, s.regions[size_t(Device::Type::cuda)]),
+        meta_(Device::meta, s.regions[size_t(Device::Type::meta)]),
         random_(default_generator().state()) {
     default_generator().set_state(s.random);
   }
   ~Restored() { default_generator().set_state(random_); }
 
  private:
-  Autocast cpu_, cuda_;
+  Autocast cpu_, cuda_, meta_;
   Generator::State random_;
 };
-static_assert(kDeviceTypeCount == 2);
+static_assert(kDeviceTypeCount == 3);
 
 class CheckpointNode final : public Node {
  public:

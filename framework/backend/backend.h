@@ -141,7 +141,8 @@ class Backend {
   // ---- matrix products
   virtual void gemm(const GemmArgs& args) = 0;
   // The aux of a product of `rows` x `columns` in `dtype`, for activations other than none.
-  virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const = 0;
+  // Unless a device says otherwise: of GELU its input, of ReLU nothing.
+  virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const;
 
   // ---- reductions
   // out has x's rank; dimensions of size 1 in out are reduced. Empty reductions: sum 0, prod 1, any false, all true, mean NaN.

@@ -7,6 +7,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/cpu_backend.h"
+#include "framework/backend/meta.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
 
@@ -26,6 +27,11 @@ std::atomic<Backend*>& slot(Device::Type type) {
 // The CPU's is always there, and made on first use: other static objects may ask for it.
 Backend& cpu_backend() {
   static const std::unique_ptr<Backend> instance = make_cpu_backend();
+  return *instance;
+}
+
+Backend& meta_backend() {
+  static const std::unique_ptr<Backend> instance = make_meta_backend();
   return *instance;
 }
 
@@ -56,6 +62,7 @@ int core_count() {
 
 Backend& backend_for(Device device) {
   if (device.is_cpu()) return cpu_backend();
+  if (device.is_meta()) return meta_backend();
   check<DeviceError>(device.index == 0, "device", device, " cannot be used: halfstep computes on the first GPU",
                      Help{"CUDA_VISIBLE_DEVICES chooses which GPU is the first"});
   Backend* backend = slot(device.type).load(std::memory_order_acquire);
@@ -68,7 +75,7 @@ Backend& backend_for(Device device) {
 
 void register_backend(std::unique_ptr<Backend> backend) {
   const Device::Type type = backend->device_type();
-  check<ValueError>(type != Device::Type::cpu, "device", "the cpu backend is built in");
+  check<ValueError>(type == Device::Type::cuda, "device", "the ", name(type), " backend is built in");
   delete slot(type).exchange(backend.release());
 }
 
@@ -93,7 +100,13 @@ int num_threads() {
   return n > 0 ? n : core_count();
 }
 
-void Backend::begin_recording(Generator&, std::span<const TensorView>) { fail<RecordingError>("record", describe(), " cannot record work for replay"); }
+AuxLayout Backend::activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const {
+  if (activation == Activation::gelu) return {{rows, columns}, dtype};
+  return {};
+}
+void Backend::begin_recording(Generator&, std::span<const TensorView>) {
+  fail<RecordingError>("record", describe(), " cannot record work for replay");
+}
 std::unique_ptr<Recording> Backend::end_recording() { return nullptr; }
 
 void set_deterministic(bool on) { fixed_order = on; }

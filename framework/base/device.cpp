@@ -8,19 +8,23 @@
 
 namespace halfstep {
 
-Device parse_device(std::string_view text) {
+Device parse_device(std::string_view text, std::string_view where) {
   if (text == "cpu") return Device::cpu;
   if (text == "cuda") return Device::cuda;
+  if (text == "meta") return Device::meta;
   if (text.starts_with("cuda:")) {
     int index = -1;
     const char* end = text.data() + text.size();
     const auto [p, ec] = std::from_chars(text.data() + 5, end, index);
     if (ec == std::errc() && p == end && index >= 0 && index < 128) return {Device::Type::cuda, int8_t(index)};
   }
-  fail<DeviceError>("device", "unknown device \"", text, "\"", Help{"use \"cpu\", \"cuda\" or \"cuda:<index>\""});
+  fail<DeviceError>(where, "unknown device \"", text, "\"", Help{"use \"cpu\", \"cuda\", \"cuda:<index>\" or \"meta\""});
 }
 
-std::string_view name(Device::Type t) { return t == Device::Type::cpu ? "cpu" : "cuda"; }
+std::string_view name(Device::Type t) {
+  constexpr std::string_view names[kDeviceTypeCount] = {"cpu", "cuda", "meta"};
+  return names[size_t(t)];
+}
 
 std::ostream& operator<<(std::ostream& out, Device d) {
   out << name(d.type);

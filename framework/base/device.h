@@ -8,24 +8,29 @@
 namespace halfstep {
 
 struct Device {
-  enum class Type : uint8_t { cpu, cuda };
+  enum class Type : uint8_t { cpu, cuda, meta };
   Type type = Type::cpu;
   int8_t index = 0;
 
   static const Device cpu;
   static const Device cuda;  // cuda:0
+  // Computes nothing: tensors have shape, dtype and strides, and no values. What a program would allocate, cast and compute can be
+  // seen there without doing it. Whatever needs a value throws MetaError.
+  static const Device meta;
 
   constexpr bool is_cpu() const { return type == Type::cpu; }
   constexpr bool is_cuda() const { return type == Type::cuda; }
+  constexpr bool is_meta() const { return type == Type::meta; }
   constexpr bool operator==(const Device&) const = default;
 };
 inline constexpr Device Device::cpu{Device::Type::cpu, 0};
 inline constexpr Device Device::cuda{Device::Type::cuda, 0};
-inline constexpr int kDeviceTypeCount = 2;
+inline constexpr Device Device::meta{Device::Type::meta, 0};
+inline constexpr int kDeviceTypeCount = 3;
 
-// "cpu", "cuda", "cuda:1". Throws DeviceError for anything else.
-Device parse_device(std::string_view text);
-std::string_view name(Device::Type t);                      // "cpu", "cuda"
-std::ostream& operator<<(std::ostream& out, Device d);      // cpu, cuda:0
+// "cpu", "cuda", "cuda:1", "meta". Throws DeviceError for anything else.
+Device parse_device(std::string_view text, std::string_view where = "device");
+std::string_view name(Device::Type t);                      // "cpu", "cuda", "meta"
+std::ostream& operator<<(std::ostream& out, Device d);      // cpu, cuda:0, meta
 
 }  // namespace halfstep

@@ -59,7 +59,7 @@ class Attention {
   Attention(const AttentionAttr& attr, const Tensor& q0, const Tensor& k0, const Tensor& v0, const Mask& mask)
       : attr_(attr),
         backend_(backend_for(q0.device())),
-        on_cpu_(q0.device().is_cpu()),
+        on_cpu_(!q0.device().is_cuda()),
         batches_(q0.size(0)),
         heads_(q0.size(1)),
         rows_(q0.size(2)),

@@ -77,6 +77,8 @@ class OpContext {
 };
 
 void check_same_device(std::string_view op, const Tensors& in);
+// Throws MetaError when one of `in` is on Device::meta: for ops whose result's shape, or whose course, depends on values of theirs.
+void check_has_values(std::string_view op, const Tensors& in);
 // All floating inputs of one dtype; the text says that ops outside autocast do not mix.
 void check_same_dtype(std::string_view op, const Tensors& in);
 

@@ -91,7 +91,7 @@ void add_copies(OpList& list) {
     const auto dtype = a.dtype();
     return dtype ? to(x, *dtype) : clone(x);
   });
-  list.add(Move::info, [](Args& a) { return to(a.tensor(0), a.text("device") == "cuda" ? Device::cuda : Device::cpu); });
+  list.add(Move::info, [](Args& a) { return to(a.tensor(0), parse_device(a.text("device"), a.op())); });
 }
 
 }  // namespace halfstep

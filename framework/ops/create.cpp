@@ -73,6 +73,7 @@ double number_at(Args& a, size_t position, std::string_view name) {
   if (!a.has_tensor(position)) return a.number(name);
   const Tensor t = a.tensor(position);
   check<ShapeError>(t.dim() == 0, a.op(), "'", name, "' must be a number or a 0-dim tensor, got ", t.shape());
+  check_has_values(a.op(), {t});
   return t.item<double>();
 }
 

@@ -56,6 +56,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
+  check_has_values(op, {targets, input_lengths, target_lengths});
   const bool joined = targets.dim() == 1;
   const auto in_lengths = lengths_of(input_lengths, "input_lengths", batch, steps);
   const auto out_lengths = lengths_of(target_lengths, "target_lengths", batch, joined ? targets.numel() : targets.size(1));

@@ -328,6 +328,7 @@ Tensor one_hot(const Tensor& index, int64_t num_classes) {
   check<ValueError>(num_classes > 0 || num_classes == -1, "one_hot",
                     "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
   if (num_classes == -1) {
+    check_has_values("one_hot", {i});
     check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be told from an empty tensor");
     num_classes = max(i).item<int64_t>() + 1;
   }

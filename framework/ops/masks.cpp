@@ -103,6 +103,7 @@ const Tensor& Tensor::masked_fill_(const Tensor& mask, double value) const { ret
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_mask("masked_select", x, mask);
   const Shape shape = broadcast(x.shape(), mask.shape(), "masked_select");
+  check_has_values("masked_select", {mask});
   return index(x.expand(shape).reshape({-1}), {mask.expand(shape).reshape({-1})});
 }
 Tensor Tensor::masked_select(const Tensor& mask) const { return halfstep::masked_select(*this, mask); }
@@ -112,6 +113,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
   check_mask(op, x, mask);
   check_same_device(op, {x, src});
   check_same_dtype(op, {x, src});
+  check_has_values(op, {mask});
   const Shape shape = broadcast(x.shape(), mask.shape(), op);
   const Tensor to = shape.empty() ? x.reshape({1}) : x.expand(shape), where_true = nonzero(mask.expand(to.shape()));
   const int64_t n = where_true.shape()[0];
@@ -124,6 +126,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src) {
 
 Tensor nonzero(const Tensor& x) {
   check<ValueError>(x.defined(), "nonzero", "x is undefined");
+  check_has_values("nonzero", {x});
   const NoGrad quiet;
   const Tensor mask = (x.dtype() == DType::boolean ? x.detach() : ne(x.detach(), 0)).to(Device::cpu).contiguous();
   const uint8_t* bits = static_cast<const uint8_t*>(mask.data());
@@ -181,6 +184,7 @@ bool equal(const Tensor& a, const Tensor& b) {
   Tensors in{a, b};
   check_same_device("equal", in);
   check<ValueError>(a.defined() && b.defined(), "equal", "an input is undefined");
+  if (a.shape() == b.shape()) check_has_values("equal", in);
   const NoGrad quiet;
   return a.shape() == b.shape() && all(eq(a.detach(), b.detach())).item<bool>();
 }
@@ -191,6 +195,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
   check_same_dtype("allclose", {a, b});
   check<ValueError>(rtol >= 0 && atol >= 0, "allclose", "tolerances must not be negative, got ", rtol, " and ", atol);
   broadcast(a.shape(), b.shape(), "allclose");
+  check_has_values("allclose", {a, b});
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor x = a.detach(), y = b.detach(), distance = abs(sub(x.to(DType::f64), y.to(DType::f64)));

@@ -90,6 +90,14 @@ void check_same_device(std::string_view op, const Tensors& in) {
   check<ValueError>(first != nullptr, op, "needs a defined tensor");
 }
 
+void check_has_values(std::string_view op, const Tensors& in) {
+  for (const Tensor& t : in) {
+    check<MetaError>(!t.defined() || !t.device().is_meta(), op, "needs the values of its inputs, and a tensor on the device meta has none, got ",
+                     t.defined() ? t.dtype() : DType::f32, " ", t.defined() ? t.shape() : Shape(),
+                     Help{"only shapes, dtypes and sizes are known there: run this on the cpu or a GPU"});
+  }
+}
+
 void check_same_dtype(std::string_view op, const Tensors& in) {
   const Tensor* first = nullptr;
   for (const Tensor& t : in) {

@@ -252,6 +252,12 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   constexpr std::string_view op = "repeat_interleave";
   check<DTypeError>(repeats.defined() && is_integral(repeats.dtype()), op, "repeats must be integers");
   check<ShapeError>(repeats.dim() <= 1, op, "repeats must have at most one dimension, got ", repeats.shape());
+  if (repeats.device().is_meta()) {  // the sum of the repeats has to come from the caller
+    if (!output_size) check_has_values(op, {repeats});
+    if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0, output_size);
+    check_size(op, {*output_size});
+    return index_select(x, *dim, Tensor::empty({*output_size}, {.dtype = DType::i64, .device = x.device()}));
+  }
   const std::vector<int64_t> counts = repeats.to_vector<int64_t>();
   if (counts.size() == 1) return repeat_interleave(x, counts[0], dim, output_size);
   if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0, output_size);
@@ -320,6 +326,7 @@ void add_shaping(OpList& list) {
     const Tensor start = a.tensor(1);  // 0-dim, read by the host
     check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
                       "start must be an integer or a 0-dim tensor of integers");
+    check_has_values("narrow", {start});
     return narrow(x, dim, start.item<int64_t>(), length);
   });
   list.add(kSelect, [](Args& a) { return select(a.tensor(0), a.integer("dim"), a.integer("index")); });

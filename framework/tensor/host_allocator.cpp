@@ -22,15 +22,6 @@ constexpr size_t kAlign = 64;
 constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
 constexpr size_t kColours = 61, kColourStep = 5;
 
-// Multiples of 64 up to 1 KiB, then eight steps an octave: at most 12.5 % is wasted.
-size_t size_class(size_t bytes) {
-  if (bytes <= 1024) return (bytes + kAlign - 1) / kAlign * kAlign;
-  size_t octave = 1024;
-  while (octave * 2 < bytes) octave *= 2;
-  const size_t step = octave / 8;
-  return (bytes + step - 1) / step * step;
-}
-
 struct Block {
   void* base;     // what malloc gave
   size_t bytes;   // size class
@@ -40,7 +31,7 @@ struct Block {
 class HostAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, MemoryTag tag) override {
-    const size_t size = size_class(bytes);
+    const size_t size = host_block_size(bytes);
     const std::lock_guard lock(mutex_);
     void* p = nullptr;
     if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
@@ -147,6 +138,15 @@ HostAllocator* instance() {
 }
 
 }  // namespace
+
+// At most 12.5 % is wasted.
+size_t host_block_size(size_t bytes) {
+  if (bytes <= 1024) return (bytes + kAlign - 1) / kAlign * kAlign;
+  size_t octave = 1024;
+  while (octave * 2 < bytes) octave *= 2;
+  const size_t step = octave / 8;
+  return (bytes + step - 1) / step * step;
+}
 
 Allocator* host_allocator() { return instance(); }
 void limit_host_memory(size_t bytes) { instance()->limit(bytes); }

@@ -5,6 +5,7 @@
 namespace halfstep {
 
 Allocator* host_allocator();  // host_allocator.cpp
+Allocator* meta_allocator();  // meta_allocator.cpp
 
 namespace {
 Allocator* registered[kDeviceTypeCount] = {};
@@ -16,6 +17,7 @@ void register_device_start(void (*start)(Device device)) { start_device = start;
 
 Allocator& allocator(Device device) {
   if (device.is_cpu()) return *host_allocator();
+  if (device.is_meta()) return *meta_allocator();
   if (!registered[size_t(device.type)] && start_device) start_device(device);
   Allocator* a = registered[size_t(device.type)];
   check<DeviceError>(a != nullptr, "device", device, " has no allocator");

@@ -29,10 +29,12 @@ class Allocator {
   virtual void empty_cache() = 0;                           // gives cached blocks back to the system
 };
 
+// What the host's allocator takes for a request: multiples of 64 up to 1 KiB, then eight steps an octave.
+size_t host_block_size(size_t bytes);
 // The host's allocator throws MemoryError instead of holding more bytes than this, cached ones included; 0: no limit.
 void limit_host_memory(size_t bytes);
 
-// The caching allocator of a device. Throws DeviceError when the device is not built in or not present. Thread-safe.
+// The caching allocator of a device; that of Device::meta only keeps books, in blocks of the host's sizes. Throws DeviceError when the device is not built in or not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
 // `start` is called for a device without an allocator, and either registers one or throws DeviceError.

@@ -147,13 +147,14 @@ std::string Tensor::str() const {
   const bool empty = numel() == 0;
   std::vector<std::string> suffixes;
   if (!device().is_cpu()) suffixes.push_back(join("device='", device(), "'"));
-  if (empty && dim() != 1) suffixes.push_back("size=" + as_tuple(shape()));
+  const bool hidden = device().is_meta();  // no values
+  if (hidden || (empty && dim() != 1)) suffixes.push_back("size=" + as_tuple(shape()));
   // Where there are elements, they tell int64 and bool apart.
-  const bool evident = dtype() == DType::f32 || (!empty && (dtype() == DType::i64 || dtype() == DType::boolean));
+  const bool evident = dtype() == DType::f32 || (!empty && !hidden && (dtype() == DType::i64 || dtype() == DType::boolean));
   if (!evident) suffixes.push_back(join("dtype=", dtype()));
   if (requires_grad()) suffixes.push_back(is_leaf() ? "requires_grad=True" : "grad_fn");
 
-  std::string text = std::string(kPrefix) + (empty ? "[]" : Printer(*this).text());
+  std::string text = std::string(kPrefix) + (hidden ? "..." : empty ? "[]" : Printer(*this).text());
   const size_t line_start = text.rfind('\n') + 1;
   size_t column = text.size() - line_start + 2;
   for (const std::string& s : suffixes) {

@@ -71,10 +71,6 @@ class CpuBackend final : public Backend {
   }
 
   void gemm(const GemmArgs& args) override { cpu::gemm(args); }
-  AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
-    if (activation == Activation::gelu) return {{rows, columns}, dtype};
-    return {};
-  }
 
   void reduce(Reduce op, const TensorView& x, const TensorView& out) override { cpu::reduce(op, x, out); }
   void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& values, const TensorView& indices) override {

@@ -1,0 +1,86 @@
+// The books of the device meta: sizes and purposes are counted as the host's allocator counts them, and no memory is taken.
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "framework/base/check.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep {
+namespace {
+
+// Addresses that no process can read or write, so that code which tries ends at once. None is given twice.
+constexpr uintptr_t kFirstAddress = uintptr_t(1) << 62;
+constexpr size_t kMost = size_t(1) << 60;
+
+class MetaAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes, MemoryTag tag) override {
+    const size_t size = bytes < kMost ? host_block_size(bytes) : bytes;
+    const std::lock_guard lock(mutex_);
+    check<MemoryError>(size < kMost && next_ + size > next_, "memory", "meta: cannot count ", bytes, " bytes more; ", stats_.live,
+                       " are live");
+    void* const p = reinterpret_cast<void*>(next_);
+    next_ += size;
+    blocks_[p] = {size, tag};
+    stats_.live += size;
+    stats_.live_by_tag[size_t(tag)] += size;
+    stats_.reserved = stats_.live;
+    ++stats_.allocations;
+    if (stats_.live > stats_.peak) note_peak();
+    return p;
+  }
+
+  void release(void* p) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = blocks_.find(p);
+    stats_.live -= it->second.bytes;
+    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
+    stats_.reserved = stats_.live;
+    blocks_.erase(it);
+  }
+
+  void retag(void* p, MemoryTag tag) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = blocks_.find(p);
+    if (it == blocks_.end()) return;
+    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
+    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
+    it->second.tag = tag;
+  }
+
+  MemoryStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() override {
+    const std::lock_guard lock(mutex_);
+    note_peak();
+  }
+  void empty_cache() override {}
+
+ private:
+  struct Block {
+    size_t bytes;
+    MemoryTag tag;
+  };
+  void note_peak() {
+    stats_.peak = stats_.live;
+    stats_.peak_by_tag = stats_.live_by_tag;
+  }
+
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, Block> blocks_;
+  uintptr_t next_ = kFirstAddress;
+  MemoryStats stats_;
+};
+
+}  // namespace
+
+// Never destroyed: tensors in static variables may outlive any static allocator.
+Allocator* meta_allocator() {
+  static auto* const made = new MetaAllocator;
+  return made;
+}
+
+}  // namespace halfstep
