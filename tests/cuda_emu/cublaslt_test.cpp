@@ -1,9 +1,8 @@
 // The way to the library: what it is asked for, and what becomes of a refusal. On the emulator's library, fake_cublaslt.cpp.
-#include <cstdlib>
-
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/matmul.h"
 #include "framework/base/check.h"
+#include "tests/cuda_emu/behaviour.h"
 #include "tests/kernels/device.h"
 
 using namespace halfstep;
@@ -12,13 +11,6 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr int64_t kRows = 3, kInner = 4;
-
-// How the library of fake_cublaslt.cpp behaves, until the end of the scope.
-struct Behaviour {
-  const char* name;
-  Behaviour(const char* variable, const char* value) : name(variable) { setenv(variable, value, 1); }
-  ~Behaviour() { unsetenv(name); }
-};
 
 Buffer filled(const Shape& shape, double value) {
   const Buffer b = make(DType::f32, shape);

@@ -12,18 +12,13 @@
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/verdicts.h"
 #include "framework/base/log.h"
+#include "tests/cuda_emu/behaviour.h"
 #include "tests/kernels/device.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
 
 namespace {
-
-struct Behaviour {
-  std::string name;
-  Behaviour(const char* variable, const std::string& value) : name(variable) { setenv(variable, value.c_str(), 1); }
-  ~Behaviour() { unsetenv(name.c_str()); }
-};
 
 // A layer forward and the way back through it. Each test has a width of its own, since ways are kept.
 struct Layer {
@@ -332,12 +327,10 @@ TEST_CASE("damaged lists lose their damaged lines; files that are no such list s
 }
 
 TEST_CASE("where verdicts are kept") {
-  const Behaviour cache("XDG_CACHE_HOME", "/cache");
+  const Behaviour cache("XDG_CACHE_HOME", "/cache"), home("HOME", "/users/somebody"), none("HALFSTEP_TUNE_FILE", "");
+  CHECK(cuda::verdict_file() == "");
+  unsetenv("HALFSTEP_TUNE_FILE");
   CHECK(cuda::verdict_file() == "/cache/halfstep/products.txt");
-  {
-    const Behaviour none("HALFSTEP_TUNE_FILE", "");
-    CHECK(cuda::verdict_file() == "");
-  }
-  const Behaviour unset("XDG_CACHE_HOME", "");
-  CHECK(cuda::verdict_file().ends_with("/.cache/halfstep/products.txt"));
+  const Behaviour no_cache("XDG_CACHE_HOME", "");
+  CHECK(cuda::verdict_file() == "/users/somebody/.cache/halfstep/products.txt");
 }
