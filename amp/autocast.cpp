@@ -117,10 +117,10 @@ void drop_shadow(const Tensor& parameter) {
 }
 
 bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std::string_view advice) {
-  // The device whose region applies: that of the first tensor input.
+  // The device whose region applies: that of the first tensor input. A C++ number is on none.
   const Tensor* first = nullptr;
   for (const Tensor& t : inputs)
-    if (t.defined() && !first) first = &t;
+    if (t.defined() && (!first || first->impl()->wrapped_number)) first = &t;
   if (!first || !state.enabled[slot(first->device().type)]) return false;
   check<AmpError>(policy != CastPolicy::banned, op, "is unsafe to autocast: its gradient can leave the range of float16",
                   Help{std::string(advice)});

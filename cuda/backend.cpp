@@ -89,17 +89,17 @@ class CudaBackend final : public Backend, public ProductReporter {
     run("unary_backward", [&] { cuda::unary_backward(queue_, op, grad, saved, out); }, grad, saved, out);
   }
   void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run("binary", [&] { cuda::binary(queue_, op, a, b, out); }, a, b, out);
+    run<true>("binary", [&] { cuda::binary(queue_, op, a, b, out); }, a, b, out);
   }
   void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                        const TensorView& out) override {
-    run("binary_backward", [&] { cuda::binary_backward(queue_, op, input, grad, a, b, out); }, grad, a, b, out);
+    run<true>("binary_backward", [&] { cuda::binary_backward(queue_, op, input, grad, a, b, out); }, grad, a, b, out);
   }
   void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run("test", [&] { cuda::test(queue_, op, a, b, out); }, a, b, out);
+    run<true>("test", [&] { cuda::test(queue_, op, a, b, out); }, a, b, out);
   }
   void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) override {
-    run("where", [&] { cuda::where(queue_, cond, a, b, out); }, cond, a, b, out);
+    run<true>("where", [&] { cuda::where(queue_, cond, a, b, out); }, cond, a, b, out);
   }
 
   // ---- matrix products
@@ -330,11 +330,12 @@ class CudaBackend final : public Backend, public ProductReporter {
   }
 
  private:
-  // Queues what f launches, one call at a time; errors name the call and its tensors.
-  template <class F, class... Views>
+  // Queues what f launches, one call at a time; errors name the call and its tensors. Numbers: whether views may be C++ numbers.
+  template <bool Numbers = false, class F, class... Views>
   void run(const char* call, const F& f, const Views&... views) {
     const std::lock_guard lock(mutex_);
     try {
+      (check<DeviceError>(Numbers || !views.number, call, "takes tensors of the device, got a C++ number"), ...);
       f();
       if (sync_ && !queue_.recording) check_cuda(cudaStreamSynchronize(queue_.stream), "the work of this call");
     } catch (const RecordingError&) {

@@ -19,8 +19,9 @@ constexpr AnyKernels<2> kAny[] = {
 void binary(const Queue& q, Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;
-  if (out.dtype == DType::f64 && c == Compute::single) c = Compute::wide;
-  run_elementwise<2>(q, dense_binary(op), kAny[int(op)], c, out, {&a, &b});
+  // A number comes as a double, and counts in the dtype of the result: a float is not computed in double for it.
+  if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
+  run_elementwise<2>(q, binary_packs(op), kAny[int(op)], c, {&out, &a, &b});
 }
 
 }  // namespace halfstep::cuda

@@ -18,9 +18,9 @@ constexpr AnyKernels<3> kAnyBackward[][2] = {
 
 void binary_backward(const Queue& q, Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
-  const bool wide = grad.dtype == DType::f64 || a.dtype == DType::f64 || b.dtype == DType::f64 || out.dtype == DType::f64;
-  run_elementwise<3>(q, dense_binary_backward(op, input), kAnyBackward[int(op)][input], wide ? Compute::wide : Compute::single, out,
-                     {&grad, &a, &b});
+  const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
+  run_elementwise<3>(q, binary_backward_packs(op, input), kAnyBackward[int(op)][input], wide ? Compute::wide : Compute::single,
+                     {&out, &grad, &a, &b});
 }
 
 }  // namespace halfstep::cuda

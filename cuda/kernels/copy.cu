@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(const T* from, T* t
 
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) cast_kernel(const From* from, To* to, int64_t n) {
-  constexpr int kSize = kPackOf<From> < kPackOf<To> ? kPackOf<From> : kPackOf<To>;
+  constexpr int kSize = kPackOf<From> > kPackOf<To> ? kPackOf<From> : kPackOf<To>;
   const int64_t packs = n / kSize, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
 #pragma unroll 2
   for (int64_t p = first; p < packs; p += step) {
@@ -122,7 +122,7 @@ bool transpose(const Queue& q, const TensorView& src, const TensorView& dst, con
 
 template <class From, class To>
 void cast(const Queue& q, const TensorView& src, const TensorView& dst, int64_t n) {
-  const int64_t packs = n / 4 + 1;
+  const int64_t packs = n / 8 + 1;
   launch(cast_kernel<From, To>, blocks_for(packs, kThreads), kThreads, 0, q.stream, src.as<const From>(), dst.as<To>(), n);
 }
 
@@ -156,7 +156,7 @@ void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
       });
     });
   }
-  if (!done) run_elementwise<1>(q, {}, AnyKernels<1>::any<Same>(), compute_of(src.dtype), dst, {&src});
+  if (!done) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
 }
 
 void fill(const Queue& q, const TensorView& dst, double value) {

@@ -66,6 +66,15 @@ struct Operand {
       default: return C(at<double>(i));
     }
   }
+  // What a kernel that computes in float stores: f16, bf16, f32 or bool.
+  __device__ void store_float(int64_t i, float x) const {
+    switch (dtype) {
+      case DType::f16: return put<__half>(i, x);
+      case DType::bf16: return put<__nv_bfloat16>(i, x);
+      case DType::f32: return put<float>(i, x);
+      default: return put<bool>(i, x);
+    }
+  }
   template <class C>
   __device__ void store_floating(int64_t i, C x) const {
     switch (dtype) {
@@ -104,6 +113,17 @@ struct Operand {
   }
 };
 
+// A C++ number, read on the host, as C.
+template <class C>
+C number_of(const TensorView& v) {
+  switch (v.dtype) {
+    case DType::f32: return C(*v.as<const float>());
+    case DType::f64: return C(*v.as<const double>());
+    case DType::i64: return C(*v.as<const int64_t>());
+    default: return C(*v.as<const bool>());
+  }
+}
+
 // One iteration space for N operands of equal shape: dimensions that all walk through in one go are merged, those of size 1
 // dropped. Dimension rank - 1 is innermost.
 template <int N>
@@ -113,17 +133,23 @@ struct Space {
   int64_t shape[kMaxDims] = {};
   int64_t strides[N][kMaxDims] = {};
 
-  Space(const Shape& dims, std::initializer_list<const Strides*> operands) {
+  // strides_of(k): operand k's.
+  template <class F>
+  Space(const Shape& dims, const F& strides_of) {
     for (int d = 0; d < dims.size(); ++d) {
       numel *= dims[d];
       if (dims[d] == 1) continue;
       bool merges = rank > 0;
-      for (int k = 0; k < N; ++k) merges = merges && strides[k][rank - 1] == (*operands.begin()[k])[d] * dims[d];
+      for (int k = 0; k < N; ++k) merges = merges && strides[k][rank - 1] == strides_of(k)[d] * dims[d];
       const int into = merges ? rank - 1 : rank++;
       shape[into] = merges ? shape[into] * dims[d] : dims[d];
-      for (int k = 0; k < N; ++k) strides[k][into] = (*operands.begin()[k])[d];
+      for (int k = 0; k < N; ++k) strides[k][into] = strides_of(k)[d];
     }
   }
+  Space(const Shape& dims, std::initializer_list<const Strides*> operands)
+      : Space(dims, [&](int k) -> const Strides& { return *operands.begin()[k]; }) {}
+  explicit Space(const TensorView* const (&views)[N])
+      : Space(views[0]->shape, [&](int k) -> const Strides& { return views[k]->strides; }) {}
   bool dense() const {
     for (int k = 0; k < N; ++k) {
       if (rank > 1 || (rank == 1 && strides[k][0] != 1)) return false;

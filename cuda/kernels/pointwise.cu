@@ -30,10 +30,15 @@ __device__ inline T gradient_of(Pointwise row, int input, T g, T a, T b, T c, T 
   return T(0);
 }
 
+// The output, then g (backward only), a, b, c.
+struct PointwiseOperands {
+  Operand v[5];
+};
+
 // Operand which + 1 is g, a, b or c; `names` has the bits of those that are read. input < 0: forward.
 template <class T>
 __global__ void __launch_bounds__(kPointwiseThreads)
-    pointwise_any_kernel(Pointwise row, int input, unsigned names, PointwiseOperands<5> o, Space<5> space, T p, T q) {
+    pointwise_any_kernel(Pointwise row, int input, unsigned names, PointwiseOperands o, Space<5> space, T p, T q) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += step) {
     int64_t at[5];
@@ -54,35 +59,31 @@ struct Sources {
 
 void run(const Queue& queue, PointwisePacks packs, Pointwise row, int input, const Sources& in, double p, double q,
          const TensorView& out) {
-  const auto named = [&](int which) { return (in.names >> which & 1) != 0; };
-  const auto strides = [&](int which) { return named(which) ? &in.v[which].strides : &out.strides; };
-  const Space<5> space(out.shape, {&out.strides, strides(0), strides(1), strides(2), strides(3)});
-  const int64_t n = space.numel;
-  if (n == 0) return;
-  const auto walks = [&](int k) { return space.rank == 0 || (space.rank == 1 && space.strides[k][0] == 1); };
-  PointwiseOperands<5> placed, packed;  // each in its place; those that are read, one after the other
-  placed.v[0] = packed.v[0] = out;
-  bool wide = out.dtype == DType::f64, dense = aligned16(out.data) && is_floating(out.dtype) && walks(0);
+  const TensorView *placed[5] = {&out, &out, &out, &out, &out}, *packed[5] = {&out, &out, &out, &out, &out};
+  PointwiseOperands o;
+  o.v[0] = out;
+  bool wide = out.dtype == DType::f64;
   int count = 0;
   for (int which = 0; which < 4; ++which) {
-    if (!named(which)) continue;
+    if (!(in.names >> which & 1)) continue;
     const TensorView& view = in.v[which];
-    placed.v[which + 1] = packed.v[++count] = view;
-    bool constant = true;
-    for (int d = 0; d < space.rank; ++d) constant = constant && space.strides[which + 1][d] == 0;
-    packed.constant |= unsigned(constant) << count;
+    placed[which + 1] = packed[++count] = &view;
+    o.v[which + 1] = view;
     wide = wide || view.dtype == DType::f64;
-    dense = dense && is_floating(view.dtype) && (constant || (walks(which + 1) && aligned16(view.data)));
   }
+  const Space<5> space(placed), along(packed);
+  const int64_t n = space.numel;
+  if (n == 0) return;
+  PackOperands<5> dense;
+  if (!wide && packs_fit(along, packed, dense))
+    return launch(packs, blocks_for((n + kRun - 1) / kRun, kPointwiseThreads), kPointwiseThreads, 0, queue.stream, dense, along,
+                  float(p), float(q));
   const unsigned blocks = blocks_for(n, kPointwiseThreads);
   if (wide)
-    return launch(pointwise_any_kernel<double>, blocks, kPointwiseThreads, 0, queue.stream, row, input, in.names, placed, space, p,
-                  q);
-  if (!dense)
-    return launch(pointwise_any_kernel<float>, blocks, kPointwiseThreads, 0, queue.stream, row, input, in.names, placed, space,
-                  float(p), float(q));
-  const int64_t tasks = (n + kPointwisePack - 1) / kPointwisePack;
-  launch(packs, blocks_for(tasks, kPointwiseThreads), kPointwiseThreads, 0, queue.stream, packed, n, float(p), float(q));
+    launch(pointwise_any_kernel<double>, blocks, kPointwiseThreads, 0, queue.stream, row, input, in.names, o, space, p, q);
+  else
+    launch(pointwise_any_kernel<float>, blocks, kPointwiseThreads, 0, queue.stream, row, input, in.names, o, space, float(p),
+           float(q));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Kernels of the rows of pointwise.def. Two ways for every row and every gradient:
-//   packs  float operands that are dense and aligned, of f16, bf16 or f32 in any mixture, or one element for all: eight elements
-//          at a time; compiled for each row
+//   packs  operands of f16, bf16, f32 and bool in any mixture that are dense or repeated along the innermost dimension: eight
+//          elements at a time; compiled for each row
 //   any    any dtypes and strides: one kernel that looks the row up, element by element
 #pragma once
 
@@ -11,39 +11,7 @@
 
 namespace halfstep::cuda {
 
-inline constexpr int kPointwiseThreads = 256, kPointwisePack = 8;
-
-// The output, then g (backward only), a, b, c as far as the kernel reads them.
-template <int N>
-struct PointwiseOperands {
-  Operand v[N];
-  unsigned constant = 0;  // bit k: v[k] is one element, repeated
-};
-
-// N elements from i.
-template <int N>
-__device__ inline void load_operand(const Operand& o, bool constant, int64_t i, float (&x)[N]) {
-  if (constant) {
-    const float value = o.load_floating<float>(0);
-#pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = value;
-  } else if (o.dtype == DType::f32) {
-    load_pack(static_cast<const float*>(o.data) + i, x);
-  } else if (o.dtype == DType::f16) {
-    load_pack(static_cast<const __half*>(o.data) + i, x);
-  } else {
-    load_pack(static_cast<const __nv_bfloat16*>(o.data) + i, x);
-  }
-}
-template <int N>
-__device__ inline void store_operand(const Operand& o, int64_t i, const float (&x)[N]) {
-  if (o.dtype == DType::f32)
-    store_pack(static_cast<float*>(o.data) + i, x);
-  else if (o.dtype == DType::f16)
-    store_pack(static_cast<__half*>(o.data) + i, x);
-  else
-    store_pack(static_cast<__nv_bfloat16*>(o.data) + i, x);
-}
+inline constexpr int kPointwiseThreads = 256;
 
 // A row's forward, from a, b, c; and a gradient, from those of g, a, b, c that it names.
 template <class Row, int Arity>
@@ -69,31 +37,13 @@ struct PointwiseGradient {
   }
 };
 
-template <class Fn, int N>
-__device__ inline void pointwise_pack(const PointwiseOperands<5>& o, int64_t i, float p, float q) {
-  float in[Fn::kReads][N], out[N];
-#pragma unroll
-  for (int k = 0; k < Fn::kReads; ++k) load_operand(o.v[k + 1], o.constant >> (k + 1) & 1, i, in[k]);
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    float x[Fn::kReads];
-#pragma unroll
-    for (int k = 0; k < Fn::kReads; ++k) x[k] = in[k][j];
-    out[j] = Fn::compute(x, p, q);
-  }
-  store_operand(o.v[0], i, out);
-}
-
+// The output, then those of g, a, b, c that the kernel reads, then anything.
 template <class Fn>
-__global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(PointwiseOperands<5> o, int64_t n, float p, float q) {
-  const int64_t packs = n / kPointwisePack, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t k = first; k < packs; k += step) pointwise_pack<Fn, kPointwisePack>(o, k * kPointwisePack, p, q);
-  const int64_t rest = packs * kPointwisePack + first;
-  if (rest < n) pointwise_pack<Fn, 1>(o, rest, p, q);
+__global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(PackOperands<5> o, Space<5> space, float p, float q) {
+  for_packs<Fn::kReads>(o, space, [&](const float* x) { return Fn::compute(x, p, q); });
 }
 
-using PointwisePacks = void (*)(PointwiseOperands<5>, int64_t, float, float);
+using PointwisePacks = void (*)(PackOperands<5>, Space<5>, float, float);
 PointwisePacks pointwise_packs(Pointwise row);
 PointwisePacks pointwise_backward_packs(Pointwise row, int input);  // null where the gradient is 0
 

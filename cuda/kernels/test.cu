@@ -18,18 +18,43 @@ constexpr AnyKernels<2> kAny[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_TEST
+#define HS_TEST(name, ...) packs_kernel<functor::name, 2>,
+constexpr PacksKernel<2> kPacks[] = {
+#include "framework/math/elementwise.def"
+};
+#undef HS_TEST
 #undef HS_UNARY
 #undef HS_BINARY
+
+// A number beside floats counts in the type that they are computed in.
+Compute compute_beside(const TensorView& v, const TensorView& other) {
+  return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);
+}
+
+// v, or as a number that is kept in `number` what v is in a dtype narrower than double: rounded once.
+const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& kept) {
+  if (!v.number || v.dtype != DType::f64) return &v;
+  const double x = *v.as<const double>();
+  number = t == DType::f16 ? to_f(from_f<__half>(x)) : t == DType::bf16 ? to_f(from_f<__nv_bfloat16>(x)) : float(x);
+  kept = v;
+  kept.data = &number;
+  kept.dtype = DType::f32;
+  return &kept;
+}
 
 }  // namespace
 
 void test(const Queue& q, Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
-  run_elementwise<2>(q, {}, kAny[int(op)], wider(compute_of(a.dtype), compute_of(b.dtype)), out, {&a, &b});
+  run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b});
 }
 
 void where(const Queue& q, const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {
-  const Compute c = wider(wider(compute_of(a.dtype), compute_of(b.dtype)), compute_of(cond.dtype));
-  run_elementwise<3>(q, {}, AnyKernels<3>::any<Choose>(), c, out, {&cond, &a, &b});
+  const Compute c = wider(wider(compute_beside(a, b), compute_beside(b, a)), compute_of(cond.dtype));
+  if (c != Compute::single) return run_elementwise<3>(q, nullptr, AnyKernels<3>::any<Choose>(), c, {&out, &cond, &a, &b});
+  float numbers[2];
+  TensorView kept[2];
+  run_elementwise<3>(q, packs_kernel<Choose, 3>, AnyKernels<3>::any<Choose>(), c,
+                     {&out, &cond, rounded(a, out.dtype, numbers[0], kept[0]), rounded(b, out.dtype, numbers[1], kept[1])});
 }
 
 }  // namespace halfstep::cuda

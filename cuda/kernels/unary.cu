@@ -20,7 +20,7 @@ void unary(const Queue& q, Unary op, const TensorView& x, const TensorView& out)
   Compute c = compute_of(x.dtype);
   if (c == Compute::integer && kUnaryRows[int(op)].kind == OpKind::real) c = Compute::single;
   if (out.dtype == DType::f64 && c == Compute::single) c = Compute::wide;
-  run_elementwise<1>(q, dense_unary(op), kAny[int(op)], c, out, {&x});
+  run_elementwise<1>(q, unary_packs(op), kAny[int(op)], c, {&out, &x});
 }
 
 }  // namespace halfstep::cuda

@@ -20,7 +20,7 @@ void unary_backward(const Queue& q, Unary op, const TensorView& grad, const Tens
   // A row that saves nothing may come with an empty `saved`; any operand of the right shape stands in.
   const TensorView& kept = saved ? saved : grad;
   const bool wide = grad.dtype == DType::f64 || kept.dtype == DType::f64 || out.dtype == DType::f64;
-  run_elementwise<2>(q, dense_unary_backward(op), kAny[int(op)], wide ? Compute::wide : Compute::single, out, {&grad, &kept});
+  run_elementwise<2>(q, unary_backward_packs(op), kAny[int(op)], wide ? Compute::wide : Compute::single, {&out, &grad, &kept});
 }
 
 }  // namespace halfstep::cuda

@@ -117,9 +117,9 @@ struct BinaryOp {
     // Two C++ numbers make another one, in double.
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
-    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), a.device());
+    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in));
     out.impl()->wrapped_number = numbers;
-    backend_for(a.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    backend_for(out.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
     if (!linear_row(at.op)) {
       const bool product = at.op == Binary::mul;  // each side needs only the other
       ctx.save(product && !b.requires_grad() ? Tensor() : a);
@@ -157,13 +157,25 @@ struct BinaryOp {
 
 // ---- tests
 
+// A number beside a tensor of floats is compared as a value of their dtype: float32's 0.1 equals 0.1.
+Tensor as_compared(const Tensor& t, const Tensor& other) {
+  if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
+  return wrapped_number(dispatch(other.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_class_v<T>) return double(T(float(*t.data<double>())));
+    else return double(T(*t.data<double>()));
+  }), other);
+}
+
 struct TestOp {
   struct Attr { Test op; };
   static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
-    const Tensor out = empty_for(shape, DType::boolean, in[0].device());
-    backend_for(in[0].device()).test(at.op, broadcast_view(in[0], shape), broadcast_view(in[1], shape), out.view());
+    const Tensor out = empty_for(shape, DType::boolean, device_of(in));
+    out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
+    const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
+    backend_for(out.device()).test(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
     return out;
   }
   static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
@@ -294,7 +306,7 @@ void add_elementwise(OpList& list) {
       // Of 16-bit tensors the product is not rounded before the sum.
       const DType dtype = result_type({x, y});
       const bool widens = is_half(dtype);
-      const auto read = [&](const Tensor& t) { return widens ? t.to(DType::f32) : t; };
+      const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
       const Tensor sum = call_binary(Binary(i), read(x), mul(read(y), alpha));
       return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
     });

@@ -39,13 +39,19 @@ void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.defined() && mask.dtype() == DType::boolean, op, "mask must be bool");
 }
 
-// The value in x's dtype. Integers are cut off as a cast does it.
+// The value in x's dtype.
 Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
   check<ShapeError>(value.defined() && value.dim() == 0, op, "value must be a number or a 0-dim tensor");
   return value.to(x.device()).to(x.dtype());
 }
 
-Tensor one(const Tensor& x, double value) { return scalar(value, {.dtype = x.dtype(), .device = x.device()}); }
+// A number in x's dtype, as an operand of where. Integers are cut off as a cast does it.
+Tensor one(const Tensor& x, double value) {
+  if (x.is_floating_point()) return wrapped_number(value, x);
+  const Tensor cut = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
+  cut.impl()->wrapped_number = true;
+  return cut;
+}
 
 const Tensor& fill_in_place(const Tensor& x, const Tensor& mask, const Tensor& value) {
   constexpr std::string_view op = "masked_fill_";
@@ -95,7 +101,11 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   broadcast(x.shape(), mask.shape(), "masked_fill");
   return where(mask, as_value("masked_fill", x, value), x);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return masked_fill(x, mask, one(x, value)); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  check_mask("masked_fill", x, mask);
+  broadcast(x.shape(), mask.shape(), "masked_fill");
+  return where(mask, one(x, value), x);
+}
 Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return halfstep::masked_fill(*this, mask, value); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return halfstep::masked_fill(*this, mask, value); }
 const Tensor& Tensor::masked_fill_(const Tensor& mask, double value) const { return fill_in_place(*this, mask, one(*this, value)); }

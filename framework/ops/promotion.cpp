@@ -36,14 +36,20 @@ DType result_type(const Tensors& in) {
 
 Tensor wrapped_number(double value, const Tensor& like) {
   const bool integer = !like.is_floating_point() && value == std::nearbyint(value);
-  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64, .device = like.device()});
-  backend_for(like.device()).fill(t.view(), value);
+  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64});
+  backend_for(Device::cpu).fill(t.view(), value);
   t.impl()->wrapped_number = true;
   return t;
 }
 
+Device device_of(const Tensors& in) {
+  for (const Tensor& t : in)
+    if (t.defined() && !t.impl()->wrapped_number) return t.device();
+  return Device::cpu;
+}
+
 TensorView broadcast_view(const Tensor& t, const Shape& shape) {
-  return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape)};
+  return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
 }
 
 bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
@@ -83,9 +89,9 @@ void check_same_device(std::string_view op, const Tensors& in) {
   const Tensor* first = nullptr;
   for (const Tensor& t : in) {
     if (!t.defined()) continue;
-    if (!first) first = &t;
-    check<DeviceError>(t.device() == first->device(), op, "all tensors must be on one device, got ", first->device(), " and ", t.device(),
-                       Help{"move them with to(device)"});
+    if (!first || first->impl()->wrapped_number) first = &t;
+    check<DeviceError>(t.impl()->wrapped_number || t.device() == first->device(), op, "all tensors must be on one device, got ",
+                       first->device(), " and ", t.device(), Help{"move them with to(device)"});
   }
   check<ValueError>(first != nullptr, op, "needs a defined tensor");
 }

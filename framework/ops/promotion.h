@@ -8,8 +8,11 @@ namespace halfstep {
 // PyTorch's result_type: tensors with dimensions decide; 0-dim tensors and C++ numbers count only with a higher category
 // (bool < integer < floating).
 DType result_type(const Tensors& in);
-// A C++ number as an operand for `like`: takes part in result_type with its category only.
+// A C++ number as an operand for `like`: takes part in result_type with its category only. It lives in the host's memory and goes
+// to tensors of any device, whose kernels get it as an argument.
 Tensor wrapped_number(double value, const Tensor& like);
+// Where an op computes: the device of the first tensor that is not a C++ number, or the CPU where all are.
+Device device_of(const Tensors& in);
 // Strides that show `t` in `shape`.
 TensorView broadcast_view(const Tensor& t, const Shape& shape);
 

@@ -57,7 +57,7 @@ DType Tensor::dtype() const { return get().dtype; }
 Device Tensor::device() const { return get().storage->device(); }
 bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape, get().strides); }
 
-TensorView Tensor::view() const { return {data(), get().dtype, get().shape, get().strides}; }
+TensorView Tensor::view() const { return {data(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
 
 void* Tensor::data() const {
   const TensorImpl& self = get();

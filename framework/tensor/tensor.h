@@ -261,7 +261,7 @@ struct TensorImpl {
   Shape shape;
   Strides strides;
   DType dtype = DType::f32;
-  bool wrapped_number = false;           // stands for a C++ number: takes part in promotion only with its category
+  bool wrapped_number = false;           // stands for a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;

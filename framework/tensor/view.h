@@ -11,6 +11,7 @@ struct TensorView {
   DType dtype = DType::f32;
   Shape shape;
   Strides strides;       // in elements
+  bool number = false;   // a C++ number, repeated: one f64, f32, i64 or bool in the host's memory, whatever the device
 
   int64_t numel() const { return halfstep::numel(shape); }
   bool is_contiguous() const { return halfstep::is_contiguous(shape, strides); }

@@ -33,6 +33,46 @@ TEST_CASE("creation gives the CPU's values") {
   CHECK(made[1][3].to_vector<int64_t>() == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6});
 }
 
+TEST_CASE("a C++ number takes no memory of the device, and gives the CPU's bits") {
+  manual_seed(5);
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::i64, DType::boolean}) {
+    const Tensor here = (randn({5, 24}) * 4.0).to(dtype), there = here.to(Device::cuda);
+    const Tensor mask_here = here.gt(0.0), mask_there = mask_here.to(Device::cuda);
+    const auto same = [&](auto f, size_t most) {
+      const size_t before = allocator(Device::cuda).stats().allocations;
+      const Tensor y = f(there, mask_there);
+      CHECK(allocator(Device::cuda).stats().allocations - before <= most);
+      CHECK(y.device() == Device::cuda);
+      const Tensor want = f(here, mask_here);
+      CHECK(y.dtype() == want.dtype());
+      CHECK(bytes(y) == bytes(want));
+    };
+    CAPTURE(dtype);
+    same([](const Tensor& x, const Tensor&) { return x * 0.1; }, 1);
+    same([](const Tensor& x, const Tensor&) { return x + 3.0; }, 1);
+    if (dtype != DType::boolean) same([](const Tensor& x, const Tensor&) { return 2.0 - x; }, 1);
+    same([](const Tensor& x, const Tensor&) { return x.le(0.1); }, 1);
+    same([](const Tensor& x, const Tensor& mask) { return where(mask, x, -1.0); }, 1);
+    same([](const Tensor& x, const Tensor& mask) { return where(mask, 0.1, x); }, 1);
+    same([](const Tensor& x, const Tensor& mask) { return x.masked_fill(mask, 2.75); }, 1);
+    same([](const Tensor& x, const Tensor&) { return x.expand({2, 5, 24}).tril(); }, 6);  // the mask too
+    same([](const Tensor& x, const Tensor& mask) { return x.clone().masked_fill_(mask, -0.1); }, 1);
+    if (is_floating(dtype)) same([](const Tensor& x, const Tensor&) { return x.clone().mul_(0.1); }, 1);
+  }
+  // Through a recorded backward, and in a region where the number comes first.
+  for (Device device : kBoth) {
+    const Tensor x = tensor({0.5, 2, 3}, {.device = device, .requires_grad = true});
+    const Tensor g = grad({pow(x, 3.0).sum()}, {x}, {}, {.create_graph = true})[0];
+    CHECK(grad({g.sum()}, {x})[0].to_vector<float>() == std::vector<float>{3, 12, 18});
+    const Autocast region(device, DType::bf16);
+    CHECK(pow(2.0, tensor({1, 2}, {.dtype = DType::bf16, .device = device})).dtype() == DType::f32);
+  }
+  // Numbers are compared in the dtype of what they stand beside.
+  for (Device device : kBoth)
+    for (DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+      CHECK(tensor({0.1}, {.dtype = dtype, .device = device}).eq(0.1).item<bool>());
+}
+
 TEST_CASE("copies both ways, of any layout and dtype") {
   manual_seed(3);
   const Tensor base = randn({6, 8, 4});

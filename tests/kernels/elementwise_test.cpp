@@ -100,6 +100,147 @@ TEST_CASE("binary kernels at the sizes where loops end") {
   }
 }
 
+namespace {
+
+// A C++ number as an operand: in the host's memory for both sides.
+struct Number {
+  double real;
+  int64_t whole;
+  TensorView view;
+
+  Number(double x, DType t, const Shape& shape) : real(x), whole(int64_t(x)) {
+    Strides none = contiguous_strides(shape);
+    for (int d = 0; d < shape.size(); ++d) none[d] = 0;
+    view = {t == DType::i64 ? static_cast<void*>(&whole) : &real, t, shape, none, true};
+  }
+  Number(const Number&) = delete;
+};
+
+// The ways of two inputs to lie in `shape`, [rows, columns] or [planes, rows, columns].
+enum class Form { dense, pitched, row, column, one, plane };
+constexpr Form kForms[] = {Form::dense, Form::pitched, Form::row, Form::column, Form::one, Form::plane};
+
+Buffer formed(Form form, DType t, const Shape& shape, unsigned seed, double lo, double hi) {
+  const int r = shape.size();
+  Shape kept = shape;
+  if (form == Form::pitched) kept[r - 1] += 8;
+  for (int d = 0; d < r; ++d) {
+    const bool last = d == r - 1, goes = form == Form::row ? !last : form == Form::column ? last : form == Form::plane && d == 0;
+    if (goes || form == Form::one) kept[d] = 1;
+  }
+  Buffer b = uniform(t, kept, seed, lo, hi);
+  for (int d = 0; d < r; ++d)
+    if (kept[d] == 1) b.view.strides[d] = 0;
+  b.view.shape = shape;
+  return b;
+}
+
+}  // namespace
+
+TEST_CASE("binary kernels of every mixture of dtypes and every broadcast are the CPU's, bit for bit") {
+  constexpr DType kMixed[] = {DType::f32, DType::f16, DType::bf16, DType::boolean};
+  for (const Shape& shape : {Shape{6, 64}, Shape{3, 5, 24}, Shape{5, 13}}) {  // packs along the rows; none
+    for (Form form : kForms) {
+      for (DType ta : kMixed) {
+        for (DType tb : kMixed) {
+          const DType to = promote(ta, tb);
+          if (to == DType::boolean) continue;
+          for (int64_t shift : {0, 1}) {
+            const Buffer a = uniform(ta, shape, 3), b = formed(form, tb, shape, 4, -2, 2), g = uniform(to, shape, 5);
+            const Buffer y = poisoned(to, shape), z = poisoned(to, shape), d = poisoned(to, shape);
+            const Buffer want_y = make(to, shape), want_z = make(to, shape), want_d = make(to, shape);
+            cpu().binary(Binary::mul, a, b, want_y);
+            cpu().binary(Binary::sub, b, a, want_z);
+            cpu().binary_backward(Binary::mul, 0, g, a, b, want_d);
+            const OnDevice dev_a(a, shift), dev_b(b, shift), dev_g(g), dev_y(y), dev_z(z, shift), dev_d(d);
+            cuda::binary(queue(), Binary::mul, dev_a, dev_b, dev_y);
+            cuda::binary(queue(), Binary::sub, dev_b, dev_a, dev_z);
+            cuda::binary_backward(queue(), Binary::mul, 0, dev_g, dev_a, dev_b, dev_d);
+            for (const OnDevice* v : {&dev_y, &dev_z, &dev_d}) v->fetch();
+            CHECK_MESSAGE(y.values() == want_y.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
+            CHECK_MESSAGE(z.values() == want_z.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
+            CHECK_MESSAGE(d.values() == want_d.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a C++ number is an argument of the kernel and counts as on the CPU, bit for bit") {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i32, DType::i64}) {
+    for (const Shape& shape : {Shape{77}, Shape{64}, Shape{3, 40}, Shape{1}}) {
+      for (int64_t shift : {0, 1}) {
+        const DType number_type = is_floating(t) ? DType::f64 : DType::i64;
+        const Number half(is_floating(t) ? 0.1 : 3, number_type, shape),
+            big(is_floating(t) ? 1.0009765 : 0x1p52 + 1, number_type, shape);
+        const Buffer x = uniform(t, shape, 3), g = uniform(t, shape, 4);
+        const OnDevice dev_x(x, shift), dev_g(g, shift);
+        for (const Number* number : {&half, &big}) {
+          const auto check = [&](const Buffer& got, const Buffer& want, const auto& on_cpu, const auto& on_device) {
+            on_cpu(want.view);
+            const OnDevice dev(got, shift);
+            on_device(dev.view);
+            dev.fetch();
+            CHECK_MESSAGE(got.values() == want.values(), name(t), " ", shape.size(), " ", number->real);
+          };
+          const TensorView& n = number->view;
+          for (Binary op : {Binary::add, Binary::sub, Binary::mul, Binary::maximum}) {
+            check(
+                poisoned(t, shape), make(t, shape), [&](const TensorView& out) { cpu().binary(op, x, n, out); },
+                [&](const TensorView& out) { cuda::binary(queue(), op, dev_x, n, out); });
+            check(
+                poisoned(t, shape), make(t, shape), [&](const TensorView& out) { cpu().binary(op, n, x, out); },
+                [&](const TensorView& out) { cuda::binary(queue(), op, n, dev_x, out); });
+          }
+          for (Test op : {Test::lt, Test::eq, Test::logical_xor}) {
+            check(
+                poisoned(DType::boolean, shape), make(DType::boolean, shape),
+                [&](const TensorView& out) { cpu().test(op, x, n, out); },
+                [&](const TensorView& out) { cuda::test(queue(), op, dev_x, n, out); });
+          }
+          const Buffer cond = uniform(DType::boolean, shape, 6, 0, 2);
+          const OnDevice dev_cond(cond, shift);
+          check(
+              poisoned(t, shape), make(t, shape), [&](const TensorView& out) { cpu().where(cond, n, x, out); },
+              [&](const TensorView& out) { cuda::where(queue(), dev_cond, n, dev_x, out); });
+          check(
+              poisoned(t, shape), make(t, shape), [&](const TensorView& out) { cpu().where(cond, x, n, out); },
+              [&](const TensorView& out) { cuda::where(queue(), dev_cond, dev_x, n, out); });
+          if (is_floating(t))
+            check(
+                poisoned(t, shape), make(t, shape),
+                [&](const TensorView& out) { cpu().binary_backward(Binary::mul, 0, g, x, n, out); },
+                [&](const TensorView& out) { cuda::binary_backward(queue(), Binary::mul, 0, dev_g, dev_x, n, out); });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("comparisons and selection in packs: broadcast masks and mixed dtypes") {
+  for (DType t : kStored) {
+    for (const Shape& shape : {Shape{4, 6, 64}, Shape{2, 3, 13}}) {
+      for (Form form : kForms) {
+        for (int64_t shift : {0, 1}) {
+          const Buffer cond = formed(form, DType::boolean, shape, 1, 0, 2), a = uniform(DType::f32, shape, 2),
+                       b = formed(form, t, shape, 3, -2, 2), y = poisoned(t, shape), want = make(t, shape);
+          const Buffer less = poisoned(DType::boolean, shape), want_less = make(DType::boolean, shape);
+          cpu().where(cond, a, b, want);
+          cpu().test(Test::lt, a, b, want_less);
+          const OnDevice dev_cond(cond, shift), dev_a(a, shift), dev_b(b, shift), dev_y(y, shift), dev_less(less, 8 * shift);
+          cuda::where(queue(), dev_cond, dev_a, dev_b, dev_y);
+          cuda::test(queue(), Test::lt, dev_a, dev_b, dev_less);
+          dev_y.fetch();
+          dev_less.fetch();
+          CHECK(y.values() == want.values());
+          CHECK(less.values() == want_less.values());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("an output may be the input") {
   const Buffer x = uniform(DType::f32, {1000}, 6), want = make(DType::f32, {1000});
   cpu().unary(Unary::square, x, want);

@@ -34,7 +34,10 @@ constexpr Chunk<C> kCompare[] = {
 
 void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
   const TensorView in[] = {a, b};
-  with_compute(wider(compute_of(a.dtype), compute_of(b.dtype)), [&](auto tag) {
+  const auto counts = [](const TensorView& v, const TensorView& other) {
+    return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);
+  };
+  with_compute(wider(counts(a, b), counts(b, a)), [&](auto tag) {
     using C = decltype(tag);
     map<C>(out, in, kCompare<C>[int(op)]);
   });

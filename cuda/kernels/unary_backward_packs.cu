@@ -1,4 +1,4 @@
-// Dense kernels of the unary rows.
+// The unary rows' derivatives in packs.
 #include "cuda/kernels/elementwise.cuh"
 
 namespace halfstep::cuda {
@@ -6,8 +6,8 @@ namespace {
 
 #define HS_BINARY(...)
 #define HS_TEST(...)
-#define HS_UNARY(name, ...) DenseKernels<1>::of<functor::name>(),
-constexpr DenseKernels<1> kDense[] = {
+#define HS_UNARY(name, ...) packs_kernel<functor::name##_backward, 2>,
+constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_UNARY
@@ -16,6 +16,6 @@ constexpr DenseKernels<1> kDense[] = {
 
 }  // namespace
 
-DenseKernels<1> dense_unary(Unary op) { return kDense[int(op)]; }
+PacksKernel<2> unary_backward_packs(Unary op) { return kPacks[int(op)]; }
 
 }  // namespace halfstep::cuda

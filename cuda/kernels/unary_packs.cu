@@ -1,4 +1,4 @@
-// Dense kernels of the unary rows' derivatives.
+// The unary rows in packs.
 #include "cuda/kernels/elementwise.cuh"
 
 namespace halfstep::cuda {
@@ -6,8 +6,8 @@ namespace {
 
 #define HS_BINARY(...)
 #define HS_TEST(...)
-#define HS_UNARY(name, ...) DenseKernels<2>::of<functor::name##_backward>(),
-constexpr DenseKernels<2> kDense[] = {
+#define HS_UNARY(name, ...) packs_kernel<functor::name, 1>,
+constexpr PacksKernel<1> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_UNARY
@@ -16,6 +16,6 @@ constexpr DenseKernels<2> kDense[] = {
 
 }  // namespace
 
-DenseKernels<2> dense_unary_backward(Unary op) { return kDense[int(op)]; }
+PacksKernel<1> unary_packs(Unary op) { return kPacks[int(op)]; }
 
 }  // namespace halfstep::cuda
