@@ -39,21 +39,17 @@ __global__ void __launch_bounds__(kThreads)
   double losses = 0, weights = 0;
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
     const int64_t row = r * a.row_step, t = a.target[r * a.target_step];
+    const HeldRows<Rows, Group, 1> held({logits}, {row}, a.classes);
     Exponentials<C> e;
-    Group::template each<Rows::kPack>(0, a.classes, [&](int64_t c, auto size) {
-      C x[size.value];
-      logits.load(row, c, x);
-      e.add(x);
-    });
+    held.each([&](int64_t, const auto& x) { e.add(x[0]); });
     const double total = e.template join<Group>(&tops[0], &sums[0]);
     const C row_lse = isinf(e.top) ? e.top : C(double(e.top) + ::log(total));
     double spread = 0;
     if (a.smoothing != 0) {
-      for (int64_t c = Group::rank(); c < a.classes; c += Group::kSize) {
-        C x[1];
-        logits.load(row, c, x);
-        spread += double(a.weight_of(c)) * (double(row_lse) - double(x[0]));
-      }
+      held.each([&](int64_t c, const auto& x) {
+#pragma unroll
+        for (int j = 0; j < length_of(x[0]); ++j) spread += double(a.weight_of(c + j)) * (double(row_lse) - double(x[0][j]));
+      });
       spread = Group::template join<SumJoin>(spread, &sums[0]);
     }
     if (Group::rank() != 0) continue;

@@ -108,18 +108,99 @@ struct PackedRows {
   }
 };
 
+// The same of f16, bf16 or f32, looked up when the kernel runs: several operands of one kernel may differ.
+struct RunRows {
+  using Compute = float;
+  using Stored = RawPack;
+  static constexpr int kPack = kRun;
+  Operand data;
+
+  RunRows() = default;
+  RunRows(const TensorView& v, int64_t) : data(v) {}
+  __device__ void fetch(int64_t row, int64_t i, Stored& pack) const { load_raw(data, row + i, pack); }
+  __device__ void convert(const Stored& pack, float (&x)[kRun]) const { unpack(pack, data.dtype, x); }
+  template <int N>
+  __device__ void load(int64_t row, int64_t i, float (&x)[N]) const {
+    Stored pack;
+    N == kRun ? load_raw(data, row + i, pack) : load_one(data, row + i, pack);
+    unpack(pack, data.dtype, x);
+  }
+  __device__ void store(int64_t row, int64_t i, const float (&x)[kRun]) const { store_run(data, row + i, x); }
+  __device__ void store(int64_t row, int64_t i, const float (&x)[1]) const { data.store_float(row + i, x[0]); }
+};
+
 // Rows of any floating dtype and stride, computed in C.
 template <class C>
 struct AnyRows {
   using Compute = C;
+  using Stored = C;
   static constexpr int kPack = 1;
   Operand data;
   int64_t step;
 
+  AnyRows() = default;
   AnyRows(const TensorView& v, int64_t step) : data(v), step(step) {}
+  __device__ void fetch(int64_t row, int64_t i, Stored& x) const { x = data.load_floating<C>(row + i * step); }
+  __device__ void convert(const Stored& stored, C (&x)[1]) const { x[0] = stored; }
+
   __device__ void load(int64_t row, int64_t i, C (&x)[1]) const { x[0] = data.load_floating<C>(row + i * step); }
   __device__ void store(int64_t row, int64_t i, const C (&x)[1]) const { data.store_floating(row + i * step, x[0]); }
 };
+
+// A thread's part of `Count` rows of one length that are gone through more than once. The first packs, all of a warp's rows and the
+// first 8192 elements of a block's, are read at once and stay in registers, as they are stored. The rest is read every time; as the
+// registers leave room for few blocks at a time, it is still in the cache.
+template <class Rows, class Group, int Count>
+class HeldRows {
+ public:
+  static constexpr int kPack = Rows::kPack, kHeld = kPack == 1 ? 1 : int(kWarpRow / (32 * kRun));
+  using C = typename Rows::Compute;
+
+  __device__ HeldRows(const Rows (&rows)[Count], const int64_t (&at)[Count], int64_t n) : n_(n) {
+#pragma unroll
+    for (int r = 0; r < Count; ++r) {
+      rows_[r] = rows[r];
+      at_[r] = at[r];
+    }
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      if (place(k) + kPack > n_) continue;
+#pragma unroll
+      for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], place(k), held_[k][r]);
+    }
+  }
+  // f(i, x): x[r], the elements of row r from i, as many as a pack has or one.
+  template <class F>
+  __device__ void each(const F& f) const {
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      if (place(k) + kPack > n_) continue;
+      C x[Count][kPack];
+#pragma unroll
+      for (int r = 0; r < Count; ++r) rows_[r].convert(held_[k][r], x[r]);
+      f(place(k), x);
+    }
+    Group::template each<kPack>(Group::kSize * kPack * kHeld, n_, [&](int64_t i, auto size) {
+      C x[Count][size.value];
+#pragma unroll
+      for (int r = 0; r < Count; ++r) rows_[r].load(at_[r], i, x[r]);
+      f(i, x);
+    });
+  }
+
+ private:
+  __device__ static int64_t place(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
+
+  Rows rows_[Count];
+  int64_t at_[Count];
+  int64_t n_;
+  typename Rows::Stored held_[kHeld][Count];
+};
+
+template <class C, int N>
+__device__ constexpr int length_of(const C (&)[N]) {
+  return N;
+}
 
 // Index of the rows of a tensor along `dim`: its shape with that dimension 1. Rank 0 counts as one row of one element.
 inline Shape without(Shape shape, int dim) {
@@ -142,13 +223,12 @@ inline bool packs(const TensorView& v, int dim) {
 // f(Rows*) with the kind of rows that fits all of the operands, as a null pointer; f's kernels take rows made of each.
 template <class F>
 void for_rows(std::initializer_list<const TensorView*> operands, int dim, const F& f) {
-  const DType t = (*operands.begin())->dtype;
   bool packed = true, wide = false;
   for (const TensorView* v : operands) {
-    packed = packed && v->dtype == t && packs(*v, dim);
+    packed = packed && packs(*v, dim);
     wide = wide || v->dtype == DType::f64;
   }
-  if (packed && for_packed_type(t, [&](auto type) { f(static_cast<PackedRows<decltype(type)>*>(nullptr)); })) return;
+  if (packed) return f(static_cast<RunRows*>(nullptr));
   wide ? f(static_cast<AnyRows<double>*>(nullptr)) : f(static_cast<AnyRows<float>*>(nullptr));
 }
 

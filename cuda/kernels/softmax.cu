@@ -1,4 +1,5 @@
-// Softmax and log-softmax, shifted by the row's maximum; their gradients. A row is read twice, the second time from the cache.
+// Softmax and log-softmax, shifted by the row's maximum; their gradients. A row is read once, apart from the end of a very long
+// one, which is read again from the cache.
 #include "cuda/kernels/rows.cuh"
 
 namespace halfstep::cuda {
@@ -13,20 +14,15 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(Rows x, Rows out, Spa
   for (int64_t r = Group::first_row(); r < rows.numel; r += Group::row_step()) {
     int64_t at[2];  // in out and x
     rows.offsets(r, at);
+    const HeldRows<Rows, Group, 1> row({x}, {at[1]}, n);
     Exponentials<C> e;
-    Group::template each<Rows::kPack>(0, n, [&](int64_t i, auto size) {
-      C v[size.value];
-      x.load(at[1], i, v);
-      e.add(v);
-    });
+    row.each([&](int64_t, const auto& v) { e.add(v[0]); });
     const double total = e.template join<Group>(&tops[0], &sums[0]);
     const C rest = log ? C(::log(total)) : C(1 / total);
-    Group::template each<Rows::kPack>(0, n, [&](int64_t i, auto size) {
-      C v[size.value];
-      x.load(at[1], i, v);
+    row.each([&](int64_t i, auto& v) {
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) v[j] = log ? C(v[j] - e.top - rest) : C(m::exp(C(v[j] - e.top)) * rest);
-      out.store(at[0], i, v);
+      for (C& one : v[0]) one = log ? C(one - e.top - rest) : C(m::exp(C(one - e.top)) * rest);
+      out.store(at[0], i, v[0]);
     });
   }
 }
@@ -41,22 +37,18 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t r = Group::first_row(); r < rows.numel; r += Group::row_step()) {
     int64_t at[3];  // in out, grad and y
     rows.offsets(r, at);
+    const HeldRows<Rows, Group, 2> row({grad, y}, {at[1], at[2]}, n);
     C sum = 0;
-    Group::template each<Rows::kPack>(0, n, [&](int64_t i, auto size) {
-      C g[size.value], v[size.value];
-      grad.load(at[1], i, g);
-      if (!log) y.load(at[2], i, v);
+    row.each([&](int64_t, const auto& v) {
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) sum += log ? g[j] : g[j] * v[j];
+      for (int j = 0; j < length_of(v[0]); ++j) sum += log ? v[0][j] : v[0][j] * v[1][j];
     });
     const C total = C(Group::template join<SumJoin>(double(sum), &sums[0]));
-    Group::template each<Rows::kPack>(0, n, [&](int64_t i, auto size) {
-      C g[size.value], v[size.value];
-      grad.load(at[1], i, g);
-      y.load(at[2], i, v);
+    row.each([&](int64_t i, auto& v) {
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) g[j] = log ? C(g[j] - m::exp(v[j]) * total) : C(v[j] * (g[j] - total));
-      out.store(at[0], i, g);
+      for (int j = 0; j < length_of(v[0]); ++j)
+        v[0][j] = log ? C(v[0][j] - m::exp(v[1][j]) * total) : C(v[1][j] * (v[0][j] - total));
+      out.store(at[0], i, v[0]);
     });
   }
 }

@@ -65,6 +65,7 @@ TEST_CASE("cross entropy of aligned rows, a warp or a block for each, and of tar
       check_cross_entropy(t, 3, classes, Reduction::none, false, 0, 0, classes + 8);
       check_cross_entropy(t, 1, classes + 3, Reduction::mean, false, 0, 0);  // packs and a rest
     }
+    for (int64_t classes : {8192, 8200, 20003}) check_cross_entropy(t, 2, classes, Reduction::sum, true, 0.1, 0);  // not all held
   }
   check_cross_entropy(DType::f16, 9000, 8, Reduction::mean, false, 0, 0);     // more rows than warps
   check_cross_entropy(DType::f32, 1030, 1032, Reduction::mean, false, 0, 0);  // more rows than blocks

@@ -149,6 +149,32 @@ TEST_CASE("softmax and log-softmax, forward and backward") {
   }
 }
 
+TEST_CASE("softmax between dtypes, as attention has it, and of rows longer than registers hold") {
+  for (DType from : kStored) {
+    for (DType to : kStored) {
+      for (const Shape& shape : {Shape{2, 3, 64}, Shape{3, 1032}, Shape{2, 8192}, Shape{1, 8200}, Shape{2, 20003}}) {
+        for (bool log : {false, true}) {
+          for (int64_t shift : {0, 1}) {
+            const int dim = shape.size() - 1;
+            const Buffer x = uniform(from, shape, 3, -5, 5), g = uniform(from, shape, 4), y = poisoned(to, shape),
+                         want = make(to, shape), dx = poisoned(from, shape), want_dx = make(from, shape);
+            cpu().softmax(x, want, dim, log);
+            cpu().softmax_backward(g, want, want_dx, dim, log);
+            const OnDevice dev_x(x, shift), dev_y(y, shift), dev_g(g, shift), dev_saved(want, shift), dev_dx(dx);
+            cuda::softmax(queue(), dev_x, dev_y, dim, log);
+            cuda::softmax_backward(queue(), dev_g, dev_saved, dev_dx, dim, log);
+            dev_y.fetch();
+            dev_dx.fetch();
+            check_close(y, want, 4, 2e-6, "softmax");
+            // The sum of so many products is taken in another order; log-softmax's is multiplied by up to 1.
+            check_close(dx, want_dx, 4, 2e-5 + 2e-9 * double(shape.back()), "softmax backward");
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("softmax of masked, infinite and NaN rows is the CPU's") {
   const double inf = std::numeric_limits<double>::infinity();
   for (DType t : kStored) {
