@@ -1,5 +1,5 @@
-// Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. A segment is read twice,
-// for its mean and for the squares about it, the second time from the cache; segments are joined in double, in order.
+// Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. Each is read once; what
+// threads and segments have seen is joined in double, in order.
 #include "cuda/kernels/reduce.cuh"
 
 namespace halfstep::cuda {
@@ -8,17 +8,41 @@ namespace {
 struct Moments {
   double mean, squares, count;  // squares: sum (x - mean)^2
 
-  // From sums of x - center and (x - center)^2.
-  __device__ static Moments about(double center, double sum, double squares, int64_t n) {
-    const double rest = squares - sum * sum / double(n);
-    return {center + sum / double(n), rest < 0 ? 0 : rest, double(n)};  // a NaN stays
-  }
   __device__ void join(const Moments& o) {
     if (o.count == 0) return;
     const double d = o.mean - mean, n = count + o.count;
     mean = count == 0 ? o.mean : mean + d * (o.count / n);
     squares = count == 0 ? o.squares : squares + o.squares + d * d * (count * o.count / n);
     count = n;
+  }
+};
+
+// What a thread has seen of an output: sums about the mean of its own first elements, which is near the rest, so that little is
+// lost when the mean is far from zero.
+template <class C>
+struct Seen {
+  C near = 0, sum = 0, squares = 0;
+  int count = 0;
+
+  template <int N>
+  __device__ void add(const C (&x)[N]) {
+    if (count == 0) {
+#pragma unroll
+      for (C v : x) near += v / C(N);
+    }
+    count += N;
+#pragma unroll
+    for (C v : x) {
+      const C d = v - near;
+      sum += d;
+      squares += d * d;
+    }
+  }
+  __device__ double total() const { return double(near) * double(count) + double(sum); }
+  // sum (x - mean)^2
+  __device__ double about(double mean) const {
+    const double off = mean - double(near), rest = double(squares) - off * (2 * double(sum) - off * double(count));
+    return rest < 0 ? 0 : rest;  // a NaN stays
   }
 };
 
@@ -43,35 +67,61 @@ struct Target {
   }
 };
 
+// The elements of one output in packs: runs that are whole packs and begin where one may.
+struct Runs {
+  using Compute = float;
+  Operand data;
+  Space<1> along;
+
+  Runs(const TensorView& x, const Space<1>& along) : data(x), along(along) {}
+  // f(x) for this thread's packs x of [begin, end) of the output whose first is at `from`: four packs are read at a time.
+  template <class Group, class F>
+  __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
+    constexpr int kBatch = 4;
+    for (int64_t i = begin + Group::rank() * kRun; i < end; i += Group::kSize * kRun * kBatch) {
+      RawPack packs[kBatch];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k)
+        if (i + k * Group::kSize * kRun < end) load_raw(data, from + along.offset(i + k * Group::kSize * kRun), packs[k]);
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        if (i + k * Group::kSize * kRun >= end) continue;
+        float x[kRun];
+        unpack(packs[k], data.dtype, x);
+        f(x);
+      }
+    }
+  }
+};
+// The same one by one, wherever they are.
+template <class C>
+struct Singles : Scattered<C> {
+  using Scattered<C>::Scattered;
+  template <class Group, class F>
+  __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
+    Group::template each<1>(begin, end, [&](int64_t i, auto) {
+      C v[1];
+      this->load(from, i, v);
+      f(v);
+    });
+  }
+};
+
 // kept: the outputs (offsets in var, x and mean). Task = output * segments + segment.
-template <class C, int Warps>
-__global__ void __launch_bounds__(kThreads) moments_of_rows(Scattered<C> x, Space<3> kept, Target target) {
+template <class Elements, int Warps>
+__global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3> kept, Target target) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
-  SHARED(double, squares, [kBlockWarps]);
   const int64_t tasks = kept.numel * target.segments;
   for (int64_t task = Group::first_row(); task < tasks; task += Group::row_step()) {
     const int64_t output = task / target.segments, s = task % target.segments, begin = target.begin(s), end = target.end(s);
     int64_t at[3];
     kept.offsets(output, at);
-    C sum = 0, square = 0;
-    Group::template each<1>(begin, end, [&](int64_t i, auto) {
-      C v[1];
-      x.load(at[1], i, v);
-      sum += v[0];
-    });
-    const C center = C(Group::template join<SumJoin>(double(sum), &sums[0]) / double(end - begin));
-    sum = 0;
-    Group::template each<1>(begin, end, [&](int64_t i, auto) {
-      C v[1];
-      x.load(at[1], i, v);
-      const C d = v[0] - center;
-      sum += d;
-      square += d * d;
-    });
-    const double all = Group::template join<SumJoin>(double(sum), &sums[0]);
-    const double all_squares = Group::template join<SumJoin>(double(square), &squares[0]);
-    if (Group::rank() == 0) target.put(output, s, at, Moments::about(double(center), all, all_squares, end - begin));
+    Seen<typename Elements::Compute> seen;
+    x.template each<Group>(at[1], begin, end, [&](const auto& v) { seen.add(v); });
+    const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
+    const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
+    if (Group::rank() == 0) target.put(output, s, at, {mean, squares, double(end - begin)});
   }
 }
 
@@ -88,39 +138,83 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Scattered<C> x, S
     const bool inside = o < kept.numel;
     int64_t at[3] = {0, 0, 0};
     if (inside) kept.offsets(o, at);
-    C sum = 0, square = 0;
+    Seen<C> seen;
     for (int64_t i = begin + warp; inside && i < end; i += kBlockWarps) {
       C v[1];
       x.load(at[1], i, v);
-      sum += v[0];
+      seen.add(v);
     }
     __syncthreads();  // the last task's values have been read
-    sums[warp][column] = double(sum);
+    sums[warp][column] = seen.total();
     __syncthreads();
+    double mean = 0;
+    for (int w = 0; w < kBlockWarps; ++w) mean += sums[w][column];
+    mean /= double(end - begin);
+    squares[warp][column] = seen.about(mean);
+    __syncthreads();
+    if (warp != 0 || !inside) continue;
     double all = 0;
-    for (int w = 0; w < kBlockWarps; ++w) all += sums[w][column];
-    const C center = C(all / double(end - begin));
-    sum = 0;
-    for (int64_t i = begin + warp; inside && i < end; i += kBlockWarps) {
-      C v[1];
-      x.load(at[1], i, v);
-      const C d = v[0] - center;
-      sum += d;
-      square += d * d;
-    }
-    __syncthreads();  // the sums have been read
-    sums[warp][column] = double(sum);
-    squares[warp][column] = double(square);
-    __syncthreads();
-    if (warp == 0 && inside) {
-      all = 0;
-      double all_squares = 0;
-      for (int w = 0; w < kBlockWarps; ++w) {
-        all += sums[w][column];
-        all_squares += squares[w][column];
+    for (int w = 0; w < kBlockWarps; ++w) all += squares[w][column];
+    target.put(o, s, at, {mean, all, double(end - begin)});
+  }
+}
+
+// The same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that begin where packs may. Eight lanes
+// take the packs of 64 columns, and the block's 32 such octets every 32nd row.
+__global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x, int64_t pitch, Space<3> kept, Target target) {
+  constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 2;
+  SHARED(double, sums, [kBlockWarps][kWidth]);
+  SHARED(double, squares, [kBlockWarps][kWidth]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, octet = int(threadIdx.x) / kOctet;
+  const int first = lane % kOctet * kRun;
+  const int64_t column_blocks = (target.outputs + kWidth - 1) / kWidth;
+  for (int64_t task = blockIdx.x; task < column_blocks * target.segments; task += gridDim.x) {
+    const int64_t s = task % target.segments, from = task / target.segments * kWidth, begin = target.begin(s), end = target.end(s);
+    const bool inside = from + first < target.outputs;  // the outputs are a whole number of packs
+    Seen<float> seen[kRun];
+    for (int64_t i = begin + octet; inside && i < end; i += kRows * kBatch) {
+      RawPack packs[kBatch];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k)
+        if (i + k * kRows < end) load_raw(x, (i + k * kRows) * pitch + from + first, packs[k]);
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        if (i + k * kRows >= end) continue;
+        float v[kRun];
+        unpack(packs[k], x.dtype, v);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          const float one[1] = {v[j]};
+          seen[j].add(one);
+        }
       }
-      target.put(o, s, at, Moments::about(double(center), all, all_squares, end - begin));
     }
+    // Of the four octets of a warp, then of the warps.
+    const auto join = [&](double value, double* to) {
+      for (int bits = kOctet; bits < 32; bits *= 2) value += __shfl_xor_sync(kFullMask, value, bits);
+      if (lane < kOctet) *to = value;
+    };
+    __syncthreads();  // the last task's values have been read
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) join(seen[j].total(), &sums[warp][first + j]);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) {
+      double mean = 0;
+      for (int w = 0; w < kBlockWarps; ++w) mean += sums[w][first + j];
+      join(seen[j].about(mean / double(end - begin)), &squares[warp][first + j]);
+    }
+    __syncthreads();
+    const int column = int(threadIdx.x);
+    if (column >= kWidth || from + column >= target.outputs) continue;
+    double mean = 0, all = 0;
+    for (int w = 0; w < kBlockWarps; ++w) {
+      mean += sums[w][column];
+      all += squares[w][column];
+    }
+    int64_t at[3];
+    kept.offsets(from + column, at);
+    target.put(from + column, s, at, {mean / double(end - begin), all, double(end - begin)});
   }
 }
 
@@ -164,16 +258,30 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const bool columns = kept.rank > 0 && reduced.rank > 0 && kept.shape[kept.rank - 1] >= 8 && reduced.numel > 1 &&
                        magnitude(kept_step) < magnitude(reduced_step);
+  const bool narrow = packs_of_any(x) && x.dtype != DType::boolean;
+  const bool packed_columns = columns && narrow && kept.rank == 1 && kept_step == 1 && reduced.rank == 1 &&
+                              kept.numel % kRun == 0 && keeps_packs(x, reduced_step);
+  bool packed_rows = !columns && narrow && reduced_step == 1 && reduced.shape[reduced.rank - 1] % kRun == 0;
+  for (int d = 0; d < reduced.rank - 1; ++d) packed_rows = packed_rows && keeps_packs(x, reduced.strides[0][d]);
+  for (int d = 0; d < kept.rank; ++d) packed_rows = packed_rows && keeps_packs(x, kept.strides[1][d]);
   const Cut cut(reduced.numel, 2 * kept.numel, columns ? 512 : kSegment);
   Target target{var,         mean,      cut.segments > 1 ? q.scratch : nullptr, kept.numel, reduced.numel, cut.segments,
                 cut.segment, correction};
-  const Scattered<C> elements(x, reduced);
-  if (columns) {
-    const int64_t blocks = (kept.numel + 31) / 32 * cut.segments;
-    launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, elements, kept, target);
-  } else {
-    const auto kernel = cut.segment <= kWarpRow ? moments_of_rows<C, 1> : moments_of_rows<C, kBlockWarps>;
+  const auto rows = [&](const auto& elements) {
+    using Elements = std::decay_t<decltype(elements)>;
+    const auto kernel = cut.segment <= kWarpRow ? moments_of_rows<Elements, 1> : moments_of_rows<Elements, kBlockWarps>;
     launch(kernel, row_blocks(kept.numel * cut.segments, cut.segment), kThreads, 0, q.stream, elements, kept, target);
+  };
+  if (packed_columns) {
+    const int64_t blocks = (kept.numel + kOctet * kRun - 1) / (kOctet * kRun) * cut.segments;
+    launch(moments_of_packed_columns, blocks_for(blocks, 1), kThreads, 0, q.stream, Operand(x), reduced_step, kept, target);
+  } else if (columns) {
+    const int64_t blocks = (kept.numel + 31) / 32 * cut.segments;
+    launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, Scattered<C>(x, reduced), kept, target);
+  } else if (packed_rows) {
+    rows(Runs(x, reduced));
+  } else {
+    rows(Singles<C>(x, reduced));
   }
   if (cut.segments > 1) launch(join_moments, blocks_for(kept.numel, kBlockWarps), kThreads, 0, q.stream, kept, target);
 }

@@ -33,6 +33,32 @@ TEST_CASE("variance of rows, columns and everything") {
   check_variance(uniform(DType::f32, {1, 20000}, 5), {1, 1}, 1);
 }
 
+TEST_CASE("variance in packs: channels of images and of rows, in one segment and in several") {
+  for (DType t : kStored) {
+    for (int64_t shift : {0, 1, 8}) {
+      for (int64_t inner : {8, 40, 56}) check_variance(uniform(t, {7, 5, inner}, 1, 1, 3), {1, 5, 1}, 0, true, shift);
+      check_variance(uniform(t, {9, 3, 1032}, 2, -1, 5), {1, 3, 1}, 1, true, shift);  // a segment's end inside a run
+      check_variance(uniform(t, {3, 2000}, 3, -1, 5), {3, 1}, 1, true, shift);
+      // Fewer and more columns than a block takes; fewer and more rows, whole segments and not.
+      for (int64_t rows : {3, 33, 512, 1100})
+        for (int64_t columns : {8, 72, 136}) check_variance(uniform(t, {rows, columns}, 4, -1, 5), {1, columns}, 0, true, shift);
+      check_variance(pitched(t, 70, 40, 48, 5), {1, 40}, 1, true, shift);
+      check_variance(pitched(t, 70, 40, 41, 5), {1, 40}, 1, true, shift);
+    }
+  }
+  // Far from zero, and where the first element is far from the rest.
+  check_variance(uniform(DType::f32, {64, 8, 64}, 6, 9999, 10001), {1, 8, 1}, 1);
+  check_variance(uniform(DType::f32, {600, 64}, 6, 9999, 10001), {1, 64}, 1);
+  Buffer x = uniform(DType::f32, {2, 8, 64}, 7);
+  for (int64_t c = 0; c < 8; ++c) set(x.view, c * 64, 1000);
+  const Buffer var = poisoned(DType::f32, {1, 8, 1}), want = make(DType::f32, {1, 8, 1});
+  cpu().variance(x, 1, TensorView{}, want);
+  const OnDevice dev_x(x), dev_var(var);
+  cuda::variance(queue(), dev_x, 1, TensorView{}, dev_var);
+  dev_var.fetch();
+  check_close(var, want, 16, 0, "variance with an outlier first");
+}
+
 TEST_CASE("variance of one element, of none, and far from zero") {
   check_variance(uniform(DType::f32, {}, 1), {}, 1);
   check_variance(uniform(DType::f32, {3, 1}, 1), {3, 1}, 0);
