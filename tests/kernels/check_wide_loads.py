@@ -1,0 +1,72 @@
+"""Reads the PTX of the kernels that AMP spends its time in: each must have 16-byte loads and stores.
+
+usage: check_wide_loads.py NVCC SOURCE_DIR [--self-test]
+
+nvcc cuts a pack into small accesses when it cannot prove something, without a word; only the PTX shows it.
+"""
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+
+# File: (kernel, its 16-byte loads, its 16-byte stores), at least. A kernel is each whose mangled name matches.
+FORMS = 2  # a pack of 16-bit elements is one access, of float two
+KERNELS = {
+    "test": [("packs_kernel.*Choose", 3 * FORMS, FORMS), ("packs_kernel.*functor2lt", 2 * FORMS, 0)],
+    "pointwise_packs": [("pointwise_packs_kernel.*4lerp", 3 * FORMS, FORMS)],
+    "copy": [("cast_kernelI6__halff", 1, FORMS), ("cast_kernelIf6__half", FORMS, 1), ("cast_kernelIf13__nv_bfloat16", FORMS, 1)],
+    "softmax": [("14softmax_kernelINS0_7RunRows", 4 * FORMS, 4 * FORMS),
+                ("softmax_backward_kernelINS0_7RunRows", 8 * FORMS, 4 * FORMS)],
+    "cross_entropy": [("20cross_entropy_kernelINS0_7RunRows", 4 * FORMS, 0),
+                      ("cross_entropy_backward_kernelINS0_7RunRows", FORMS, FORMS)],
+    "variance": [("moments_of_rowsI.*4Runs", 4 * FORMS, 0), ("moments_of_packed_columns", 2 * FORMS, 0)],
+    "batch_norm": [("14forward_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 2, 2)],
+}
+ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(.*?\n\{(.*?)\n\}", re.S)
+WIDE = {kind: re.compile(rf"\b{kind}\.(?:\w+\.)*(?:v4\.[ubf]32|v2\.[ubf]64)\b") for kind in ("ld.global", "st.global")}
+
+
+def faults_of(ptx, wanted):
+    """What the PTX lacks, one line a fault."""
+    bodies = dict(ENTRY.findall(ptx))
+    for pattern, loads, stores in wanted:
+        found = {name: body for name, body in bodies.items() if re.search(pattern, name)}
+        if not found:
+            yield f"no kernel matches {pattern}"
+        for name, body in found.items():
+            for kind, least in (("ld.global", loads), ("st.global", stores)):
+                count = len(WIDE[kind].findall(body))
+                if count < least:
+                    yield f"{name}: {count} {kind} of 16 bytes, not {least} or more"
+
+
+def ptx_of(nvcc, source, name):
+    command = [nvcc, "-ptx", "-O2", "-std=c++20", "-arch=compute_75", "-DNDEBUG", "-I", source,
+               os.path.join(source, "cuda", "kernels", name + ".cu"), "-o", "-"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def self_test():
+    body = ".visible .entry _Z4copyv(\n)\n{\n%s\n}\n"
+    wide = body % "ld.global.v4.u32 {%r1}, [%rd1];\nst.global.wb.v2.b64 [%rd2], {%r1};"
+    assert not list(faults_of(wide, [("copy", 1, 1)]))
+    assert len(list(faults_of(wide, [("copy", 2, 1)]))) == 1
+    assert len(list(faults_of(wide, [("other", 0, 0)]))) == 1
+    narrow = body % "ld.global.v2.u32 {%r1}, [%rd1];\nld.param.v4.u32 {%r1}, [%rd1];\nst.global.u64 [%rd2], %r1;"
+    assert len(list(faults_of(narrow, [("copy", 1, 1)]))) == 2
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    nvcc, source = sys.argv[1:3]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        texts = dict(zip(KERNELS, pool.map(lambda name: ptx_of(nvcc, source, name), KERNELS)))
+    faults = [f"{name}.cu: {fault}" for name, wanted in KERNELS.items() for fault in faults_of(texts[name], wanted)]
+    print("\n".join(faults) or f"{sum(map(len, KERNELS.values()))} kernels read and write 16 bytes at a time")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
