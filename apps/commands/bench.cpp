@@ -11,6 +11,7 @@
 #include <sstream>
 #include <type_traits>
 
+#include "amp/step_recorder.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
@@ -219,7 +220,7 @@ int bench(Options o) {
   if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
   o.bench.batch = o.batch.value_or(gpu ? 4096 : 512);
   o.bench.layers = o.layers.value_or(3);
-  o.bench.warmup = o.warmup.value_or(3);
+  o.bench.warmup = o.warmup.value_or(gpu ? StepRecorder::kDecided : 3);
   o.bench.repeats = o.repeats.value_or(1);
   o.bench.seed = o.seed.value_or(0);
   o.bench.width = o.width.value_or(gpu ? 4096 : 1024);
@@ -290,7 +291,7 @@ void add_bench(CLI::App& program, Action& chosen) {
   count("--batches", o->batches, "resident batches [10, on a GPU 50]");
   count("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
   count("--repeats", o->repeats, "runs an arm [1]");
-  c->add_option("--warmup", o->warmup, "first steps that the median leaves out [3]")
+  c->add_option("--warmup", o->warmup, "first steps that the median leaves out [3, on a GPU 12]")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
   count("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
   c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
