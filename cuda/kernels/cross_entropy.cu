@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
     if (a.smoothing != 0) {
       held.each([&](int64_t c, const auto& x) {
 #pragma unroll
-        for (int j = 0; j < length_of(x[0]); ++j) spread += double(a.weight_of(c + j)) * (double(row_lse) - double(x[0][j]));
+        for (int j = 0; j < length_of(x[0]); ++j) spread += double(a.weight_of(c + j) * (row_lse - x[0][j]));
       });
       spread = Group::template join<SumJoin>(spread, &sums[0]);
     }

@@ -1,5 +1,6 @@
 // out = Fn(in...), element by element. Two ways for every Fn:
-//   packs  f16, bf16, f32, bool in any mixture, and numbers, that are dense or repeated along the innermost dimension, computing
+//   packs  f16, bf16, f32 (of some also bool) in any mixture, and numbers, that are dense or repeated along the innermost
+//   dimension, computing
 //          in float: eight elements at a time
 //   any    any dtypes and strides, computing in C
 #pragma once
@@ -30,9 +31,9 @@ __device__ inline C apply(const C* x) {
     return C(Fn{}(x[0], x[1], x[2]));
 }
 
-template <class Fn, int Inputs>
+template <class Fn, int Inputs, bool Booleans = false>
 __global__ void __launch_bounds__(kThreads) packs_kernel(PackOperands<Inputs + 1> o, Space<Inputs + 1> space) {
-  for_packs<Inputs>(o, space, [](const float* x) { return apply<Fn, Inputs>(x); });
+  for_packs<Inputs, Booleans>(o, space, [](const float* x) { return apply<Fn, Inputs>(x); });
 }
 
 template <class Fn, class C, int Inputs>
@@ -92,14 +93,14 @@ void run_any(const Queue& q, AnyKernel<Inputs, C> kernel, const Space<Inputs + 1
   launch(kernel, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, o, space);
 }
 
-// views: the output, then the inputs.
+// views: the output, then the inputs. booleans: `packs` takes them.
 template <int Inputs>
 void run_elementwise(const Queue& q, PacksKernel<Inputs> packs, const AnyKernels<Inputs>& general, Compute compute,
-                     const TensorView* const (&views)[Inputs + 1]) {
+                     const TensorView* const (&views)[Inputs + 1], bool booleans = false) {
   const Space<Inputs + 1> space(views);
   if (space.numel == 0) return;
   PackOperands<Inputs + 1> o;
-  if (compute == Compute::single && packs_fit(space, views, o))
+  if (compute == Compute::single && packs_fit(space, views, o, booleans))
     return launch(packs, blocks_for((space.numel + kRun - 1) / kRun, kThreads), kThreads, 0, q.stream, o, space);
   switch (compute) {
     case Compute::single: return run_any<Inputs>(q, general.single, space, views);

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "cuda/gpu.cuh"
+#include "cuda/kernels/divide.cuh"
 #include "framework/tensor/view.h"
 
 namespace halfstep::cuda {
@@ -156,19 +156,12 @@ struct Space {
     }
     return true;
   }
-  // Element offsets of all operands at row-major index i; divides in 32 bits where the index allows it.
+  // Element offsets of all operands at row-major index i.
   __device__ void offsets(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d > 0; --d) {
-      int64_t digit;
-      if (numel <= 0x7fffffff) {
-        const uint32_t rest = uint32_t(i) / uint32_t(shape[d]);
-        digit = int64_t(uint32_t(i) - rest * uint32_t(shape[d]));
-        i = rest;
-      } else {
-        digit = i % shape[d];
-        i /= shape[d];
-      }
+      const int64_t rest = quotient(i, shape[d]), digit = i - rest * shape[d];
+      i = rest;
       for (int k = 0; k < N; ++k) at[k] += digit * strides[k][d];
     }
     for (int k = 0; k < N; ++k) at[k] += i * strides[k][0];

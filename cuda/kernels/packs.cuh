@@ -65,7 +65,8 @@ __device__ inline void store_pack(T* p, const C (&x)[N]) {
   }
 }
 
-// ---- Packs of eight elements of f16, bf16, f32 or bool, in any mixture: the dtype is looked up when the kernel runs.
+// ---- Packs of eight elements of f16, bf16 or f32, in any mixture: the dtype is looked up when the kernel runs. Of bool too, in
+// kernels for Booleans; the others are smaller without.
 inline constexpr int kRun = 8;
 
 // As they are stored. To keep several of them costs the registers of their bytes, and several reads can be under way at a time
@@ -74,15 +75,10 @@ struct RawPack {
   uint4 words[2];
 };
 
-template <Cached cached = Cached::yes>
-__device__ inline uint4 load_word(const uint4* p) {
-  return cached == Cached::yes ? *p : __ldcs(p);
-}
-
 // Elements i to i + kRun; i is a multiple of it.
-template <Cached cached = Cached::yes>
+template <bool Booleans = false>
 __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
-  if (o.dtype == DType::boolean) {
+  if (Booleans && o.dtype == DType::boolean) {
     const uint2 bytes = *reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(o.data) + i);
     pack.words[0].x = bytes.x;
     pack.words[0].y = bytes.y;
@@ -90,14 +86,15 @@ __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
   }
   const bool two = o.dtype == DType::f32;
   const uint4* const from = static_cast<const uint4*>(o.data) + (two ? i / 4 : i / 8);
-  pack.words[0] = load_word<cached>(from);
-  if (two) pack.words[1] = load_word<cached>(from + 1);
+  pack.words[0] = *from;
+  if (two) pack.words[1] = from[1];
 }
 // One element, as a pack of it.
+template <bool Booleans = false>
 __device__ inline void load_one(const Operand& o, int64_t i, RawPack& pack) {
   if (o.dtype == DType::f32)
     pack.words[0].x = static_cast<const uint32_t*>(o.data)[i];
-  else if (o.dtype == DType::boolean)
+  else if (Booleans && o.dtype == DType::boolean)
     pack.words[0].x = static_cast<const uint8_t*>(o.data)[i];
   else
     pack.words[0].x = static_cast<const uint16_t*>(o.data)[i];
@@ -108,30 +105,39 @@ __device__ inline void unpack_as(const RawPack& pack, float (&x)[N]) {
   T v[N];
   memcpy(static_cast<void*>(v), pack.words, sizeof v);
 #pragma unroll
-  for (int j = 0; j < N; ++j) x[j] = to_f(v[j]);
+  for (int j = 0; j < N; ++j) {
+    if constexpr (std::is_integral_v<T>)
+      x[j] = float(v[j]);
+    else
+      x[j] = to_f(v[j]);
+  }
 }
 // The first N elements of a pack.
-template <int N>
+template <bool Booleans = false, int N>
 __device__ inline void unpack(const RawPack& pack, DType t, float (&x)[N]) {
-  if (t == DType::f16) return unpack_as<__half>(pack, x);
-  if (t == DType::bf16) return unpack_as<__nv_bfloat16>(pack, x);
-  if (t == DType::f32) return unpack_as<float>(pack, x);
-  uint8_t v[N];
-  memcpy(v, pack.words, sizeof v);
-#pragma unroll
-  for (int j = 0; j < N; ++j) x[j] = float(v[j]);
+  if (t == DType::f16)
+    unpack_as<__half>(pack, x);
+  else if (t == DType::bf16)
+    unpack_as<__nv_bfloat16>(pack, x);
+  else if (!Booleans || t == DType::f32)
+    unpack_as<float>(pack, x);
+  else
+    unpack_as<uint8_t>(pack, x);
 }
 
+template <bool Booleans = false>
 __device__ inline void store_run(const Operand& o, int64_t i, const float (&x)[kRun]) {
   if (o.dtype == DType::f16) return store_pack(static_cast<__half*>(o.data) + i, x);
   if (o.dtype == DType::bf16) return store_pack(static_cast<__nv_bfloat16*>(o.data) + i, x);
-  if (o.dtype == DType::f32) return store_pack(static_cast<float*>(o.data) + i, x);
-  uint8_t v[kRun];
+  if constexpr (Booleans) {
+    if (o.dtype == DType::boolean) {
+      uint8_t v[kRun];
 #pragma unroll
-  for (int j = 0; j < kRun; ++j) v[j] = x[j] != 0;
-  uint2 word;
-  memcpy(&word, v, sizeof v);
-  *reinterpret_cast<uint2*>(static_cast<uint8_t*>(o.data) + i) = word;
+      for (int j = 0; j < kRun; ++j) v[j] = x[j] != 0;
+      return store_pack(static_cast<uint8_t*>(o.data) + i, v);
+    }
+  }
+  store_pack(static_cast<float*>(o.data) + i, x);
 }
 
 // How packs can lie: of these dtypes, and beginning where a pack may.
@@ -153,19 +159,19 @@ struct PackOperands {
   unsigned numbers = 0, repeated = 0;  // bit k: of v[k]
 
   // M elements of input k from offset `at`, in two steps.
-  template <int M>
+  template <bool Booleans, int M>
   __device__ void load(int k, int64_t at, RawPack& pack) const {
     if (numbers >> k & 1) return;
     if (M == 1 || (repeated >> k & 1))
-      load_one(v[k], at, pack);
+      load_one<Booleans>(v[k], at, pack);
     else
-      load_raw(v[k], at, pack);
+      load_raw<Booleans>(v[k], at, pack);
   }
-  template <int M>
+  template <bool Booleans, int M>
   __device__ void convert(int k, const RawPack& pack, float (&x)[M]) const {
-    if (M > 1 && !((numbers | repeated) >> k & 1)) return unpack(pack, v[k].dtype, x);
+    if (M > 1 && !((numbers | repeated) >> k & 1)) return unpack<Booleans>(pack, v[k].dtype, x);
     float one[1] = {number[k]};
-    if (!(numbers >> k & 1)) unpack(pack, v[k].dtype, one);
+    if (!(numbers >> k & 1)) unpack<Booleans>(pack, v[k].dtype, one);
 #pragma unroll
     for (int j = 0; j < M; ++j) x[j] = one[0];
   }
@@ -173,7 +179,7 @@ struct PackOperands {
 
 // Whether a kernel in float can take the views in packs; then `o` is ready. views: the output first.
 template <int N>
-bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackOperands<N>& o) {
+bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackOperands<N>& o, bool booleans = false) {
   const int last = space.rank - 1;
   if (space.rank > 1 && space.shape[last] % kRun != 0) return false;
   for (int k = 0; k < N; ++k) {
@@ -183,6 +189,7 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
       o.number[k] = number_of<float>(v);
       continue;
     }
+    if (v.dtype == DType::boolean && !booleans) return false;
     o.v[k] = v;
     const int64_t step = space.rank == 0 ? 1 : space.strides[k][last];
     const bool repeats = k > 0 && step == 0;
@@ -196,18 +203,23 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
 }
 
 // out = f(in[0], ..., in[Inputs - 1]), pack by pack. Operands after these are not looked at.
-template <int Inputs, int N, class F>
+template <int Inputs, bool Booleans = false, int N, class F>
 __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space, const F& f) {
   const auto some = [&](int64_t i, auto size) {
     constexpr int M = decltype(size)::value;
     int64_t at[N];
-    space.offsets(i, at);
+    if constexpr (M == 1) {  // what is left over of one dense dimension
+#pragma unroll
+      for (int k = 0; k < N; ++k) at[k] = i * space.strides[k][0];
+    } else {
+      space.offsets(i, at);
+    }
     RawPack packs[Inputs];
 #pragma unroll
-    for (int k = 0; k < Inputs; ++k) o.template load<M>(k + 1, at[k + 1], packs[k]);
+    for (int k = 0; k < Inputs; ++k) o.template load<Booleans, M>(k + 1, at[k + 1], packs[k]);
     float in[Inputs][M], out[M];
 #pragma unroll
-    for (int k = 0; k < Inputs; ++k) o.convert(k + 1, packs[k], in[k]);
+    for (int k = 0; k < Inputs; ++k) o.template convert<Booleans>(k + 1, packs[k], in[k]);
 #pragma unroll
     for (int j = 0; j < M; ++j) {
       float x[Inputs];
@@ -218,7 +230,7 @@ __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space
     if constexpr (M == 1)
       o.v[0].store_float(at[0], out[0]);
     else
-      store_run(o.v[0], at[0], out);
+      store_run<Booleans>(o.v[0], at[0], out);
   };
   const int64_t packs = space.numel / kRun, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;

@@ -1,5 +1,5 @@
 // Kernels of the rows of pointwise.def. Two ways for every row and every gradient:
-//   packs  operands of f16, bf16, f32 and bool in any mixture that are dense or repeated along the innermost dimension: eight
+//   packs  operands of f16, bf16 and f32 in any mixture that are dense or repeated along the innermost dimension: eight
 //          elements at a time; compiled for each row
 //   any    any dtypes and strides: one kernel that looks the row up, element by element
 #pragma once

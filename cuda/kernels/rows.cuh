@@ -149,11 +149,11 @@ struct AnyRows {
 
 // A thread's part of `Count` rows of one length that are gone through more than once. The first packs, all of a warp's rows and the
 // first 8192 elements of a block's, are read at once and stay in registers, as they are stored. The rest is read every time; as the
-// registers leave room for few blocks at a time, it is still in the cache.
+// registers leave room for few blocks at a time, it is still in the cache. So is all of rows that are not in packs.
 template <class Rows, class Group, int Count>
 class HeldRows {
  public:
-  static constexpr int kPack = Rows::kPack, kHeld = kPack == 1 ? 1 : int(kWarpRow / (32 * kRun));
+  static constexpr int kPack = Rows::kPack, kHeld = kPack == 1 ? 0 : int(kWarpRow / (32 * kRun));
   using C = typename Rows::Compute;
 
   __device__ HeldRows(const Rows (&rows)[Count], const int64_t (&at)[Count], int64_t n) : n_(n) {
@@ -194,7 +194,7 @@ class HeldRows {
   Rows rows_[Count];
   int64_t at_[Count];
   int64_t n_;
-  typename Rows::Stored held_[kHeld][Count];
+  typename Rows::Stored held_[kHeld > 0 ? kHeld : 1][Count];
 };
 
 template <class C, int N>

@@ -18,7 +18,7 @@ constexpr AnyKernels<2> kAny[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_TEST
-#define HS_TEST(name, ...) packs_kernel<functor::name, 2>,
+#define HS_TEST(name, ...) packs_kernel<functor::name, 2, true>,
 constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
@@ -45,7 +45,7 @@ const TensorView* rounded(const TensorView& v, DType t, float& number, TensorVie
 }  // namespace
 
 void test(const Queue& q, Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
-  run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b});
+  run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b}, true);
 }
 
 void where(const Queue& q, const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {
@@ -53,8 +53,8 @@ void where(const Queue& q, const TensorView& cond, const TensorView& a, const Te
   if (c != Compute::single) return run_elementwise<3>(q, nullptr, AnyKernels<3>::any<Choose>(), c, {&out, &cond, &a, &b});
   float numbers[2];
   TensorView kept[2];
-  run_elementwise<3>(q, packs_kernel<Choose, 3>, AnyKernels<3>::any<Choose>(), c,
-                     {&out, &cond, rounded(a, out.dtype, numbers[0], kept[0]), rounded(b, out.dtype, numbers[1], kept[1])});
+  run_elementwise<3>(q, packs_kernel<Choose, 3, true>, AnyKernels<3>::any<Choose>(), c,
+                     {&out, &cond, rounded(a, out.dtype, numbers[0], kept[0]), rounded(b, out.dtype, numbers[1], kept[1])}, true);
 }
 
 }  // namespace halfstep::cuda

@@ -93,15 +93,20 @@ struct Runs {
     }
   }
 };
-// The same one by one, wherever they are.
+// The same one by one, of any floating dtype and wherever they are.
 template <class C>
-struct Singles : Scattered<C> {
-  using Scattered<C>::Scattered;
+struct Singles {
+  using Compute = C;
+  Operand data;
+  Space<1> along;
+
+  Singles(const TensorView& x, const Space<1>& along) : data(x), along(along) {}
+  __device__ void load(int64_t from, int64_t i, C (&x)[1]) const { x[0] = data.load_floating<C>(from + along.offset(i)); }
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     Group::template each<1>(begin, end, [&](int64_t i, auto) {
       C v[1];
-      this->load(from, i, v);
+      load(from, i, v);
       f(v);
     });
   }
@@ -127,7 +132,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
 
 // Kept elements lie side by side in x: 32 columns a block, its warps' rows joined at the end.
 template <class C>
-__global__ void __launch_bounds__(kThreads) moments_of_columns(Scattered<C> x, Space<3> kept, Target target) {
+__global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Space<3> kept, Target target) {
   SHARED(double, sums, [kBlockWarps][33]);
   SHARED(double, squares, [kBlockWarps][33]);
   const int column = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -277,7 +282,7 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
     launch(moments_of_packed_columns, blocks_for(blocks, 1), kThreads, 0, q.stream, Operand(x), reduced_step, kept, target);
   } else if (columns) {
     const int64_t blocks = (kept.numel + 31) / 32 * cut.segments;
-    launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, Scattered<C>(x, reduced), kept, target);
+    launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, Singles<C>(x, reduced), kept, target);
   } else if (packed_rows) {
     rows(Runs(x, reduced));
   } else {

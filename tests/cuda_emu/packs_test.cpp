@@ -17,7 +17,7 @@ TensorView at(DType t, const Shape& shape, const Strides& strides, int64_t skip 
 bool fits(const TensorView& out, const TensorView& a, const TensorView& b) {
   const TensorView* const views[] = {&out, &a, &b};
   PackOperands<3> o;
-  return packs_fit(Space<3>(views), views, o);
+  return packs_fit(Space<3>(views), views, o, true);
 }
 
 }  // namespace
