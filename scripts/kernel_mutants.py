@@ -21,7 +21,8 @@ CALL = re.compile(r"\b(__syncthreads|__syncthreads_or|__syncthreads_and|__syncth
 
 def masked(text):
     """The text with comments, literals and preprocessor lines as spaces."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+                         r'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
@@ -116,7 +117,8 @@ def is_extreme(code, m):
         return False
     right, first, second = (" ".join(part.split()) for part in after.groups())
     before = " ".join(code[max(0, m.start() - 200):m.start()].split())
-    return (first == right and before.endswith(second[:end_of(second)])) or (second[:end_of(second)] == right and before.endswith(first))
+    second = second[:end_of(second)]
+    return (first == right and before.endswith(second)) or (second == right and before.endswith(first))
 
 
 def end_of(text):
@@ -225,7 +227,8 @@ def equivalents(root):
 
 
 def fits(entry, mutant):
-    return mutant["file"].endswith("/" + entry["file"]) and entry["code"] in mutant["code"] and entry["change"] in ("", mutant["change"])
+    return (mutant["file"].endswith("/" + entry["file"]) and entry["code"] in mutant["code"] and
+            entry["change"] in ("", mutant["change"]))
 
 
 def self_test():
@@ -258,7 +261,8 @@ void host(int a, int b) { kernel(a < b); }
     assert lines[11] == ("  for (int i = int(threadIdx.x); i < mutant::lt_s<1> > n; "
                          "mutant::step<2>(i) += n * mutant::times<3> * 2) {"), lines[11]
     assert lines[15] == "  (mutant::on(10) ? (void)0 : __syncthreads());", lines[15]
-    assert lines[16].startswith("  while ((mutant::on(11) ? int(!!(n > 5)) : __syncthreads_or(n < mutant::gt_s<9> > 5)))"), lines[16]
+    waits = "  while ((mutant::on(11) ? int(!!(n > 5)) : __syncthreads_or(n < mutant::gt_s<9> > 5)))"
+    assert lines[16].startswith(waits), lines[16]
     assert lines[17:] == text.splitlines()[15:], lines[17:]
     found, _ = find_mutants(ROOT)
     assert len(found) > 500 and {m["kind"] for m in found} >= {"barrier", "bound", "guard", "stride", "exchange", "atomic"}

@@ -39,13 +39,13 @@ from kernel_mutants import ROOT, SOURCE, equivalents, find_mutants, fits
 WORK = os.path.join(ROOT, "build", "mutants")
 SYNCHRONISING = ("barrier", "fence", "atomic")
 WANTED = 0.95
-# Runs of the test program: (emulator's mode, order of threads and blocks, device). A device smaller than a block makes each
-# launch one block, which does all tasks one after another.
-DEVICES = {"four": {}, "one": {"HALFSTEP_EMU_PROCESSORS": "1", "HALFSTEP_EMU_THREADS": "64"}}
-PLAIN = [("plain", "forward", "four"), ("plain", "forward", "one"), ("plain", "reverse", "one"), ("plain", "reverse", "four"),
-         ("plain", "random", "one"), ("plain", "random", "four")]
-RACE = [("race", "forward", "one"), ("race", "forward", "four")]
-ASAN = [("asan", "forward", "four"), ("asan", "forward", "one")]
+# Runs of the test program: (emulator's mode, order of threads and blocks, device). Those in plain mode are the ones that ctest
+# does. On the tiny device a launch has one to four blocks, which do all tasks one after another.
+DEVICES = {"usual": {}, "tiny": {"HALFSTEP_EMU_PROCESSORS": "1", "HALFSTEP_EMU_THREADS": "1"}}
+PLAIN = [("plain", "reverse", "tiny"), ("plain", "forward", "usual")]
+ORDERS = [("plain", "reverse", "usual"), ("plain", "random", "usual")]
+RACE = [("race", "forward", "tiny"), ("race", "forward", "usual")]
+ASAN = [("asan", "forward", "tiny"), ("asan", "forward", "usual")]
 SLOWER = {"plain": 1, "asan": 8, "race": 40}  # than plain mode, about
 MOST_SECONDS = 240  # of one run of all test cases that reach a mutant: the long ones are left out in the slow modes
 
@@ -63,15 +63,17 @@ class Program:
         log = folder + ".log"
         print(f"building {folder}", file=sys.stderr, flush=True)
         with open(log, "w", encoding="utf-8") as f:
-            configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DHALFSTEP_CUDA=OFF",
-                         f"-DHALFSTEP_CUDA_EMU_MODE={mode}", f"-DHALFSTEP_CUDA_EMU_MUTANTS={os.path.join(self.work, 'source')}"]
+            configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+                         "-DHALFSTEP_CUDA=OFF", f"-DHALFSTEP_CUDA_EMU_MODE={mode}",
+                         f"-DHALFSTEP_CUDA_EMU_MUTANTS={os.path.join(self.work, 'source')}"]
             for command in configure, ["ninja", "-C", folder, "-j", str(self.jobs), "test_cuda_emu"]:
                 if subprocess.run(command, stdout=f, stderr=subprocess.STDOUT, check=False).returncode:
                     raise SystemExit(f"the kernels with mutants do not build: {log}")
         self.folder[mode] = folder
 
     def names(self):
-        listed = subprocess.run([self.path("plain"), "--list-test-cases", "--no-colors=true"], capture_output=True, text=True, check=True)
+        command = [self.path("plain"), "--list-test-cases", "--no-colors=true"]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True)
         return [line for line in listed.stdout.splitlines() if line and not line.startswith(("[doctest]", "==="))]
 
     def path(self, mode):
@@ -127,7 +129,7 @@ class Hunt:
             for device in DEVICES:
                 end, taken = self.program.run(test, ("plain", "forward", device), seen=seen)
                 if end:
-                    raise SystemExit(f"without a mutant, {self.names[test]!r} {end} on the device of {device}")
+                    raise SystemExit(f"without a mutant, {self.names[test]!r} {end} on the {device} device")
                 with open(seen, encoding="utf-8") as f:
                     numbers = [int(line) for line in f]
                 os.remove(seen)
@@ -151,7 +153,7 @@ class Hunt:
         elif mutant["change"] == "made plain":
             stages = [RACE]  # in plain mode nothing comes between the parts
         else:
-            stages = [PLAIN, RACE]
+            stages = [PLAIN + ORDERS, RACE]
         for stage in stages:
             if mutant["killed_by"] and mutant["kind"] not in SYNCHRONISING:
                 break
@@ -161,7 +163,8 @@ class Hunt:
 
     def stage(self, mutant, variants, tests):
         with self.lock:
-            order = sorted(tests, key=lambda t: (-self.kills.get((mutant["file"], t), 0) if self.seconds[t] < 1 else 0, self.seconds[t]))
+            killers = {t: self.kills.get((mutant["file"], t), 0) for t in tests if self.seconds[t] < 1}
+            order = sorted(tests, key=lambda t: (-killers.get(t, 0), self.seconds[t]))
         for variant in variants:
             spent = 0
             for test in order:
@@ -176,7 +179,7 @@ class Hunt:
                         key = mutant["file"], test
                         self.kills[key] = self.kills.get(key, 0) + 1
                     mutant["killed_by"].append({"test": self.names[test], "mode": variant[0], "order": variant[1],
-                                                "processors": variant[2], "how": end})
+                                                "device": variant[2], "how": end})
                     return
 
 
@@ -222,14 +225,15 @@ def print_table(mutants):
         if m["kind"] in SYNCHRONISING:
             print(f"{m['file']}:{m['line']}: {m['kind']}, {m['change']}: {m['code']}")
             for k in m["killed_by"]:
-                print(f"    {k['mode']}, {k['order']}, {k['processors']}: {k['how']}: {k['test']}")
+                print(f"    {k['mode']}, {k['order']}, {k['device']}: {k['how']}: {k['test']}")
 
 
 def verdict(mutants):
     lost = [m for m in mutants if m["kind"] in SYNCHRONISING and m["status"] in ("survives", "not reached")]
     others = [m for m in mutants if m["kind"] not in SYNCHRONISING and m["status"] != "equivalent"]
     killed = sum(m["status"] == "killed" for m in others)
-    print(f"\n{len(lost)} of {sum(m['kind'] in SYNCHRONISING for m in mutants)} barriers, fences and atomics can be removed unnoticed; "
+    total = sum(m["kind"] in SYNCHRONISING for m in mutants)
+    print(f"\n{len(lost)} of {total} mutants of barriers, fences and atomics are not noticed; "
           f"{killed} of {len(others)} other mutants are killed")
     return bool(lost) or killed < WANTED * len(others)
 
@@ -238,7 +242,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--kinds", help="comma-separated, e.g. barrier,fence,atomic")
     parser.add_argument("--files", default="", help="only mutants in files whose name has this regular expression")
-    parser.add_argument("--again", action="store_true", help="only what the last report calls survivors or not reached; others stay")
+    parser.add_argument("--again", action="store_true", help="only what the last report does not call killed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--work", default=WORK, help="folder for copies, builds and the report")
     options = parser.parse_args()
@@ -255,7 +259,8 @@ def main():
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)
 
-    chosen = [m for m in mutants if re.search(options.files, m["file"]) and (not options.kinds or m["kind"] in options.kinds.split(","))]
+    kinds = options.kinds.split(",") if options.kinds else {m["kind"] for m in mutants}
+    chosen = [m for m in mutants if m["kind"] in kinds and re.search(options.files, m["file"])]
     report, done = os.path.join(options.work, "report.json"), []
     if options.again:
         with open(report, encoding="utf-8") as f:

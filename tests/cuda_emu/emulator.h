@@ -33,8 +33,8 @@ struct Options {
   uint64_t seed = 1;             // HALFSTEP_EMU_SEED, for random
   size_t memory = size_t(1) << 30;  // HALFSTEP_EMU_MEMORY: bytes of the device, beyond which cudaMalloc fails
   bool async = false;               // HALFSTEP_EMU_ASYNC=1: work waits until the host waits for it
-  // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken; fewer than a block has
-  // make every launch one block, which does all tasks one after another in the same shared memory.
+  // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken. With one of each
+  // a launch has four blocks at most (cuda/gpu.cuh), which do all tasks one after another in the same shared memory.
   int processors = 4, threads = 2048;
   int capability = 90;    // HALFSTEP_EMU_CAPABILITY=75: compute capability, times ten
   bool has_image = true;  // HALFSTEP_EMU_NO_IMAGE=1: work is refused, as kernels are by a build that has no code for the device

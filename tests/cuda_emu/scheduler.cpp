@@ -175,6 +175,16 @@ void pass_barrier() {
   fail("deadlock in block (%u,%u,%u)", blockIdx.x, blockIdx.y, blockIdx.z);
 }
 
+// Whether a warp has threads that could go on. In reverse order it does so before the next warp's turn, as far as a barrier: as
+// warps run ahead of each other on a GPU. In the other orders all warps wait for each other at each shuffle.
+bool runs_ahead(int first) {
+  if (options().order != Order::reverse || first % 32 != 0) return false;
+  for (int t = first; t < std::min(count, first + 32); ++t) {
+    if (threads[t].state == State::ready) return true;
+  }
+  return false;
+}
+
 void run_block(size_t shared) {
   for (int t = 0; t < count; ++t) {
     threads[t].state = State::fresh;
@@ -204,6 +214,7 @@ void run_block(size_t shared) {
       become(order[k]);
       fibers[size_t(stack)].resume();
       if (threads[current].state == State::done) idle_stacks.push_back(stack);
+      if (runs_ahead(order[k])) k = size_t(std::max(0, count - 32 - order[k])) - 1;  // back to its last thread
     }
     int done = 0, at_barrier = 0;
     for (int t = 0; t < count; ++t) {

@@ -42,6 +42,8 @@ TEST_CASE("argmax of strided tensors, long columns and the middle dimension") {
     }
     check_arg(true, uniform(t, {130, 4100}, 4), 0);
     check_arg(false, uniform(t, {1, 70}, 4), 0);
+    check_arg(true, uniform(t, {11, 1500}, 6, 0, 99), 1);  // more long rows than a tiny device has blocks
+    check_arg(true, uniform(t, {3, 700}, 7, 0, 99), 0);    // more short columns than it has threads
   }
   check_arg(true, uniform(DType::f32, {}, 1), 0);
   check_arg(true, make(DType::f32, {0, 5}), 1);

@@ -34,7 +34,7 @@ List mixed() {
     list.add(uniform(t, {5, 257}, ++seed, -2, 2, Layout::sliced), 1);
     list.add(uniform(t, {20000}, ++seed), 0);  // several segments
   }
-  for (int64_t n = 1; n <= 100; ++n) list.add(uniform(DType::f16, {n}, ++seed), 0);
+  for (int64_t n = 1; n <= 300; ++n) list.add(uniform(DType::f16, {n % 100 + 1}, ++seed), 0);  // more than a block has threads
   return list;
 }
 

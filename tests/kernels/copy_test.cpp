@@ -112,14 +112,15 @@ TEST_CASE("casts round once") {
 
 TEST_CASE("fill and arange") {
   for (DType t : kAll) {
-    const Buffer y = poisoned(t, {3, 70}), z = poisoned(t, {100}), want = make(t, {100});
+    const Buffer y = poisoned(t, {3, 700}), z = poisoned(t, {1200}), want = make(t, {1200});
     const OnDevice dev_y(y), dev_z(z);
     cuda::fill(queue(), dev_y, 1);
-    cuda::arange(queue(), dev_z, 3, 0.5);
-    cpu().arange(want, 3, 0.5);
+    const double by = t == DType::u8 || t == DType::i8 ? 0.0625 : 0.5;
+    cuda::arange(queue(), dev_z, 3, by);
+    cpu().arange(want, 3, by);
     dev_y.fetch();
     dev_z.fetch();
-    CHECK(y.values() == std::vector<double>(210, 1.0));
+    CHECK(y.values() == std::vector<double>(2100, 1.0));
     CHECK(z.values() == want.values());
   }
 }
