@@ -202,13 +202,13 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
   return true;
 }
 
-// out = f(in[0], ..., in[Inputs - 1]), pack by pack. Operands after these are not looked at.
-template <int Inputs, bool Booleans = false, int N, class F>
+// out = f(in[0], ..., in[Inputs - 1]), pack by pack. Operands after these are not looked at. Flat: the space has one dimension.
+template <int Inputs, bool Booleans = false, bool Flat = false, int N, class F>
 __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space, const F& f) {
   const auto some = [&](int64_t i, auto size) {
     constexpr int M = decltype(size)::value;
     int64_t at[N];
-    if constexpr (M == 1) {  // what is left over of one dense dimension
+    if constexpr (Flat || M == 1) {  // one by one: what is left over of one dimension
 #pragma unroll
       for (int k = 0; k < N; ++k) at[k] = i * space.strides[k][0];
     } else {

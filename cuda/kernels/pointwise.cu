@@ -75,7 +75,7 @@ void run(const Queue& queue, PointwisePacks packs, Pointwise row, int input, con
   const int64_t n = space.numel;
   if (n == 0) return;
   PackOperands<5> dense;
-  if (!wide && packs_fit(along, packed, dense))
+  if (!wide && along.rank <= 1 && packs_fit(along, packed, dense))
     return launch(packs, blocks_for((n + kRun - 1) / kRun, kPointwiseThreads), kPointwiseThreads, 0, queue.stream, dense, along,
                   float(p), float(q));
   const unsigned blocks = blocks_for(n, kPointwiseThreads);

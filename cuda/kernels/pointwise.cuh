@@ -1,6 +1,6 @@
 // Kernels of the rows of pointwise.def. Two ways for every row and every gradient:
-//   packs  operands of f16, bf16 and f32 in any mixture that are dense or repeated along the innermost dimension: eight
-//          elements at a time; compiled for each row
+//   packs  operands of f16, bf16 and f32 in any mixture that are dense, or one element for all: eight elements at a time; compiled
+//          for each row
 //   any    any dtypes and strides: one kernel that looks the row up, element by element
 #pragma once
 
@@ -40,7 +40,7 @@ struct PointwiseGradient {
 // The output, then those of g, a, b, c that the kernel reads, then anything.
 template <class Fn>
 __global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(PackOperands<5> o, Space<5> space, float p, float q) {
-  for_packs<Fn::kReads>(o, space, [&](const float* x) { return Fn::compute(x, p, q); });
+  for_packs<Fn::kReads, false, true>(o, space, [&](const float* x) { return Fn::compute(x, p, q); });
 }
 
 using PointwisePacks = void (*)(PackOperands<5>, Space<5>, float, float);
