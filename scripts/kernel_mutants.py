@@ -58,6 +58,8 @@ def constant_spans(code):
     """Where the compiler computes, or a declaration stands."""
     for m in re.finditer(r"\b(?:if constexpr|static_assert|SHARED|DYN_SHARED|decltype) ?(?=\()", code):
         yield m.start(), closing(code, m.end())
+    for m in re.finditer(r"\bsizeof\(\w+\) \* \w+", code):
+        yield m.start(), m.end()
     for m in re.finditer(r"(?<!if )\b(?:constexpr|using)\b", code):
         yield m.start(), code.find(";", m.start())
 

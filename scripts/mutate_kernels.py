@@ -40,10 +40,10 @@ WORK = os.path.join(ROOT, "build", "mutants")
 SYNCHRONISING = ("barrier", "fence", "atomic")
 WANTED = 0.95
 # Runs of the test program: (emulator's mode, order of threads and blocks, device). Those in plain mode are the ones that ctest
-# does. On the tiny device a launch has one to four blocks, which do all tasks one after another.
-DEVICES = {"usual": {}, "tiny": {"HALFSTEP_EMU_PROCESSORS": "1", "HALFSTEP_EMU_THREADS": "1"}}
-PLAIN = [("plain", "reverse", "tiny"), ("plain", "forward", "usual")]
-ORDERS = [("plain", "reverse", "usual"), ("plain", "random", "usual")]
+# does. On the tiny device a launch has one to four blocks, which do all tasks one after another; the large one is an H200.
+DEVICES = {"usual": {}, "tiny": {"HALFSTEP_EMU_PROCESSORS": "1", "HALFSTEP_EMU_THREADS": "1"},
+           "large": {"HALFSTEP_EMU_PROCESSORS": "132"}}
+PLAIN = [("plain", "reverse", "tiny"), ("plain", "forward", "usual"), ("plain", "random", "large"), ("plain", "reverse", "usual")]
 RACE = [("race", "forward", "tiny"), ("race", "forward", "usual")]
 ASAN = [("asan", "forward", "tiny"), ("asan", "forward", "usual")]
 SLOWER = {"plain": 1, "asan": 8, "race": 40}  # than plain mode, about
@@ -153,7 +153,7 @@ class Hunt:
         elif mutant["change"] == "made plain":
             stages = [RACE]  # in plain mode nothing comes between the parts
         else:
-            stages = [PLAIN + ORDERS, RACE]
+            stages = [PLAIN, RACE]
         for stage in stages:
             if mutant["killed_by"] and mutant["kind"] not in SYNCHRONISING:
                 break

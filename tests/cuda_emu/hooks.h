@@ -24,6 +24,19 @@ struct InsideEmulator {
   ~InsideEmulator() { where.in_kernel = true; }
 };
 
+// What lies behind memory: of the 16-bit floats and f32 a NaN that arithmetic changes, so that a sum into it shows too.
+inline char gap_byte(const char* p) { return reinterpret_cast<uintptr_t>(p) % 2 ? char(0x7F) : char(0xBF); }
+inline void fill_gap(char* p, const char* end) {
+  for (; p < end; ++p) *p = gap_byte(p);
+}
+// How far behind `p` the first changed byte is, or -1.
+inline ptrdiff_t changed_in_gap(const char* p, const char* end) {
+  for (const char* at = p; at < end; ++at) {
+    if (*at != gap_byte(at)) return at - p;
+  }
+  return -1;
+}
+
 // Around every block (shared_memory.cpp).
 void begin_shared_memory(size_t dynamic_bytes);
 void end_shared_memory();

@@ -22,7 +22,7 @@ namespace emu {
 namespace {
 
 constexpr size_t kAddressSpace = size_t(4) << 30;
-constexpr size_t kGap = 256;                     // at least, behind each allocation: poisoned for ASan, else all 0xFF
+constexpr size_t kGap = 256;                     // at least, behind each allocation: poisoned for ASan, else filled
 constexpr size_t kReuseAfter = size_t(4) << 20;  // freed memory stays unused, to catch its late users, until so much is
 constexpr size_t kHugePage = size_t(2) << 20;
 
@@ -72,9 +72,8 @@ char* place_for(size_t needed) {
 void check_gap([[maybe_unused]] const char* memory, [[maybe_unused]] size_t bytes) {
 #ifndef __SANITIZE_ADDRESS__
   const Opened open;
-  for (size_t i = bytes; i < reserved_for(bytes); ++i) {
-    if (memory[i] != char(0xFF)) fail("an allocation of %zu bytes was written %zu bytes past its end", bytes, i - bytes);
-  }
+  const ptrdiff_t past = changed_in_gap(memory + bytes, memory + reserved_for(bytes));
+  if (past >= 0) fail("an allocation of %zu bytes was written %td bytes past its end", bytes, past);
 #endif
 }
 
@@ -147,7 +146,8 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   race_forget(memory, bytes);
   __asan_unpoison_memory_region(memory, reserved_for(bytes));
   Opened open;
-  std::memset(memory, 0xFF, reserved_for(bytes));
+  std::memset(memory, 0xFF, bytes);
+  fill_gap(memory + bytes, memory + reserved_for(bytes));
   __asan_poison_memory_region(memory, reserved_for(bytes));
   __asan_unpoison_memory_region(memory, bytes);
   *p = memory;

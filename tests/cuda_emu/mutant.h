@@ -55,16 +55,16 @@ inline constexpr bool kIntegers = std::is_integral_v<A>&& std::is_integral_v<B>;
 // a comma, which would part the arguments of a macro: lt_s<4>; lt_st<4>: 4 swaps, 5 drops to true; lt_f<4>: 4 drops to false.
 template <char Op, int Swapped, int Dropped, bool To>
 struct Relation {};
-#define MUTANT_RELATION(name, op)                               \
-  template <int N>                                              \
-  inline constexpr Relation<op, N, 0, false> name##_s;          \
-  template <int N>                                              \
-  inline constexpr Relation<op, N, N + 1, true> name##_st;      \
-  template <int N>                                              \
-  inline constexpr Relation<op, N, N + 1, false> name##_sf;     \
-  template <int N>                                              \
-  inline constexpr Relation<op, 0, N, true> name##_t;           \
-  template <int N>                                              \
+#define MUTANT_RELATION(name, op)                           \
+  template <int N>                                          \
+  inline constexpr Relation<op, N, 0, false> name##_s;      \
+  template <int N>                                          \
+  inline constexpr Relation<op, N, N + 1, true> name##_st;  \
+  template <int N>                                          \
+  inline constexpr Relation<op, N, N + 1, false> name##_sf; \
+  template <int N>                                          \
+  inline constexpr Relation<op, 0, N, true> name##_t;       \
+  template <int N>                                          \
   inline constexpr Relation<op, 0, N, false> name##_f;
 MUTANT_RELATION(lt, '<')
 MUTANT_RELATION(le, 'l')

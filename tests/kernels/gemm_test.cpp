@@ -96,7 +96,7 @@ TEST_CASE("bias and activation, with biases of several dtypes and layouts") {
 TEST_CASE("the ReLU mask: bit column % 8 of byte column / 8, rows of 128 bits") {
   for (DType t : kFloating) {
     for (int64_t n : {1, 7, 8, 127, 128, 129, 260}) {
-      const int64_t m = 5;
+      const int64_t m = n == 129 ? 40 : 5;  // more units than a block has threads
       const AuxLayout layout = cuda::activation_aux(Activation::relu, m, n, t);
       CHECK(layout.shape == Shape{m, (n + 127) / 128 * 16});
       CHECK(layout.dtype == DType::u8);
@@ -122,6 +122,29 @@ TEST_CASE("the ReLU mask: bit column % 8 of byte column / 8, rows of 128 bits") 
       ok = true;
       for (int64_t i = 0; i < m * n; ++i) ok = ok && dx[i] == (bit(mask, i / n, i % n) ? g[i] : 0);
       CHECK_MESSAGE(ok, name(t), " ", n);
+    }
+  }
+}
+
+TEST_CASE("GELU keeps its argument, in rows of a pitch, for the derivative") {
+  for (DType t : kFloating) {
+    for (int64_t n : {1, 8, 33}) {
+      const int64_t m = 5;
+      const AuxLayout layout = cuda::activation_aux(Activation::gelu, m, n, t);
+      const Buffer x = uniform(t, {m, n}, 1), bias = uniform(t, {n}, 2), y = poisoned(t, {m, n}), z = poisoned(t, layout.shape),
+                   g = uniform(t, {m, n}, 3), dx = poisoned(t, {m, n}), want = make(t, {m, n}), want_dx = make(t, {m, n}),
+                   sum = make(t, {m, n});
+      for (int64_t i = 0; i < m * n; ++i) set(sum.view, i, x[i] + bias[i % n]);
+      cpu().unary(Unary::gelu_tanh, sum, want);
+      cpu().unary_backward(Unary::gelu_tanh, g, sum, want_dx);
+      const OnDevice dev_x(x), dev_bias(bias), dev_y(y), dev_z(z), dev_g(g), dev_dx(dx);
+      cuda::bias_activation(queue(), dev_x, dev_bias, Activation::gelu, dev_z, dev_y);
+      cuda::activation_derivative(queue(), dev_g, Activation::gelu, dev_z, dev_dx);
+      dev_y.fetch();
+      dev_dx.fetch();
+      const double absolute = t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-6 : 1e-3;
+      check_close(y, want, 4, absolute, "gelu");
+      check_close(dx, want_dx, 4, absolute, "gelu backward");
     }
   }
 }

@@ -1,4 +1,6 @@
 // Scatters and whole slices against the CPU backend, bit for bit.
+#include <array>
+
 #include "device.h"
 
 using namespace halfstep;
@@ -93,13 +95,22 @@ TEST_CASE("long lines are sorted, and give the bits of short ones") {
 }
 
 TEST_CASE("slices at bad indices are not touched") {
-  const Buffer index = make(DType::i64, {4}, {2, 5, -1, 4}), src = uniform(DType::f32, {4, 8}, 4);
-  const Buffer out = uniform(DType::f32, {5, 8}, 3), before = uniform(DType::f32, {5, 8}, 3);
-  const OnDevice dev_out(out), dev_index(index), dev_src(src);
-  cuda::index_copy(queue(), dev_out, 0, dev_index, dev_src);
-  dev_out.fetch();
-  for (int64_t i = 0; i < 40; ++i) {
-    const int64_t row = i / 8, from = row == 2 ? 0 : row == 4 ? 3 : -1;
-    CHECK(out[i] == (from < 0 ? before[i] : src[from * 8 + i % 8]));
+  for (int64_t n : {4, 600}) {  // searched, and sorted
+    for (bool add : {false, true}) {
+      const Buffer index = make(DType::i64, {n}), src = uniform(DType::f32, {n, 8}, 4);
+      for (int64_t k = 0; k < n; ++k) set(index.view, k, double(k < 4 ? std::array{2, 5, -1, 4}[size_t(k)] : k % 2 ? -1 : 5));
+      const Buffer all = uniform(DType::f32, {7, 8}, 3), before = uniform(DType::f32, {7, 8}, 3);
+      const OnDevice dev_all(all), dev_index(index), dev_src(src);
+      TensorView inner = dev_all;  // rows 1 to 5: bad indices lead to the others
+      inner.shape[0] = 5;
+      inner.data = dev_all.as<float>() + 8;
+      (add ? cuda::index_add : cuda::index_copy)(queue(), inner, 0, dev_index, dev_src);
+      dev_all.fetch();
+      for (int64_t i = 0; i < 56; ++i) {
+        const int64_t row = i / 8 - 1, from = row == 2 ? 0 : row == 4 ? 3 : -1;
+        const double value = from < 0 ? before[i] : src[from * 8 + i % 8] + (add ? before[i] : 0);
+        CHECK(all[i] == double(float(value)));
+      }
+    }
   }
 }

@@ -118,6 +118,14 @@ TEST_CASE("scatter_add of whole rows: the gradient of an embedding") {
   }
 }
 
+TEST_CASE("equal indices far apart, at the edges of what a warp looks at") {
+  for (int64_t first : {127, 128, 129}) {
+    const Buffer index = make(DType::i64, {400});
+    for (int64_t i = 0; i < 400; ++i) set(index.view, i, double(i == 300 ? first : i));
+    check_scatter(DType::f32, {400, 40}, 0, repeated(index, 40), uniform(DType::f32, {400, 40}, 1));
+  }
+}
+
 TEST_CASE("elements at bad indices are not touched") {
   const Buffer x = uniform(DType::f32, {5, 8}, 1), index = make(DType::i64, {4}, {2, 5, -1, 4}), out = make(DType::f32, {4, 8});
   cpu().fill(out, 77);
@@ -150,7 +158,7 @@ TEST_CASE("elements at bad indices are not touched") {
 }
 
 TEST_CASE("the first bad index or target is recorded, once") {
-  for (int64_t n : {1, 33, 257, 5000, 20000}) {
+  for (int64_t n : {1, 33, 257, 5000, 20000, 70000}) {
     for (Layout layout : {Layout::dense, Layout::sliced}) {
       const Fault fault;
       const Buffer ok = indices({n}, 1, 10, layout), bad = indices({n}, 1, 10, layout);
@@ -179,6 +187,20 @@ TEST_CASE("the first bad index or target is recorded, once") {
       CHECK(f.value == -100);
       CHECK(f.size == 10);
     }
+  }
+  // One alone, where a loop takes its second step or a block begins: of a small block, of many, of the list of blocks.
+  struct Alone {
+    int64_t n, at;
+  };
+  for (const Alone& a : {Alone{600, 256}, Alone{5000, 256}, Alone{5000, 4999}, Alone{70000, 65536}}) {
+    const Fault alone;
+    const Buffer bad = indices({a.n}, 1, 10);
+    set(bad.view, a.at, 10);
+    const OnDevice dev_bad(bad);
+    cuda::check_indices(queue(), dev_bad, 10, alone.get());
+    CHECK(alone.value().kind == 2);
+    CHECK(alone.value().position == a.at);
+    CHECK(alone.value().value == 10);
   }
   const Fault fault;
   const Buffer empty = make(DType::i64, {0});

@@ -96,6 +96,7 @@ TEST_CASE("long reductions take several segments") {
     }
   }
   check_reduce(Reduce::mean, DType::f32, {1500, 40}, {1, 40});
+  for (DType t : {DType::f32, DType::i64}) check_reduce(Reduce::sum, t, {1030, 301}, {1, 301});  // more outputs than threads
   check_reduce(Reduce::sum, DType::f32, {3, 20000}, {3, 1});
 }
 

@@ -49,6 +49,7 @@ TEST_CASE("NaN is the largest, zeros of both signs are equal") {
     for (bool descending : {false, true}) {
       const Buffer x = uniform(t, {1, 70}, 5);
       for (int64_t i : {3, 40}) set(x.view, i, std::nan(""));
+      set(x.view, 50, std::copysign(std::nan(""), -1.0));
       for (int64_t i : {5, 20, 60}) set(x.view, i, i == 20 ? -0.0 : 0.0);
       set(x.view, 9, std::numeric_limits<double>::infinity());
       set(x.view, 8, -std::numeric_limits<double>::infinity());

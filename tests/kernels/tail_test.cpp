@@ -68,6 +68,7 @@ TEST_CASE("check_finite sets the flag for inf and NaN anywhere, and never clears
           const Buffer x = uniform(t, {n}, 1), other = uniform(DType::f16, {40}, 2), flag = scalar(0);
           if (n == 0) continue;
           if (bad != 0) set(x.view, n - 1, bad);
+          if (bad != 0 && n > 31) set(other.view, 0, bad);  // two blocks raise the flag
           const OnDevice dev_x(x, shift), dev_other(other), dev_flag(flag);
           const TensorView list[] = {dev_other, dev_x};
           cuda::check_finite(queue(), list, dev_flag.as<float>());

@@ -31,6 +31,7 @@ TEST_CASE("variance of rows, columns and everything") {
     for (Layout layout : kLayouts) check_variance(uniform(t, {4, 9, 33}, 4, -2, 2, layout), {1, 9, 1}, 1);
   }
   check_variance(uniform(DType::f32, {1, 20000}, 5), {1, 1}, 1);
+  check_variance(uniform(DType::f32, {1, 300000}, 5), {1, 1}, 1);  // more segments than a warp has lanes
 }
 
 TEST_CASE("variance in packs: channels of images and of rows, in one segment and in several") {
