@@ -7,10 +7,8 @@
 //   HALFSTEP_FAKE_FAIL=n         the first n of the candidates that it proposes are refused when they are run
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
 
 #include "fake_product.h"
 #include "hooks.h"
@@ -302,17 +300,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const char* const mask = std::getenv("HALFSTEP_FAKE_MASK");
   p.mask_at_zero = mask && std::string_view(mask) == "set";
   const bool slow = p.op.has(uint32_t(setting("HALFSTEP_FAKE_SLOW")));
-  const cudaError_t error = submit(stream, {.work =
-                                                [p, slow, workspace, used = algorithm.workspace] {
-                                                  if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-                                                  check_memory(p);
-                                                  if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
-                                                  open_device_memory();
-                                                  if (used) std::memset(workspace, 0xFF, used);
-                                                  compute(p);
-                                                  close_device_memory();
-                                                },
-                                            .what = "product"});
+  const auto work = [p, slow, workspace, used = algorithm.workspace] {
+    if (slow) spend(3000);
+    check_memory(p);
+    if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
+    open_device_memory();
+    if (used) std::memset(workspace, 0xFF, used);
+    compute(p);
+    close_device_memory();
+  };
+  const cudaError_t error = submit(stream, {.work = work, .what = "product"});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 

@@ -40,6 +40,7 @@ Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
 void run_pending();                        // all work that waits, of all streams
 void run_pending(Stream& stream);          // all of one, and what it waits for
+void spend(double microseconds);           // of the device's time, by which events are timed: all work takes 1, some says more
 void note(const Task& task, bool in_graph);  // for Operations
 std::string kernel_name(const void* kernel);
 cudaError_t refuse(Stream& stream);        // spoils its capture; gives the error
