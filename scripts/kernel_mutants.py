@@ -169,10 +169,11 @@ class Mutants:
             return
         loop = place.keyword("for", "while") is not None
         first, ways = self.next_id, ""
-        if loop or not is_extreme(self.code, m):
+        extreme = is_extreme(self.code, m)
+        if not extreme:
             self.add("bound" if loop else "guard", at, f"{op} to {SWAPPED[op]}")
             ways = "s"
-        if not loop:
+        if extreme or not loop:
             to = place.dropped()
             self.add("guard", at, f"{op} to {to}")
             ways += to[0]

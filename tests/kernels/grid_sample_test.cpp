@@ -50,6 +50,20 @@ TEST_CASE("sizes around blocks, and points that meet in few elements") {
   check_sampling(DType::f32, {}, {2, 40, 4, 5}, {3, 3}, 1);     // more channels than a thread takes
 }
 
+TEST_CASE("a gradient for every element, at the edges of tiles too") {
+  const int64_t rows = 3, columns = 700;
+  const Buffer grid = make(DType::f32, {1, rows, columns, 2}), grad = uniform(DType::f32, {1, 1, rows, columns}, 1),
+               x = uniform(DType::f32, {1, 1, rows, columns}, 2), dx = poisoned(DType::f32, {1, 1, rows, columns});
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    set(grid.view, 2 * i, double(2 * (i % columns) + 1) / double(columns) - 1);
+    set(grid.view, 2 * i + 1, double(2 * (i / columns) + 1) / double(rows) - 1);
+  }
+  const OnDevice dev_grid(grid), dev_grad(grad), dev_x(x), dev_dx(dx);
+  cuda::grid_sample_backward(queue(), {SampleMode::nearest}, dev_grad, dev_x, dev_grid, dev_dx, {});
+  dev_dx.fetch();
+  CHECK(dx.values() == grad.values());
+}
+
 TEST_CASE("coordinates that are no numbers read nothing") {
   const double inf = INFINITY;
   const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1), grid = make(DType::f32, {1, 1, 4, 2}, {inf, 0, -inf, 0, std::nan(""), 0, 1e30, -1e30});

@@ -31,6 +31,7 @@ const Case kCases[] = {
     {{3, 4}, {5, 7}, {.window = {.dims = 2}, .adaptive = true}},
     {{33, 32}, {1, 1}, {.window = {.dims = 2}, .adaptive = true}},
     {{3, 5, 4}, {2, 5, 1}, {.window = {.dims = 3}, .adaptive = true}},
+    {{6, 7, 4}, {2, 2, 1}, {.window = {.dims = 3}, .adaptive = true}},  // a window of a block
 };
 
 Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
@@ -72,7 +73,7 @@ TEST_CASE("maxima, their indices and gradients") {
 TEST_CASE("maxima with dilation and windows of -inf") {
   const PoolArgs args{.window = {.size = {3, 2, 1}, .stride = {3, 2, 1}, .padding = {1, 1, 0}, .dilation = {2, 1, 1}}};
   const Buffer x = uniform(DType::f32, {1, 1, 7, 6}, 1);
-  for (int64_t i = 0; i < 18; ++i) set(x.view, i, -INFINITY);
+  for (int64_t i = 0; i < 42; ++i) set(x.view, i, i < 24 || i % 6 < 2 ? -INFINITY : x[i]);
   const Shape out{1, 1, 2, 4};
   const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
   cpu().max_pool(x, args, want, want_where);
