@@ -18,7 +18,8 @@ asan modes. One run finds which places each test case reaches, and a mutant is t
 fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race mode;
 the other mutants in plain mode, and those that survive in asan and race mode.
 
-Mutants that cannot be seen are listed in tests/cuda_emu/equivalent_mutants.json, with the reason.
+Mutants that no test can see are listed in tests/cuda_emu/explained_mutants.json, with the reason: equivalent ones, and those of
+cases that are out of the emulator's reach.
 
 The report says for each mutant which tests kill it: build/mutants/report.json, and a table of survivors on standard output. Ends
 with 1 when a barrier, fence or atomic can be removed unnoticed, or when less than 95 % of the other mutants are killed.
@@ -34,7 +35,7 @@ import sys
 import threading
 import time
 
-from kernel_mutants import ROOT, SOURCE, equivalents, find_mutants, fits
+from kernel_mutants import ROOT, SOURCE, explained, find_mutants, fits
 
 WORK = os.path.join(ROOT, "build", "mutants")
 SYNCHRONISING = ("barrier", "fence", "atomic")
@@ -185,13 +186,18 @@ class Hunt:
 
 # ---- the report
 
-def reason_of(mutant):
-    """Why a survivor changes nothing that can be seen, where somebody has said so."""
-    return next((entry["reason"] for entry in equivalents(ROOT) if fits(entry, mutant)), None)
+def explain(mutant):
+    """Adds why no test kills it, where somebody has said so."""
+    entry = next((entry for entry in explained(ROOT) if fits(entry, mutant)), None)
+    if entry and mutant["status"] != "killed":
+        mutant["reason"] = entry["reason"]
+        if entry["equivalent"]:
+            mutant["status"] = "equivalent"
 
 
 def key_of(mutant):
-    return mutant["file"], mutant["code"], mutant["kind"], mutant["change"], mutant["column"]
+    """What stays the same when lines move; `twin` numbers equal lines."""
+    return tuple(mutant[k] for k in ("file", "code", "kind", "change", "column", "twin"))
 
 
 def summary_of(mutants):
@@ -278,11 +284,9 @@ def main():
         chosen = [m for m in chosen if m["id"] in hunt.integers or m["id"] not in hunt.reached]
         saved = time.time()
         for i, mutant in enumerate(pool.map(hunt.try_one, chosen)):
-            reason = reason_of(mutant) if mutant["status"] != "killed" else None
-            if reason:
-                mutant.update(status="equivalent", reason=reason)
+            explain(mutant)
             done.append(mutant)
-            if mutant["status"] not in ("killed", "equivalent"):
+            if mutant["status"] != "killed" and "reason" not in mutant:
                 print(f"{i + 1}/{len(chosen)} {mutant['status']}: {mutant['file']}:{mutant['line']}:{mutant['column']}: "
                       f"{mutant['kind']}, {mutant['change']}: {mutant['code']}", file=sys.stderr, flush=True)
             if time.time() - saved > 30:
