@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) any_kernel(Operands<Inputs + 1, C> o
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += step) {
     int64_t at[Inputs + 1];
-    space.offsets(i, at);
+    space.short_offsets(i, at);
     C x[Inputs];
 #pragma unroll
     for (int k = 0; k < Inputs; ++k) x[k] = o.v[k + 1].data != nullptr ? o.v[k + 1].template load<C>(at[k + 1]) : o.number[k + 1];

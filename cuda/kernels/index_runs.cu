@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
   constexpr int kWidth = View::kWidth;
   const int64_t step = int64_t(gridDim.x) * blockDim.x, n = lines.space.numel * lines.length;
   for (int64_t t = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; t < n; t += step) {
-    const int64_t k = quotient(t, lines.space.numel);
+    const int64_t k = t / lines.space.numel;
     int64_t at[3];
     lines.space.offsets(t - k * lines.space.numel, at);
     const int64_t* const index = lines.index + at[1];
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
     place_runs(char* out, const char* src, int64_t element, Lines lines, const int64_t* order) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x, n = lines.space.numel * lines.length;
   for (int64_t t = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; t < n; t += step) {
-    const int64_t k = quotient(t, lines.space.numel);
+    const int64_t k = t / lines.space.numel;
     int64_t at[3];
     lines.space.offsets(t - k * lines.space.numel, at);
     const int64_t here = at[1] + k * lines.index_step, mine = lines.index[here];

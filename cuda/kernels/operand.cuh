@@ -156,12 +156,19 @@ struct Space {
     }
     return true;
   }
-  // Element offsets of all operands at row-major index i.
+  // Element offsets of all operands at row-major index i; divides in 32 bits where the index allows it.
   __device__ void offsets(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d > 0; --d) {
-      const int64_t rest = quotient(i, shape[d]), digit = i - rest * shape[d];
-      i = rest;
+      int64_t digit;
+      if (numel <= 0x7fffffff) {
+        const uint32_t rest = uint32_t(i) / uint32_t(shape[d]);
+        digit = int64_t(uint32_t(i) - rest * uint32_t(shape[d]));
+        i = rest;
+      } else {
+        digit = i % shape[d];
+        i /= shape[d];
+      }
       for (int k = 0; k < N; ++k) at[k] += digit * strides[k][d];
     }
     for (int k = 0; k < N; ++k) at[k] += i * strides[k][0];
@@ -170,6 +177,16 @@ struct Space {
     int64_t at[N];
     offsets(i, at);
     return at[0];
+  }
+  // The same in much less code: for what is compiled for many ops, or several times in one kernel.
+  __device__ void short_offsets(int64_t i, int64_t (&at)[N]) const {
+    for (int k = 0; k < N; ++k) at[k] = 0;
+    for (int d = rank - 1; d > 0; --d) {
+      const int64_t rest = quotient(i, shape[d]), digit = i - rest * shape[d];
+      i = rest;
+      for (int k = 0; k < N; ++k) at[k] += digit * strides[k][d];
+    }
+    for (int k = 0; k < N; ++k) at[k] += i * strides[k][0];
   }
 };
 

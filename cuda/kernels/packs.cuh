@@ -212,7 +212,7 @@ __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space
 #pragma unroll
       for (int k = 0; k < N; ++k) at[k] = i * space.strides[k][0];
     } else {
-      space.offsets(i, at);
+      space.short_offsets(i, at);
     }
     RawPack packs[Inputs];
 #pragma unroll

@@ -67,6 +67,12 @@ struct Target {
   }
 };
 
+__device__ inline int64_t short_offset(const Space<1>& along, int64_t i) {
+  int64_t at[1];
+  along.short_offsets(i, at);
+  return at[0];
+}
+
 // The elements of one output in packs: runs that are whole packs and begin where one may.
 struct Runs {
   using Compute = float;
@@ -82,7 +88,7 @@ struct Runs {
       RawPack packs[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k)
-        if (i + k * Group::kSize * kRun < end) load_raw(data, from + along.offset(i + k * Group::kSize * kRun), packs[k]);
+        if (i + k * Group::kSize * kRun < end) load_raw(data, from + short_offset(along, i + k * Group::kSize * kRun), packs[k]);
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
         if (i + k * Group::kSize * kRun >= end) continue;
@@ -101,7 +107,7 @@ struct Singles {
   Space<1> along;
 
   Singles(const TensorView& x, const Space<1>& along) : data(x), along(along) {}
-  __device__ void load(int64_t from, int64_t i, C (&x)[1]) const { x[0] = data.load_floating<C>(from + along.offset(i)); }
+  __device__ void load(int64_t from, int64_t i, C (&x)[1]) const { x[0] = data.load_floating<C>(from + short_offset(along, i)); }
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     Group::template each<1>(begin, end, [&](int64_t i, auto) {
