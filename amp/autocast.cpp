@@ -6,6 +6,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/ledger.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -25,6 +26,7 @@ size_t slot(Device::Type type) { return size_t(type); }
 Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
   const MemoryScope memory(tag);
   Tensor out = Tensor::empty(x.shape(), {.dtype = dtype, .device = x.device()});
+  Ledger::cast(x, dtype, false);
   backend_for(x.device()).copy(x.view(), out.view());
   ++state.casts;
   return out;
@@ -40,10 +42,14 @@ bool keeps_shadow(const Tensor& x, DType low) {
 Tensor low_data(const Tensor& x, DType low) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
   Shadow& shadow = x.impl()->meta().shadow;
-  if (shadow.low.defined() && shadow.low.dtype() == low && shadow.version == x.version()) return shadow.low;
+  if (shadow.low.defined() && shadow.low.dtype() == low && shadow.version == x.version()) {
+    Ledger::cast(x, low, true);
+    return shadow.low;
+  }
   const bool reuse = shadow.low.defined() && shadow.low.dtype() == low && shadow.low.shape() == x.shape() &&
                      shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
   if (reuse) {
+    Ledger::cast(x, low, false);
     backend_for(x.device()).copy(x.view(), shadow.low.view());
     shadow.low.bump_version();
     ++state.casts;
@@ -124,6 +130,7 @@ bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std
   if (!first || !state.enabled[slot(first->device().type)]) return false;
   check<AmpError>(policy != CastPolicy::banned, op, "is unsafe to autocast: its gradient can leave the range of float16",
                   Help{std::string(advice)});
+  Ledger::policy(policy, state.dtype[slot(first->device().type)], inputs);
   if (policy == CastPolicy::keep || policy == CastPolicy::f32_output) return true;
   const DType low = state.dtype[slot(first->device().type)];
   DType all[kDTypeCount];  // each dtype once: a list may be long

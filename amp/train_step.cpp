@@ -2,6 +2,7 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/backend/ledger.h"
 #include "framework/ops/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
@@ -92,6 +93,7 @@ bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.c
 StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::StepTail tail) {
+  const LedgerPassScope pass(LedgerPass::update);
   const int64_t expected = options_.accumulate_steps * first_;
   pending_ = 0;
   if (samples_ != expected) {

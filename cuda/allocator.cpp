@@ -78,7 +78,7 @@ CudaAllocator::CudaAllocator() : common_(std::make_unique<Pool>()) {}
 CudaAllocator::~CudaAllocator() = default;
 
 void* CudaAllocator::allocate(size_t bytes, MemoryTag tag) {
-  const size_t size = std::max(kRound, rounded(bytes, kRound));
+  const size_t size = device_block_size(bytes);
   const std::lock_guard lock(mutex_);
   Block* block = take(recorded_ && recorder_ == std::this_thread::get_id() ? *recorded_ : *common_, size);
   if (!block) out_of_memory(bytes);

@@ -39,7 +39,10 @@ class Sequential : public Module {
   struct Stage {
     Module* module;                                      // run by itself when there are no
     std::vector<std::pair<Linear*, Activation>> linears;  // to be run together
+    const std::string* path = nullptr;                    // of the linears: "0", "0 to 4"
   };
+  void path_changed() override;
+  void add_to_stages(Module* module);
   static Tensor run_chain(const Stage& stage, const Tensor& x);
   std::vector<Stage> stages_;
 };

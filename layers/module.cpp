@@ -4,6 +4,7 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -101,6 +102,7 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& t) {
 }
 
 Tensor Module::operator()(const Tensor& x) {
+  const LayerScope layer(path_);
   try {
     return forward(x);
   } catch (Error& e) {
@@ -118,7 +120,14 @@ void Module::register_module(const std::string& name, std::shared_ptr<Module> ch
   for (const NamedTensor& b : child->named_buffers(name)) b.tensor.set_label(b.name);
   child->train(training_);
   child->name_ = name;
+  child->set_path(join(path(), name));
   children_.emplace_back(name, std::move(child));
+}
+
+void Module::set_path(const std::string& path) {
+  path_ = kept_forever(path);
+  for (const auto& [name, child] : children_) child->set_path(join(path, name));
+  path_changed();
 }
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules(const std::string& prefix) {

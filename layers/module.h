@@ -38,6 +38,7 @@ class Module {
   virtual bool is_recordable() const { return false; }
   virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
   const std::string& name() const { return name_; }           // in its parent; empty at the root
+  std::string path() const { return path_ ? *path_ : ""; }    // from the root: "encoder.0"
   std::string str() const;                                    // the tree, as PyTorch prints it
 
   std::vector<Tensor> parameters() const;
@@ -70,11 +71,15 @@ class Module {
     return child;
   }
   void register_module(const std::string& name, std::shared_ptr<Module> child);
+  virtual void path_changed() {}  // this module, or one above it, was registered in another
 
  private:
+  void set_path(const std::string& path);
+
   std::vector<NamedTensor> parameters_, buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::string name_;  // in its parent
+  const std::string* path_ = nullptr;
   bool training_ = true;
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "framework/base/layer_path.h"
 #include "layers/layers.h"
 
 namespace halfstep {
@@ -12,13 +13,19 @@ Sequential& Sequential::push_back(std::shared_ptr<Module> layer) {
 Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Module> layer) {
   Module* module = layer.get();
   register_module(name, std::move(layer));
+  add_to_stages(module);
+  path_changed();
+  return *this;
+}
+
+void Sequential::add_to_stages(Module* module) {
   // Exact types only: a class derived from them may do something else in forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
   const bool chain = !stages_.empty() && !stages_.back().linears.empty();
   if (is(typeid(Linear))) {
     if (!chain) stages_.push_back({module, {}});
     stages_.back().linears.push_back({static_cast<Linear*>(module), Activation::none});
-    return *this;
+    return;
   }
   Activation activation = Activation::none;
   if (is(typeid(ReLU))) activation = Activation::relu;
@@ -27,7 +34,14 @@ Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Modul
     stages_.back().linears.back().second = activation;
   else
     stages_.push_back({module, {}});
-  return *this;
+}
+
+void Sequential::path_changed() {
+  for (Stage& stage : stages_) {
+    if (stage.linears.empty()) continue;
+    const Module &first = *stage.linears.front().first, &last = *stage.linears.back().first;
+    stage.path = kept_forever(&first == &last ? first.path() : first.path() + " to " + last.name());
+  }
 }
 
 bool Sequential::is_recordable() const {
@@ -41,6 +55,7 @@ Tensor Sequential::forward(const Tensor& x) {
 }
 
 Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {
+  const LayerScope layer(stage.path);
   try {
     const auto& [first, activation] = stage.linears[0];
     if (stage.linears.size() == 1 && activation != Activation::gelu)

@@ -8,6 +8,8 @@
 #include "amp/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
+#include "framework/backend/ledger.h"
+#include "framework/base/layer_path.h"
 
 namespace halfstep {
 namespace {
@@ -95,6 +97,7 @@ class Engine {
     const autocast::Off off;
     const MemoryScope memory(MemoryTag::gradients);
     const GradMode mode(mode_);
+    const LedgerPassScope pass(LedgerPass::backward);
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top().node;
       ready_.pop();
@@ -154,6 +157,18 @@ class Engine {
       }
   }
 
+  // In the layer that made the node, which an error names.
+  static Tensors run_backward(Node& node, Tensors grads) {
+    const LayerScope layer(node.layer);
+    const LedgerEntry entry(node.name(), CastPolicy::keep, grads, node.layer);
+    try {
+      return node.backward(std::move(grads));
+    } catch (Error& e) {
+      if (node.layer) e.leave_layer(*node.layer, "backward of " + std::string(node.name()));
+      throw;
+    }
+  }
+
   void run_node(Node& node, Tensors grads) {
     node.wanted.clear();  // of an earlier run that failed
     if (targeted_) {
@@ -161,7 +176,7 @@ class Engine {
       for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());
     }
     node.is_last_run = !retain_;
-    Tensors results = node.backward(std::move(grads));
+    Tensors results = run_backward(node, std::move(grads));
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !node.needs(i)) continue;
       Tensor g = std::move(results[i]);

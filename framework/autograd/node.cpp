@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/layer_path.h"
 
 namespace halfstep {
 namespace {
@@ -126,6 +127,7 @@ Edge edge_of(const Tensor& t) {
 
 void attach(const std::shared_ptr<Node>& node, const Tensors& outputs) {
   node->sequence = next_sequence++;
+  node->layer = LayerScope::current();
   for (const Tensor& t : outputs) {
     const auto index = uint32_t(node->outputs.size());
     node->outputs.push_back({t.shape(), t.dtype(), t.device()});

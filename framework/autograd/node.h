@@ -62,6 +62,7 @@ class Node : public std::enable_shared_from_this<Node> {
   std::vector<Edge> edges;              // one per tensor input
   std::vector<OutputMeta> outputs;      // one per output
   std::vector<uint8_t> wanted;          // set by the engine for grad(): edges on a path to an input
+  const std::string* layer = nullptr;   // that made it; null outside of any. Never freed
   bool is_last_run = false;             // set by the engine: what was saved is freed after this backward
   std::vector<std::shared_ptr<HookList>> hooks;      // per output; may be short
   std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short

@@ -1,17 +1,46 @@
 // Memory for the time of one call, from the device's caching allocator, counted as workspace.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
+
+// While it lives, this thread's kernels of the CPU compute nothing and read nothing: a product or a convolution only decides how it
+// would run, and takes its workspace from the books of Device::meta. So a step on that device has the peak of one on the CPU.
+class WorkspacePlan {
+ public:
+  WorkspacePlan() : outer_(std::exchange(open_, this)) {}
+  ~WorkspacePlan() {
+    for (void* p : held_) allocator(Device::meta).release(p);
+    open_ = outer_;
+  }
+  WorkspacePlan(const WorkspacePlan&) = delete;
+  static WorkspacePlan* open() { return open_; }
+  // What is taken from here on is kept until the plan ends: threads hold it at the same time.
+  void hold(void* p) { held_.push_back(p); }
+  bool holds = false;
+
+ private:
+  static inline thread_local constinit WorkspacePlan* open_ = nullptr;
+  WorkspacePlan* outer_;
+  std::vector<void*> held_;
+};
 
 // On CUDA the block may be handed out again while kernels that use it are queued: what comes later runs behind them.
 class Workspace {
  public:
   Workspace(Device device, size_t bytes)
-      : allocator_(allocator(device)), data_(bytes > 0 ? allocator_.allocate(bytes, MemoryTag::workspace) : nullptr) {}
+      : allocator_(allocator(WorkspacePlan::open() ? Device::meta : device)),
+        data_(bytes > 0 ? allocator_.allocate(bytes, MemoryTag::workspace) : nullptr) {}
   ~Workspace() {
-    if (data_) allocator_.release(data_);
+    if (!data_) return;
+    if (WorkspacePlan* const plan = WorkspacePlan::open(); plan && plan->holds)
+      plan->hold(data_);
+    else
+      allocator_.release(data_);
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -28,6 +28,20 @@ inline constexpr Device Device::cuda{Device::Type::cuda, 0};
 inline constexpr Device Device::meta{Device::Type::meta, 0};
 inline constexpr int kDeviceTypeCount = 3;
 
+// While it lives, what this thread makes without naming a device is made there: { DefaultDevice on(Device::meta); Net net; }
+class DefaultDevice {
+ public:
+  explicit DefaultDevice(Device device) : saved_(current_) { current_ = device; }
+  ~DefaultDevice() { current_ = saved_; }
+  DefaultDevice(const DefaultDevice&) = delete;
+  static Device current() { return current_; }
+
+ private:
+  static inline thread_local constinit Device current_ = Device::cpu;
+  Device saved_;
+};
+inline Device default_device() { return DefaultDevice::current(); }  // cpu outside of any such scope
+
 // "cpu", "cuda", "cuda:1", "meta". Throws DeviceError for anything else.
 Device parse_device(std::string_view text, std::string_view where = "device");
 std::string_view name(Device::Type t);                      // "cpu", "cuda", "meta"

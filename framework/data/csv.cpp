@@ -205,7 +205,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
 
   const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
-  out.input = Tensor::empty({n, width});
+  out.input = Tensor::empty({n, width}, {.device = Device::cpu});
   float* x = out.input.data<float>();
   for (size_t j = 0; j < features.size(); ++j) {
     out.feature_names.push_back(features[j].name);
@@ -215,11 +215,11 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   if (o.classification) {
     std::vector<int64_t> of_row;
     out.class_names = read_classes(sheet, target, of_row);
-    out.target = Tensor::empty({n}, {.dtype = DType::i64});
+    out.target = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
     for (size_t i = 0; i < rows.size(); ++i) out.target.data<int64_t>()[i] = of_row[size_t(rows[i])];
   } else {
     for (size_t r = 0; r < sheet.rows(); ++r) number(sheet, r, target);
-    out.target = Tensor::empty({n, 1});
+    out.target = Tensor::empty({n, 1}, {.device = Device::cpu});
     for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(number(sheet, size_t(rows[i]), target));
   }
   return out;

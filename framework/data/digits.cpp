@@ -147,8 +147,8 @@ TensorDataset make(const DigitsOptions& o) {
   check<ValueError>(o.size >= 0, kWhere, "size must not be negative, got ", o.size);
   const int64_t n = o.size > 0 ? o.size : o.split == Split::train ? 8000 : 2000;
   const MemoryScope scope(MemoryTag::data);
-  const Tensor images = Tensor::empty({n, 1, kSide, kSide}, {.dtype = DType::u8});
-  const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8});
+  const Tensor images = Tensor::empty({n, 1, kSide, kSide}, {.dtype = DType::u8, .device = Device::cpu});
+  const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8, .device = Device::cpu});
   for (int64_t i = 0; i < n; ++i) {
     const int digit = int(i % 10);
     draw(digit, Numbers(o.seed, o.split, i), images.data<uint8_t>() + i * kSide * kSide);

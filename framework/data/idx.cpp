@@ -96,7 +96,7 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   check<DataError>(!in.cut_off(), kWhere, in.path(), ": the compressed file is cut off");
 
   const MemoryScope scope(MemoryTag::data);
-  const Tensor out = Tensor::empty(shape, {.dtype = DType::u8});
+  const Tensor out = Tensor::empty(shape, {.dtype = DType::u8, .device = Device::cpu});
   if (bytes > 0) std::memcpy(out.data(), data.data(), bytes);
   return out;
 }

@@ -53,7 +53,7 @@ Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine 
   for (size_t i = 0; i < 256; ++i) value[i] = affine.scale * float(i) + affine.shift;
   const Shape sample = sample_shape(t);
   const int64_t row = numel(sample);
-  const Tensor out = Tensor::empty(with_rows(int64_t(indices.size()), sample));
+  const Tensor out = Tensor::empty(with_rows(int64_t(indices.size()), sample), {.device = Device::cpu});
   float* to = out.data<float>();
   for (int64_t index : indices) {
     const uint8_t* from = t.data<uint8_t>() + index * row;
@@ -63,7 +63,7 @@ Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine 
 }
 
 Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
-  const Tensor out = Tensor::empty({int64_t(indices.size())}, {.dtype = DType::i64});
+  const Tensor out = Tensor::empty({int64_t(indices.size())}, {.dtype = DType::i64, .device = Device::cpu});
   int64_t* to = out.data<int64_t>();
   for (int64_t index : indices) *to++ = t.data<uint8_t>()[index];
   return out;

@@ -69,7 +69,7 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
 
 Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& path) {
   const SafetensorsType& type = *find_safetensors_type(entry.dtype);
-  const Tensor out = Tensor::empty(Shape(std::span<const int64_t>(entry.shape)), {.dtype = type.dtype});
+  const Tensor out = Tensor::empty(Shape(std::span<const int64_t>(entry.shape)), {.dtype = type.dtype, .device = Device::cpu});
   const uint64_t bytes = entry.end - entry.begin;
   if (bytes == 0) return out;
   if (safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean) {

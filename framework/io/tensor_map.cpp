@@ -11,7 +11,7 @@ Tensor host_contiguous(const Tensor& t) {
     backend_for(t.device()).copy(t.view(), packed.view());
   }
   if (packed.device().is_cpu()) return packed;
-  const Tensor host = Tensor::empty(t.shape(), {.dtype = t.dtype()});
+  const Tensor host = Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = Device::cpu});
   if (host.nbytes() > 0) backend_for(t.device()).copy_to_host(packed.data(), host.data(), host.nbytes());
   return host;
 }

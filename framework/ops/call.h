@@ -22,6 +22,8 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/ledger.h"
+#include "framework/base/layer_path.h"
 
 namespace halfstep {
 
@@ -149,11 +151,17 @@ auto call(Tensors in, typename Op::Attr attr) {
   OpContext ctx;
   ctx.recording_ = info.differentiable && should_record(in);
   const bool record = ctx.recording_;
+  const LedgerEntry entry(info.name, info.policy, in, LayerScope::current());
   auto out = [&] {
     const autocast::Off off;
     const NoGrad quiet;
     return Op::forward(ctx, attr, in);
   }();
+  if (Ledger::is_open()) [[unlikely]] {
+    for (const auto& [t, index] : ctx.pending_) Ledger::saved(t);
+    if constexpr (std::is_same_v<decltype(out), Tensor>) Ledger::outputs({&out, 1});
+    else Ledger::outputs(out);
+  }
   if (record) {
     auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
     for (const Tensor& t : in) node->edges.push_back(edge_of(t));

@@ -37,7 +37,7 @@ struct Move {
     if (a.from.is_cpu()) {
       backend_for(a.to).copy_from_host(x.data(), out.data(), x.nbytes());
     } else {
-      const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype()});
+      const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
       backend_for(a.from).copy_to_host(x.data(), host.data(), x.nbytes());
       if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.data(), out.data(), x.nbytes());
     }
@@ -77,12 +77,16 @@ const Tensor& Tensor::fill_(double value) const {
 }
 
 void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
-  const NoGrad off;
-  Tensor t = detach().to(floats ? DType::f64 : DType::i64).contiguous();
-  const size_t n = size_t(t.numel());
+  const size_t n = size_t(numel());
   if (floats) floats->resize(n);
   else integers->resize(n);
-  if (n) backend_for(t.device()).copy_to_host(t.data(), floats ? static_cast<void*>(floats->data()) : integers->data(), t.nbytes());
+  if (n == 0) return;
+  const DType dtype = floats ? DType::f64 : DType::i64;
+  void* const to = floats ? static_cast<void*>(floats->data()) : integers->data();
+  if (device().is_cpu()) return backend_for(device()).copy(view(), {to, dtype, shape(), contiguous_strides(shape())});
+  const NoGrad off;
+  const Tensor t = detach().to(dtype).contiguous();
+  backend_for(t.device()).copy_to_host(t.data(), to, t.nbytes());
 }
 
 void add_copies(OpList& list) {

@@ -247,7 +247,7 @@ Tensor randperm(int64_t n, Generator* g) {
   check<ValueError>(n >= 0 && n <= (int64_t(1) << 31), "randperm", "n must lie in [0, 2^31], got ", n);
   // Fisher-Yates on the host, from the same stream as everything else.
   const Generator::State state = pick(g).reserve(n);
-  const Tensor out = Tensor::empty({n}, {.dtype = DType::i64});
+  const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
   int64_t* p = out.data<int64_t>();
   std::iota(p, p + n, 0);
   for (int64_t i = n - 1; i > 0; --i) {

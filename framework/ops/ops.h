@@ -51,7 +51,7 @@ Tensor eye(int64_t n, const TensorOptions& options = {});
 Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {});
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options = {});
 template <class T>
-Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = Device::cpu);  // copies; dtype_of<T>
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = default_device());  // copies; dtype_of<T>
 Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
 // Random: `generator` defaults to default_generator().
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);    // [0, 1)

@@ -36,7 +36,7 @@ DType result_type(const Tensors& in) {
 
 Tensor wrapped_number(double value, const Tensor& like) {
   const bool integer = !like.is_floating_point() && value == std::nearbyint(value);
-  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64});
+  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64, .device = Device::cpu});
   backend_for(Device::cpu).fill(t.view(), value);
   t.impl()->wrapped_number = true;
   return t;

@@ -31,10 +31,24 @@ class Allocator {
 
 // What the host's allocator takes for a request: multiples of 64 up to 1 KiB, then eight steps an octave.
 size_t host_block_size(size_t bytes);
+// What a GPU's takes: multiples of 512.
+size_t device_block_size(size_t bytes);
+// The device whose blocks Device::meta counts: the cpu (the default), with the workspace of its products, or cuda, without.
+Device::Type planned_device();
+// Another device to plan for, while it lives. For the whole program: blocks must be counted alike.
+class PlanFor {
+ public:
+  explicit PlanFor(Device::Type type);
+  ~PlanFor();
+  PlanFor(const PlanFor&) = delete;
+
+ private:
+  Device::Type saved_;
+};
 // The host's allocator throws MemoryError instead of holding more bytes than this, cached ones included; 0: no limit.
 void limit_host_memory(size_t bytes);
 
-// The caching allocator of a device; that of Device::meta only keeps books, in blocks of the host's sizes. Throws DeviceError when the device is not built in or not present. Thread-safe.
+// The caching allocator of a device; that of Device::meta only keeps books. Throws DeviceError when the device is not built in or not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
 // `start` is called for a device without an allocator, and either registers one or throws DeviceError.

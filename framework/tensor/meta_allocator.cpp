@@ -1,4 +1,6 @@
-// The books of the device meta: sizes and purposes are counted as the host's allocator counts them, and no memory is taken.
+// The books of the device meta: sizes and purposes are counted as the planned device's allocator counts them, and no memory is taken.
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
@@ -13,10 +15,17 @@ namespace {
 constexpr uintptr_t kFirstAddress = uintptr_t(1) << 62;
 constexpr size_t kMost = size_t(1) << 60;
 
+std::atomic<Device::Type> planned = Device::Type::cpu;
+
+size_t block_size(size_t bytes) {
+  if (bytes >= kMost) return bytes;
+  return planned_device() == Device::Type::cuda ? device_block_size(bytes) : host_block_size(bytes);
+}
+
 class MetaAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes, MemoryTag tag) override {
-    const size_t size = bytes < kMost ? host_block_size(bytes) : bytes;
+    const size_t size = block_size(bytes);
     const std::lock_guard lock(mutex_);
     check<MemoryError>(size < kMost && next_ + size > next_, "memory", "meta: cannot count ", bytes, " bytes more; ", stats_.live,
                        " are live");
@@ -76,6 +85,15 @@ class MetaAllocator final : public Allocator {
 };
 
 }  // namespace
+
+size_t device_block_size(size_t bytes) {
+  constexpr size_t kRound = 512;
+  return std::max(kRound, (bytes + kRound - 1) / kRound * kRound);
+}
+
+Device::Type planned_device() { return planned.load(std::memory_order_relaxed); }
+PlanFor::PlanFor(Device::Type type) : saved_(planned.exchange(type)) {}
+PlanFor::~PlanFor() { planned = saved_; }
 
 // Never destroyed: tensors in static variables may outlive any static allocator.
 Allocator* meta_allocator() {

@@ -32,7 +32,7 @@ using HookList = std::vector<std::pair<uint64_t, TensorHook>>;  // key, hook
 // How a new tensor is made: zeros({2, 3}, {.dtype = DType::f16, .requires_grad = true}).
 struct TensorOptions {
   DType dtype = DType::f32;
-  Device device = Device::cpu;
+  Device device = default_device();
   bool requires_grad = false;
 };
 

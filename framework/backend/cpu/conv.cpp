@@ -26,6 +26,26 @@ class Kernels final : public ConvKernels {
 };
 const Kernels kKernels;
 
+// Of a plan: only products take memory.
+class PlannedKernels final : public ConvKernels {
+ public:
+  Device device() const override { return kKernels.device(); }
+  int64_t workspace_bytes() const override { return kKernels.workspace_bytes(); }
+  void gemm(const GemmArgs& args) const override { kKernels.gemm(args); }
+  void unfold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
+  void fold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
+  void sum(const TensorView&, const TensorView&) const override {}
+  void add(const TensorView&, const TensorView&, const TensorView&) const override {}
+  void copy(const TensorView&, const TensorView&) const override {}
+  void fill(const TensorView&, double) const override {}
+};
+const PlannedKernels kPlannedKernels;
+
+const ConvKernels& kernels() {
+  if (WorkspacePlan::open()) return kPlannedKernels;
+  return kKernels;
+}
+
 // One tensor of a convolution for oneDNN: itself, or a float32 image of it.
 struct Side {
   TensorView mine, theirs;
@@ -70,17 +90,17 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   for (int i = 0; i < 3; ++i) {
     if (!sides[i].differs()) continue;
     sides[i].theirs.data = memory + starts[i];
-    if (i != written) copy(sides[i].mine, sides[i].theirs);
+    if (i != written) kernels().copy(sides[i].mine, sides[i].theirs);
   }
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
-  if (bias_differs && pass == ConvPass::forward) copy(bias, own_bias);
+  if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
   run(*plan, sides[0].theirs.data, sides[1].theirs.data, sides[2].theirs.data, static_cast<const float*>(bias_data));
-  if (bias_differs && pass == ConvPass::weight) copy(own_bias, bias);
+  if (bias_differs && pass == ConvPass::weight) kernels().copy(own_bias, bias);
   if (bias_after)
-    add_channel_bias(kKernels, result, bias, sides[written].mine);
+    add_channel_bias(kernels(), result, bias, sides[written].mine);
   else if (sides[written].differs())
-    copy(result, sides[written].mine);
+    kernels().copy(result, sides[written].mine);
   return true;
 }
 
@@ -89,19 +109,19 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
 void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
           const TensorView& out) {
   if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups))
-    unfold_conv(kKernels, x, weight, bias, window, groups, out);
+    unfold_conv(kernels(), x, weight, bias, window, groups, out);
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
                         int64_t groups, const TensorView& out) {
   if (!with_onednn(ConvPass::data, out, weight, grad, bias, window, groups))
-    unfold_conv_backward_data(kKernels, grad, weight, bias, window, groups, out);
+    unfold_conv_backward_data(kernels(), grad, weight, bias, window, groups, out);
 }
 
 void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups, const TensorView& out,
                           const TensorView& bias_out) {
   if (!with_onednn(ConvPass::weight, x, out, grad, bias_out, window, groups))
-    unfold_conv_backward_weight(kKernels, x, grad, window, groups, out, bias_out);
+    unfold_conv_backward_weight(kernels(), x, grad, window, groups, out, bias_out);
 }
 
 }  // namespace halfstep::cpu

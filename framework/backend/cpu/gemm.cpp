@@ -87,7 +87,7 @@ bool as_transpose(const Product& p) {
 void multiply_doubles(const GemmArgs& g, Product p) {
   if (!g.bias) return multiply_eigen<double>(p, nullptr);
   std::vector<double> bias(size_t(p.n));
-  load<double>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias.data(), p.n);
+  if (!WorkspacePlan::open()) load<double>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias.data(), p.n);
   multiply_eigen<double>(p, bias.data());
 }
 
@@ -148,7 +148,7 @@ void product(const GemmArgs& g) {
     p.bias = g.bias.as<const float>();
     if (bias_copied) {
       float* bias = reinterpret_cast<float*>(bias_work.data());
-      load<float>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias, p.n);
+      if (!WorkspacePlan::open()) load<float>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias, p.n);
       p.bias = bias;
     }
   }

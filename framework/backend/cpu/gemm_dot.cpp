@@ -159,7 +159,7 @@ bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const Ten
   MatrixVector v{m, k, matrix.strides[rows], matrix.strides[columns], matrix.data, c, std::vector<float>(size_t(k))};
   const bool by_rows = v.column == 1 || k == 1;
   if (!by_rows && v.row != 1) return false;
-  load<float>(vector.dtype, vector.data, step, v.x.data(), k);
+  if (!WorkspacePlan::open()) load<float>(vector.dtype, vector.data, step, v.x.data(), k);
   if (matrix.dtype == DType::bf16)
     by_rows ? v.by_rows<bf16>() : v.by_columns<bf16>();
   else

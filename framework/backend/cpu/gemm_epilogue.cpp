@@ -1,6 +1,7 @@
 // What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
 #include "framework/backend/cpu/gemm.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -29,6 +30,11 @@ void sum_rows(const TensorView& x, const TensorView& out) {
 }  // namespace
 
 void gemm(const GemmArgs& g) {
+  if (WorkspacePlan::open()) {
+    GemmArgs bare = g;
+    if (g.derivative || g.activation == Activation::gelu) bare.activation = Activation::none;
+    return product(bare);
+  }
   if (g.derivative)
     product_then_derivative(g);
   else if (g.activation == Activation::gelu)

@@ -13,7 +13,6 @@
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
-#include "framework/tensor/memory.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -130,18 +129,16 @@ void execute(const Piece& p) {
   dnnl_memory_set_data_handle(e.b.get(), const_cast<void*>(p.b));
   dnnl_memory_set_data_handle(e.c.get(), p.c);
   if (p.bias) dnnl_memory_set_data_handle(e.bias.get(), const_cast<float*>(p.bias));
-  void* scratch = nullptr;
-  if (e.scratch_bytes > 0) {
-    scratch = allocator(Device::cpu).allocate(e.scratch_bytes, MemoryTag::workspace);
-    dnnl_memory_set_data_handle(e.scratch.get(), scratch);
-  }
+  const Workspace scratch(Device::cpu, e.scratch_bytes);
+  if (scratch.data()) dnnl_memory_set_data_handle(e.scratch.get(), scratch.data());
+  if (WorkspacePlan::open()) return;
   const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream.get(), int(e.args.size()), e.args.data());
-  if (scratch) allocator(Device::cpu).release(scratch);
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
 }
 
 // One row or a few: no packing pays. Bias and relu follow in a loop over so few elements.
 void execute_few_rows(const Piece& p) {
+  if (WorkspacePlan::open()) return;
   const bool ta = p.a_column != 1, tb = p.b_column != 1;
   const int64_t lda = std::max<int64_t>(ta ? p.a_column : p.a_row, ta ? p.m : p.k);
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
@@ -200,7 +197,7 @@ void run(const Piece& p) {
   if (needs_dense_a(p)) {
     const Workspace dense(Device::cpu, size_t(p.m * p.k) * sizeof(bf16));
     const size_t row = size_t(p.m) * sizeof(bf16);
-    for (int64_t k = 0; k < p.k; ++k)
+    for (int64_t k = 0; k < p.k && !WorkspacePlan::open(); ++k)
       std::memcpy(dense.data() + size_t(k) * row, static_cast<const bf16*>(p.a) + k * p.a_column, row);
     Piece copied = p;
     copied.a = dense.data();
@@ -261,6 +258,12 @@ void multiply(const Product& p) {
   const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
   const int64_t copied = along == Along::rows && p.in == DType::bf16 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
   const int64_t pieces = std::min(std::max(wanted, copied), std::max<int64_t>(most, 1));
+  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
+    plan->holds = true;
+    for (int64_t i = 0; i < std::min<int64_t>(threads, pieces); ++i) run(cut(p, along, i, pieces));
+    plan->holds = false;
+    return;
+  }
   parallel_tasks(pieces, work, [&](int64_t i) { run(cut(p, along, i, pieces)); });
 }
 

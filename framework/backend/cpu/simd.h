@@ -8,6 +8,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/team.h"
+#include "framework/backend/workspace.h"
 
 // On a function whose loops should be compiled for x86-64 v2, v3 and v4 and chosen when the program starts.
 #if defined(HALFSTEP_MULTIARCH)
@@ -46,6 +47,7 @@ class Escape {
 // unequal cost. One thread wakes no other.
 template <class F>
 void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
+  if (WorkspacePlan::open()) [[unlikely]] return;
   const int threads = threads_for(work, int(std::min<int64_t>(num_threads(), tasks)));
   if (threads == 1) {
     for (int64_t i = 0; i < tasks; ++i) f(i);
@@ -64,7 +66,7 @@ void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
 // f must compute element i from i alone: the parts depend on the number of threads.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, int64_t work, const F& f) {
-  if (n <= 0) return;
+  if (n <= 0 || WorkspacePlan::open()) return;
   const int64_t grains = (n + grain - 1) / grain;
   const int threads = threads_for(work, int(std::min<int64_t>(num_threads(), grains)));
   if (threads == 1) return f(int64_t(0), n);

@@ -1,0 +1,151 @@
+#include "framework/backend/ledger.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "framework/base/layer_path.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep {
+namespace {
+
+thread_local constinit LedgerScope* innermost = nullptr;
+thread_local constinit LedgerPass current_pass = LedgerPass::forward;
+
+LedgerTensor entry_of(const Tensor& t) {
+  if (!t.defined()) return {};
+  return {t.shape(), t.dtype(), t.dtype()};
+}
+
+std::string text(DType dtype) {
+  std::ostringstream out;
+  out << dtype;
+  return out.str();
+}
+
+// Why an op that autocast looked at computes in the dtype that it does.
+std::string reason_of(CastPolicy policy, DType low, std::span<const DType> given) {
+  const auto has = [&](DType d) { return std::find(given.begin(), given.end(), d) != given.end(); };
+  const bool floats = std::any_of(given.begin(), given.end(), is_floating);
+  if (!floats) return "no floating input";
+  if (has(DType::f64)) return "no cast: float64";
+  switch (policy) {
+    case CastPolicy::low: return "computes in " + text(low) + " in a region";
+    case CastPolicy::f32: return "computes in float32 in a region";
+    case CastPolicy::f32_output: return "its result is float32 in a region";
+    case CastPolicy::promote: return "takes the widest dtype of its inputs";
+    case CastPolicy::keep:
+    case CastPolicy::banned: break;
+  }
+  return "takes the dtype it is given";
+}
+
+}  // namespace
+
+std::string_view name(LedgerPass pass) {
+  constexpr std::string_view names[] = {"forward", "backward", "update"};
+  return names[size_t(pass)];
+}
+
+double LedgerCall::flops() const {
+  return std::accumulate(products.begin(), products.end(), 0.0, [](double sum, const LedgerProduct& p) { return sum + p.flops(); });
+}
+double LedgerCall::flops(DType dtype) const {
+  double sum = 0;
+  for (const LedgerProduct& p : products) sum += p.dtype == dtype ? p.flops() : 0;
+  return sum;
+}
+
+LedgerScope::LedgerScope(Device device) : device_(device), outer_(innermost) { innermost = this; }
+LedgerScope::~LedgerScope() { innermost = outer_; }
+
+LedgerPassScope::LedgerPassScope(LedgerPass pass) : saved_(current_pass) { current_pass = pass; }
+LedgerPassScope::~LedgerPassScope() { current_pass = saved_; }
+
+bool Ledger::is_open() { return innermost != nullptr; }
+
+void Ledger::policy(CastPolicy policy, DType low, std::span<const Tensor> inputs) {
+  if (!innermost || innermost->depth_ > 0) return;
+  innermost->given_.clear();
+  for (const Tensor& t : inputs) innermost->given_.push_back(t.defined() ? t.dtype() : DType::boolean);
+  innermost->next_.policy = policy;
+  innermost->next_.reason = reason_of(policy, low, innermost->given_);
+}
+
+void Ledger::cast(const Tensor& from, DType to, bool shadow) {
+  if (!innermost) return;
+  LedgerCall& call = innermost->depth_ > 0 ? innermost->calls_.back() : innermost->next_;
+  call.casts.push_back({from.dtype(), to, from.numel(), shadow});
+  innermost->casting_ = !shadow;
+}
+
+void Ledger::saved(const Tensor& t) {
+  if (innermost && innermost->depth_ == 1) innermost->calls_.back().saved.push_back(entry_of(t));
+}
+
+void Ledger::outputs(std::span<const Tensor> outputs) {
+  if (!innermost || innermost->depth_ != 1) return;
+  for (const Tensor& t : outputs) innermost->calls_.back().outputs.push_back(entry_of(t));
+}
+
+void Ledger::kernel(std::string_view name, double bytes_read, double bytes_written) {
+  if (!innermost) return;
+  const bool cast = innermost->casting_;
+  innermost->casting_ = false;
+  if (innermost->depth_ == 0 && !cast) {  // work that is no op's, such as an optimizer's
+    const LedgerEntry entry(name, CastPolicy::keep, {}, LayerScope::current());
+    return kernel(name, bytes_read, bytes_written);
+  }
+  LedgerCall& call = innermost->depth_ > 0 ? innermost->calls_.back() : innermost->next_;
+  call.bytes_read += bytes_read;
+  call.bytes_written += bytes_written;
+  ++call.kernels;
+}
+
+void Ledger::product(const LedgerProduct& product) {
+  if (!innermost || innermost->depth_ == 0) return;
+  LedgerCall& call = innermost->calls_.back();
+  if (call.products.empty()) call.compute = product.dtype;
+  call.products.push_back(product);
+}
+
+LedgerEntry::LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer) {
+  if (!innermost) [[likely]]
+    return;
+  scope_ = innermost;
+  if (scope_->depth_++ > 0) return;
+  LedgerCall call = std::move(scope_->next_);
+  scope_->next_ = {};
+  const bool looked_at = !call.reason.empty();
+  call.op = op;
+  call.pass = current_pass;
+  call.layer = layer ? *layer : "";
+  call.policy = policy;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    LedgerTensor t = entry_of(inputs[i]);
+    if (looked_at && scope_->given_.size() == inputs.size() && inputs[i].defined()) t.given = scope_->given_[i];
+    call.inputs.push_back(t);
+  }
+  const auto floating =
+      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
+  if (floating != inputs.end()) call.compute = floating->dtype();
+  if (looked_at && policy == CastPolicy::f32 && is_half(call.compute)) {
+    call.compute = DType::f32;
+    call.reason = "computes in float32 and reads 16 bits";
+  }
+  if (!looked_at) {
+    constexpr const char* reasons[] = {"takes the dtype it is given", "as its forward", "as its parameters"};
+    call.reason = reasons[size_t(current_pass)];
+  }
+  scope_->calls_.push_back(std::move(call));
+}
+
+LedgerEntry::~LedgerEntry() {
+  if (!scope_ || --scope_->depth_ > 0) return;
+  const MemoryStats memory = allocator(scope_->device_).stats();
+  scope_->calls_.back().live = memory.live;
+  scope_->calls_.back().peak = memory.peak;
+}
+
+}  // namespace halfstep

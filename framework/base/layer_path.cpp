@@ -1,0 +1,17 @@
+#include "framework/base/layer_path.h"
+
+#include <functional>
+#include <mutex>
+#include <set>
+
+namespace halfstep {
+
+const std::string* kept_forever(std::string_view text) {
+  static std::mutex mutex;
+  static auto* const texts = new std::set<std::string, std::less<>>;
+  const std::lock_guard lock(mutex);
+  const auto it = texts->find(text);
+  return &*(it != texts->end() ? it : texts->emplace(text).first);
+}
+
+}  // namespace halfstep

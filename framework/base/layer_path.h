@@ -1,0 +1,27 @@
+// Which layer of a model this thread is in: for errors of the backward pass and for the ledger.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+
+// A copy of `text` that is never freed, the same one for equal texts: a graph may outlive the model whose layers it names.
+const std::string* kept_forever(std::string_view text);
+
+// The thread is in this layer while it lives. Null: it stays where it is.
+class LayerScope {
+ public:
+  explicit LayerScope(const std::string* path) : saved_(current_) {
+    if (path) current_ = path;
+  }
+  ~LayerScope() { current_ = saved_; }
+  LayerScope(const LayerScope&) = delete;
+  static const std::string* current() { return current_; }  // "encoder.0.linear1"; null outside of any
+
+ private:
+  static inline thread_local constinit const std::string* current_ = nullptr;
+  const std::string* saved_;
+};
+
+}  // namespace halfstep

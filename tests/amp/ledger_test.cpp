@@ -1,0 +1,164 @@
+// The ledger says what ran: dtypes and why, casts, products, bytes, where memory peaked.
+#include "framework/backend/ledger.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "amp/train_step.h"
+#include "framework/ops/ops.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+
+namespace {
+
+const LedgerCall& find(const std::vector<LedgerCall>& calls, std::string_view op, LedgerPass pass = LedgerPass::forward) {
+  const auto it = std::find_if(calls.begin(), calls.end(), [&](const LedgerCall& c) { return c.op == op && c.pass == pass; });
+  REQUIRE_MESSAGE(it != calls.end(), "no call of ", std::string(op));
+  return *it;
+}
+
+int64_t real_casts(const LedgerCall& call) {
+  return std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+}
+
+}  // namespace
+
+TEST_CASE("a ledger has nothing of what is outside of it") {
+  const Tensor x = ones({4, 3}, {.device = Device::meta});
+  const LedgerScope ledger;
+  {
+    const LedgerScope inner;
+    exp(x);
+    CHECK(inner.calls().size() == 1);
+  }
+  CHECK(ledger.calls().empty());
+  exp(x);
+  CHECK(ledger.calls().size() == 1);
+  CHECK(ledger.calls()[0].op == "exp");
+  CHECK(ledger.calls()[0].bytes_read == 48);
+  CHECK(ledger.calls()[0].bytes_written == 48);
+  CHECK(ledger.calls()[0].kernels == 1);
+}
+
+TEST_CASE("the ledger names dtype, reason, casts and kept copies of a linear layer") {
+  const DefaultDevice on(Device::meta);
+  Linear layer(24, 16);
+  const Tensor x = empty({5, 24});
+  for (const bool again : {false, true}) {
+    CAPTURE(again);
+    const Autocast region(Device::meta, DType::bf16);
+    const LedgerScope ledger;
+    const Tensor y = layer(x);
+    REQUIRE(ledger.calls().size() == 1);
+    const LedgerCall& call = ledger.calls()[0];
+    CHECK(call.op == "linear");
+    CHECK(call.policy == CastPolicy::low);
+    CHECK(call.compute == DType::bf16);
+    CHECK(call.reason == "computes in bfloat16 in a region");
+    REQUIRE(call.inputs.size() == 3);
+    CHECK(call.inputs[0].given == DType::f32);
+    CHECK(call.inputs[0].dtype == DType::bf16);
+    CHECK(call.inputs[1].shape == Shape{16, 24});
+    REQUIRE(call.casts.size() == 3);
+    CHECK(real_casts(call) == (again ? 1 : 3));  // the weight's copy and the bias's are kept
+    REQUIRE(call.products.size() == 1);
+    CHECK(call.products[0].m == 5);
+    CHECK(call.products[0].n == 16);
+    CHECK(call.products[0].k == 24);
+    CHECK(call.flops() == 2 * 5 * 16 * 24);
+    CHECK(call.flops(DType::bf16) == call.flops());
+    const double casts = again ? 5 * 24 * 6 : (5 * 24 + 16 * 24 + 16) * 6;
+    CHECK(call.bytes_read + call.bytes_written == casts + 2 * (5 * 24 + 16 * 24 + 16 + 5 * 16));
+    CHECK(call.saved.size() == 2);  // x and the weight
+    REQUIRE(call.outputs.size() == 1);
+    CHECK(call.outputs[0].shape == Shape{5, 16});
+    CHECK(call.outputs[0].dtype == DType::bf16);
+  }
+}
+
+TEST_CASE("reasons of the other policies") {
+  const DefaultDevice on(Device::meta);
+  const Autocast region(Device::meta, DType::bf16);
+  const Tensor low = empty({6, 6}, {.dtype = DType::bf16}), wide = empty({6, 6}), exact = empty({6, 6}, {.dtype = DType::f64});
+  const LedgerScope ledger;
+  mm(exact, exact);
+  CHECK(ledger.calls().back().reason == "no cast: float64");
+  CHECK(ledger.calls().back().compute == DType::f64);
+  relu(low);
+  CHECK(ledger.calls().back().reason == "takes the dtype it is given");
+  CHECK(ledger.calls().back().compute == DType::bf16);
+  atan2(low, wide);
+  CHECK(ledger.calls().back().reason == "takes the widest dtype of its inputs");
+  sum(low);
+  CHECK(ledger.calls().back().reason == "its result is float32 in a region");
+  CHECK(ledger.calls().back().outputs[0].dtype == DType::f32);
+  cross_entropy(low, empty({6}, {.dtype = DType::i64}));
+  CHECK(find(ledger.calls(), "cross_entropy").compute == DType::f32);
+  CHECK(find(ledger.calls(), "cross_entropy").reason == "computes in float32 and reads 16 bits");
+}
+
+TEST_CASE("a step's passes, layers and products") {
+  const DefaultDevice on(Device::meta);
+  Sequential net;
+  net.push_back("body", std::make_shared<Sequential>(std::make_shared<Linear>(8, 8), std::make_shared<Tanh>(),
+                                                     std::make_shared<Linear>(8, 8)));
+  net.push_back("head", std::make_shared<Linear>(8, 4));
+  const MSELoss loss;
+  SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+  GradScaler scaler({.enabled = false});
+  TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::meta, .amp = true, .dtype = DType::bf16});
+  const LedgerScope ledger;
+  step(empty({3, 8}), empty({3, 4}));
+  const auto& calls = ledger.calls();
+  CHECK(find(calls, "tanh").layer == "body.1");
+  CHECK(find(calls, "tanh", LedgerPass::backward).layer == "body.1");
+  CHECK(find(calls, "linear").layer == "body.0");
+  CHECK(find(calls, "sgd", LedgerPass::update).bytes_read > 0);
+  double forward = 0, backward = 0;
+  for (const LedgerCall& c : calls) (c.pass == LedgerPass::forward ? forward : backward) += c.flops();
+  CHECK(forward == 2 * 3 * (8 * 8 + 8 * 8 + 8 * 4));
+  CHECK(backward == 2 * forward - 2 * 3 * 8 * 8);  // the input wants no gradient
+  CHECK(std::is_sorted(calls.begin(), calls.end(), [](const LedgerCall& a, const LedgerCall& b) { return a.peak < b.peak; }));
+}
+
+TEST_CASE("a ledger of the cpu has calls and dtypes") {
+  const Tensor x = ones({2, 2}).set_requires_grad();
+  const LedgerScope ledger(Device::cpu);
+  sum(exp(x)).backward();
+  CHECK(find(ledger.calls(), "exp").outputs[0].shape == Shape{2, 2});
+  CHECK(find(ledger.calls(), "exp", LedgerPass::backward).kernels == 0);
+  CHECK(x.grad().defined());
+}
+
+TEST_CASE("an error of the backward pass names the layer and the op") {
+  struct Overwrites : Module {
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = exp(x), z = mul(y, y);
+      y.detach().fill_(0);
+      return z;
+    }
+  };
+  Sequential net;
+  net.push_back("inner", std::make_shared<Sequential>(std::make_shared<Overwrites>()));
+  const Tensor y = sum(net(ones({3}).set_requires_grad()));
+  std::string error;
+  try {
+    y.backward();
+  } catch (const AutogradError& e) { error = e.what(); }
+  CHECK(error.find("layer: inner.0, backward of mul") != std::string::npos);
+}
+
+TEST_CASE("tensors are made on the default device of the thread") {
+  CHECK(default_device() == Device::cpu);
+  {
+    const DefaultDevice on(Device::meta);
+    CHECK(zeros({2}).device() == Device::meta);
+    CHECK(Linear(3, 2).weight.device() == Device::meta);
+    CHECK(zeros({}, {.device = Device::cpu}).item<double>() == 0);
+    CHECK(tensor({1, 2}).device() == Device::meta);
+    CHECK(tensor({1, 2}, {.device = Device::cpu}).to_vector<int>() == std::vector<int>{1, 2});
+  }
+  CHECK(zeros({2}).device() == Device::cpu);
+}
