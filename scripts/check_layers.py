@@ -7,6 +7,7 @@
 Floors: a file includes only from its own floor or below.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test
+       apps: schema < catalog < config < run < commands
     7  amp/grad_scaler, amp/train_step, amp/custom    and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data
@@ -34,9 +35,13 @@ FLOORS = {
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
+ROOMS = [  # of one floor: a file includes only from its own room or an earlier one
+    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/commands/"],
+]
 CODE = (".h", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")
-SKIPPED_FOLDERS = {"build", "runs", "deps", "__pycache__"}
+SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}
+SKIPPED_AT_THE_TOP = {"build"}
 
 CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|cooperative_groups|"
@@ -121,6 +126,10 @@ def check_include(root, path, quote, target):
         yield f"{target}: nobody includes cuda/ but {', '.join(sorted(CUDA_DOOR))}"
     if other > own:
         yield f"{target} is on floor {other}, above this file's floor {own}"
+    for rooms in ROOMS:
+        at = {which: next((i for i, room in enumerate(rooms) if name.startswith(room)), None) for which, name in ((0, path), (1, target))}
+        if at[0] is not None and at[1] is not None and at[1] > at[0]:
+            yield f"{target}: {rooms[at[0]][:-1]} comes before {rooms[at[1]][:-1]} and does not include it"
     for a, b in (("layers/", "optim/"), ("optim/", "layers/")):
         if path.startswith(a) and target.startswith(b):
             yield f"{target}: {a[:-1]} and {b[:-1]} are neighbours and do not include each other"
@@ -157,7 +166,8 @@ def missing_headers(root, path, lines, known):
 
 def files(root):
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(f for f in subfolders if f not in SKIPPED_FOLDERS and (not f.startswith(".") or f == ".ci"))
+        skipped = SKIPPED_FOLDERS | (SKIPPED_AT_THE_TOP if folder == root else set())
+        subfolders[:] = sorted(f for f in subfolders if f not in skipped and (not f.startswith(".") or f == ".ci"))
         for name in sorted(names):
             path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
             if name.endswith(TEXT) or path.startswith(".ci/"):
@@ -214,6 +224,10 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is on floor 8, above this file's floor 6"),
     ("apps/a.h", '#include "amp/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_version.h"\n', None),
+    ("apps/schema/a.h", "#pragma once\n", None),
+    ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),
+    ("apps/schema/up.cpp", '#include "apps/catalog/a.h"\n', "apps/schema comes before apps/catalog"),
+    ("apps/build/up.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
     ("apps/test.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
     ("tests/ops/a.h", '#include "apps/a.h"\n#include "cuda/a.h"\n', None),
     ("tests/ops/a_test.cpp", '#include "a.h"\n', None),

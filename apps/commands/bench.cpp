@@ -15,7 +15,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
-#include "apps/config/suggest.h"
+#include "apps/schema/suggest.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
 #include "apps/run/progress.h"
@@ -193,6 +193,7 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
            {"speedup", base && a.median_ms > 0 ? Json(base->median_ms / a.median_ms) : Json()},
            {"peak_bytes", a.peak_bytes},
            {"peak_bytes_by_tag", memory},
+           {"planned_peak_bytes", a.planned_peak_bytes},
            {"first_loss", a.losses.front()},
            {"final_loss", a.losses.back()},
            {"losses", a.losses},

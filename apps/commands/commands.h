@@ -14,6 +14,8 @@ using Action = std::function<int()>;
 void add_train(CLI::App& program, Action& chosen);
 void add_eval(CLI::App& program, Action& chosen);
 void add_validate(CLI::App& program, Action& chosen);
+void add_doctor(CLI::App& program, Action& chosen);
+void add_plan(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);

@@ -5,7 +5,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/products.h"
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
 #include "framework/backend/backend.h"

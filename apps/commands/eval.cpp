@@ -2,7 +2,8 @@
 #include <iostream>
 #include <memory>
 
-#include "apps/build/training_parts.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "apps/commands/commands.h"
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 #include "apps/exit_codes.h"
 #include "framework/ops/op_policy.h"
 

@@ -4,7 +4,7 @@
 #include <ostream>
 #include <vector>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 #include "framework/backend/product_report.h"
 
 namespace halfstep::app {

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "apps/commands/commands.h"
-#include "apps/config/suggest.h"
+#include "apps/schema/suggest.h"
 #include "apps/exit_codes.h"
 #include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
@@ -91,6 +91,8 @@ int run_command(int argc, const char* const* argv) {
   add_train(program, chosen);
   add_eval(program, chosen);
   add_validate(program, chosen);
+  add_plan(program, chosen);
+  add_doctor(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
   add_op(program, chosen);

@@ -6,7 +6,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/dry_run.h"
+#include "apps/run/plan.h"
 #include "apps/run/signals.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -36,7 +36,14 @@ int train(const Options& o) {
   print_warnings(config);
   apply_log_level(config.json, o.quiet);
   if (o.dry_run) {
-    std::cout << (o.json ? config.json.dump() + "\n" : describe_run(config));
+    const StepPlan plan = plan_step(config);
+    if (o.json) {
+      Json out = plan_json(plan);
+      out["config"] = config.json;
+      std::cout << line_of(out) << '\n';
+    } else {
+      print_summary(std::cout, plan);
+    }
     return kDone;
   }
   std::optional<std::string> resume = o.resume;
@@ -61,7 +68,7 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
-  c->add_flag("--dry-run", o->dry_run, "show layers, dtypes and memory, and stop");
+  c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");

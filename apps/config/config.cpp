@@ -1,8 +1,8 @@
 #include "apps/config/config.h"
 
 #include "apps/config/merge.h"
+#include "apps/config/root_schema.h"
 #include "apps/config/rules.h"
-#include "apps/config/schema.h"
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/build/modules.h"
-#include "apps/config/issues.h"
-#include "apps/config/json.h"
+#include "apps/catalog/modules.h"
+#include "apps/schema/issues.h"
+#include "apps/schema/json.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 

@@ -1,8 +1,10 @@
-// Every key of a config but those of the components, which the catalogues in apps/build hold.
-#include "apps/build/datasets.h"
-#include "apps/build/modules.h"
-#include "apps/build/training_parts.h"
-#include "apps/config/schema.h"
+// Every key of a config but those of the components, which the catalogues hold.
+#include "apps/config/root_schema.h"
+
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/modules.h"
+#include "apps/catalog/optimizers.h"
 
 namespace halfstep::app {
 namespace {

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/build/datasets.h"
-#include "apps/build/training_parts.h"
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
 #include "apps/config/config.h"
 
 namespace halfstep::app {
@@ -166,11 +167,13 @@ class Rules {
     }
   }
 
+  bool amp_known() const { return clean({"amp", "device"}); }
+
   void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, "model", issues_);
-    c_["model"] = std::move(inferred.model);
+    InferredModel inferred = infer_model(c_["model"], *out.facts, amp_known() ? amp_dtype(c_) : std::nullopt, "model", issues_);
+    c_["model"] = inferred.model;
     if (!inferred.output) return;
-    out.layers = std::move(inferred.layers);
+    out.layers = inferred.layers;
     int64_t parameters = 0;
     for (const LayerRow& row : out.layers) {
       parameters += row.parameters;  // of a layer: below 2^62
@@ -178,7 +181,7 @@ class Rules {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!clean({"loss"})) return;
-    check_loss(c_["loss"], *inferred.output, *out.facts, issues_);
+    check_loss(c_["loss"], inferred, *out.facts, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "apps/build/modules.h"
+#include "apps/catalog/modules.h"
 
 namespace halfstep::app {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "apps/config/issues.h"
+#include "apps/schema/issues.h"
 
 namespace halfstep::app {
 

@@ -106,8 +106,22 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   arm.peak_bytes = stats.peak;
   arm.peak_by_tag = stats.peak_by_tag;
   arm.losses.clear();
+  if (o.device.is_meta()) return;  // which has no values
   for (const Tensor& l : losses) arm.losses.push_back(l.item<double>());
   arm.skipped = std::count_if(outcomes.begin(), outcomes.end(), [](const StepOutcome& s) { return !s.applied(); });
+}
+
+// The peak of an arm without running it.
+size_t planned_peak(const BenchOptions& o, Precision precision) {
+  const PlanFor target(o.device.type);
+  const DefaultDevice on(Device::meta);
+  BenchOptions nowhere = o;
+  nowhere.device = Device::meta;
+  BenchArm arm;
+  arm.precision = precision;
+  const size_t others = allocator(Device::meta).stats().live;
+  run_arm(nowhere, make_data(nowhere), arm);
+  return arm.peak_bytes - others;
 }
 
 }  // namespace
@@ -138,6 +152,7 @@ std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(
   for (const Precision precision : o.arms) {
     BenchArm arm;
     arm.precision = precision;
+    arm.planned_peak_bytes = planned_peak(o, precision);
     for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm);
     if (std::vector<double> step_ms = arm.step_ms; !step_ms.empty()) {
       std::sort(step_ms.begin(), step_ms.end());

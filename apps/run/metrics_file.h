@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 
 namespace halfstep::app {
 

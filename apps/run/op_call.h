@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 #include "framework/io/tensor_map.h"

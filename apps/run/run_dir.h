@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 #include "apps/run/metrics_file.h"
 #include "apps/run/run_lock.h"
 

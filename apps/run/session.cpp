@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "apps/build/datasets.h"
-#include "apps/build/training_parts.h"
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
 #include "apps/config/rules.h"
 #include "framework/backend/backend.h"
 
@@ -82,8 +83,8 @@ void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts facts{data.input_shape(), data.target_shape(), data.classes(), data.size()};
   Issues issues;
-  InferredModel inferred = infer_model(config.json["model"], facts, "model", issues);
-  if (inferred.output) check_loss(config.json["loss"], *inferred.output, facts, issues);
+  InferredModel inferred = infer_model(config.json["model"], facts, amp_dtype(config.json), "model", issues);
+  if (inferred.output) check_loss(config.json["loss"], inferred, facts, issues);
   issues.raise("the config", {});
   config.json["model"] = inferred.model;
 }
@@ -122,6 +123,30 @@ ModelParts make_model(const Config& config) {
   return out;
 }
 
+GradScaler make_scaler(const Json& c) {
+  const Json& g = c["amp"]["scaler"];
+  return GradScaler({.init_scale = g["init_scale"],
+                     .growth_factor = g["growth_factor"],
+                     .backoff_factor = g["backoff_factor"],
+                     .growth_interval = g["growth_interval"],
+                     .enabled = scaler_enabled(c)});
+}
+
+TrainStepOptions step_options(const Json& c) {
+  const Json& t = c["train"];
+  const Json& graph = c["performance"]["cuda_graph"];
+  const std::optional<DType> low = amp_dtype(c);
+  return {.device = config_device(c),
+          .amp = low.has_value(),
+          .dtype = low.value_or(DType::bf16),
+          .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
+          .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
+          .accumulate_steps = t["accumulate_steps"],
+          .graph = graph == "auto" ? GraphMode::automatic
+                   : graph == true ? GraphMode::on
+                                   : GraphMode::off};
+}
+
 Session make_session(Config config) {
   const Device device = config_device(config.json);
   backend_for(device);
@@ -135,18 +160,14 @@ Session make_session(Config config) {
   s.optimizer = build_optimizer(c["optimizer"], *s.model);
   s.optimizer_text = s.optimizer->describe();
 
-  const Json &t = c["train"], &g = c["amp"]["scaler"];
-  s.scaler = GradScaler({.init_scale = g["init_scale"],
-                         .growth_factor = g["growth_factor"],
-                         .backoff_factor = g["backoff_factor"],
-                         .growth_interval = g["growth_interval"],
-                         .enabled = scaler_enabled(c)});
+  const Json& t = c["train"];
+  s.scaler = make_scaler(c);
   s.batches_per_epoch = s.train->size();
   if (!t["limit_batches"].is_null()) s.batches_per_epoch = std::min(s.batches_per_epoch, t["limit_batches"].get<int64_t>());
   const int64_t window = t["accumulate_steps"];
   s.steps_per_epoch = (s.batches_per_epoch + window - 1) / window;
   s.total_steps = t["epochs"].is_null() ? t["max_steps"].get<int64_t>() : t["epochs"].get<int64_t>() * s.steps_per_epoch;
-  s.schedule = build_scheduler(c["scheduler"], *s.optimizer, s.steps_per_epoch, s.total_steps);
+  s.schedule = build_scheduler(c["scheduler"], *s.optimizer, {s.steps_per_epoch, s.total_steps});
   return s;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "amp/grad_scaler.h"
+#include "amp/train_step.h"
 #include "apps/config/config.h"
 #include "framework/data/loader.h"
 #include "framework/io/checkpoint.h"
@@ -34,6 +35,8 @@ struct Session : ModelParts {
 };
 Session make_session(Config config);
 
+GradScaler make_scaler(const Json& config);
+TrainStepOptions step_options(const Json& config);
 std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& split, Device device);
 
 // How far a run has come; what a checkpoint holds besides the parts of a session.

@@ -19,20 +19,6 @@ constexpr int64_t kBadLosses = 10;         // in a row, before a run without a s
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
 
-TrainStepOptions step_options(const Config& config, const Session& s) {
-  const Json& t = config.json["train"];
-  const Json& graph = config.json["performance"]["cuda_graph"];
-  return {.device = s.device,
-          .amp = s.low.has_value(),
-          .dtype = s.low.value_or(DType::bf16),
-          .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
-          .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
-          .accumulate_steps = t["accumulate_steps"],
-          .graph = graph == "auto" ? GraphMode::automatic
-                   : graph == true ? GraphMode::on
-                                   : GraphMode::off};
-}
-
 template <class... Parts>
 std::string joined(const Parts&... parts) {
   std::ostringstream out;
@@ -67,7 +53,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
       dir_(dir),
       progress_(progress),
       s_(make_session(config)),
-      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, s_)),
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config.json)),
       log_every_(*parse_interval(config.json["logging"]["every"])),
       eval_every_(*parse_interval(config.json["train"]["eval_every"])),
       save_every_(*parse_interval(config.json["checkpoint"]["every"])) {

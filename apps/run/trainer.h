@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "amp/train_step.h"
-#include "apps/config/interval.h"
+#include "apps/schema/interval.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"

@@ -5,9 +5,10 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "apps/build/training_parts.h"
-#include "apps/config/interval.h"
-#include "apps/config/suggest.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/schema/interval.h"
+#include "apps/schema/suggest.h"
 #include "framework/base/check.h"
 #include "framework/base/near_name.h"
 #include "tests/apps/support.h"
@@ -176,7 +177,7 @@ TEST_CASE("shapes are inferred") {
   CHECK(contains(error_of(file, {.sets = {layers, "model.layers.1.in_features=100"}}),
                  "model.layers.1.in_features: must be 784 for an input of shape [784], got 100"));
   CHECK(contains(error_of(file, {.sets = {R"(model={"type": "Sequential", "layers": [{"type": "Linear", "out_features": 10}]})"}}),
-                 "put \"Flatten\" before it"));
+                 "put \"Flatten\" before the last Linear"));
   const std::string twins = R"(model={"type": "Sequential", "layers": [
     {"type": "ReLU", "name": "a"}, {"type": "ReLU", "name": "a"}, "Flatten", {"type": "Linear", "out_features": 10}]})";
   CHECK(contains(error_of(file, {.sets = {twins}}), "two layers are called \"a\""));
@@ -323,8 +324,9 @@ TEST_CASE("numbers at the end of their types are refused where arithmetic would 
   CHECK(contains(with(random + "[65536, 65536]}"), "data.train.input_shape: a sample may have 2147483647 values"));
   CHECK(contains(
       error_of(file, {.sets = {random + "[65536, 2]}", R"(model={"type": "Linear", "in_features": 2, "out_features": 65536})"}}),
-      "model.out_features: makes more than 2147483647 values"));
-  CHECK(contains(with("model.hidden=[2147483647, 2147483647]"), "model: may have 1125899906842624 parameters"));
+      "model: makes more than 2147483647 values of a sample"));
+  CHECK(contains(with("model.hidden=[2147483647, 2147483647]"), "too many elements: [2147483647, 2147483647]"));
+  CHECK(contains(with("model.hidden=[2147483647, 600000, 2147483647]"), "model: may have 1125899906842624 parameters"));
 }
 
 TEST_CASE("patterns are checked with the config and matched in linear time") {

@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 
 namespace halfstep::app::testing {
 

@@ -164,7 +164,7 @@ TEST_CASE("dry run and devices") {
   write(dir / "small.json", kSmall);
   const Ran dry = run(dir, "train small.json --dry-run");
   CHECK(dry.code == 0);
-  CHECK(contains(dry.out, "Linear(784, 24)"));
+  CHECK(contains(dry.out, "Linear(in_features=784, out_features=24"));
   CHECK(contains(dry.out, "float16"));
   CHECK(contains(dry.out, "parameters  19090"));
   CHECK_FALSE(fs::exists(dir / "runs"));
@@ -188,6 +188,9 @@ TEST_CASE("bench mlp") {
     for (const auto& [tag, bytes] : arm["peak_bytes_by_tag"].items()) sum += bytes.get<size_t>();
     CHECK(sum == arm["peak_bytes"].get<size_t>());
   }
+  const Ran one = run(dir, "bench mlp --batch 64 --width 256 --batches 2 --epochs 2 --device cpu --threads 1 --json");
+  REQUIRE(one.code == 0);
+  for (const Json& arm : one.json()["arms"]) CHECK(arm["planned_peak_bytes"] == arm["peak_bytes"]);
   const Ran text = run(dir, "bench mlp --batch 16 --width 32 --batches 3 --epochs 1 --arms float32,float16 --device cpu");
   CHECK(contains(text.out, "Default precision:\nTotal execution time = "));
   CHECK(contains(text.out, "Mixed precision:\nTotal execution time = "));

@@ -4,8 +4,9 @@
 
 #include <sstream>
 
-#include "apps/build/training_parts.h"
-#include "apps/run/dry_run.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/run/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;
@@ -28,7 +29,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::optional<Config> config;
   fuzz::typed([&] { config = load_config(file, options); });
   if (!config) return 0;
-  describe_run(*config);
   const Config again = resolve_config(config->json, "again");
   if (again.json != config->json) fuzz::found("a resolved config resolves to another", again.json.dump());
   int64_t parameters = 0;
@@ -37,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     parameters += row.parameters;
   }
   if (!config->facts || config->layers.empty() || parameters > 100'000) return 0;
+  fuzz::typed([&] { plan_step(*config, 4); });
   fuzz::typed([&] {
     const auto model = build_model(config->json["model"]);
     build_optimizer(config->json["optimizer"], *model);

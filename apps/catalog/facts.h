@@ -8,9 +8,6 @@
 
 namespace halfstep::app {
 
-inline constexpr int64_t kMaxSample = (int64_t(1) << 31) - 1;  // values of a sample, and the width of a layer
-inline constexpr double kMaxCount = 1e9;                       // of steps, epochs, samples and the like in a config
-
 struct DataFacts {
   Shape input;                  // of one sample
   Shape target;                 // of one sample; [] for classes

@@ -1,4 +1,4 @@
-#include "apps/config/suggest.h"
+#include "apps/schema/suggest.h"
 
 #include <algorithm>
 #include <cctype>

@@ -6,15 +6,19 @@
 // for "not given" everywhere.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "apps/config/issues.h"
-#include "apps/config/json.h"
+#include "apps/schema/issues.h"
+#include "apps/schema/json.h"
 
 namespace halfstep::app {
+
+inline constexpr int64_t kMaxSample = (int64_t(1) << 31) - 1;  // values of a sample, and the width of a layer
+inline constexpr double kMaxCount = 1e9;                       // of steps, epochs, samples and the like in a config
 
 struct Section;
 struct Family;
@@ -36,6 +40,8 @@ struct Field {
   const Family* family = nullptr;
   bool switchable = false;    // a section that `true` and `false` stand for too
   bool also_integer = false;  // text: or an integer
+  int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch)
+  bool from_target = false;   // "auto" stands for the number of classes, or the width of the target
 
   Field required() const;
   Field above(double bound) const;  // > bound
@@ -44,6 +50,8 @@ struct Field {
   Field at_most(double bound) const;
   Field or_word(std::string word) const;
   Field items(int least, int most) const;
+  Field from_input_dim(int dim) const;
+  Field or_target_width() const;  // or "auto"
   // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""
   std::string expects() const;
 };
@@ -81,10 +89,11 @@ struct Family {
   const Component* find(std::string_view type) const;
 };
 
+// Types that are known but do not exist yet, by the kind of component: "layer".
+std::vector<std::string> planned_components(const std::string& what);
+
+// A whole document.
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);
 Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues);
-
-// The whole config.
-const Section& root_schema();
 
 }  // namespace halfstep::app

@@ -1,4 +1,4 @@
-#include "apps/config/issues.h"
+#include "apps/schema/issues.h"
 
 #include <algorithm>
 #include <iterator>

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "apps/config/interval.h"
-#include "apps/config/schema.h"
-#include "apps/config/suggest.h"
+#include "apps/schema/interval.h"
+#include "apps/schema/schema.h"
+#include "apps/schema/suggest.h"
 #include "framework/base/near_name.h"
 
 namespace halfstep::app {
@@ -21,7 +21,7 @@ std::string shown(const Json& value) {
 
 class Checker {
  public:
-  explicit Checker(Issues& issues) : issues_(issues) {}
+  Checker(Issues& issues, const Section* document) : issues_(issues), document_(document) {}
 
   Json field(const Json& given, const Field& f, const std::string& path) {
     const Json& value = given.is_null() ? f.fallback : given;
@@ -163,10 +163,11 @@ class Checker {
   }
 
   // A key that is legal in another section, also in another program's spelling.
-  static std::string elsewhere(const std::string& key) {
+  std::string elsewhere(const std::string& key) const {
+    if (!document_) return "";
     std::vector<std::pair<std::string, std::string>> all = {
         {"optimizer", "lr"}, {"optimizer", "momentum"}, {"optimizer", "weight_decay"}, {"scheduler", "warmup_steps"}};
-    gather(root_schema(), "", all);
+    gather(*document_, "", all);
     for (const auto& [section, name] : all) {
       if (name == key) return "; did you mean \"" + join_path(section, name) + "\"?";
     }
@@ -188,6 +189,7 @@ class Checker {
   }
 
   Issues& issues_;
+  const Section* document_;  // all sections, or null
 };
 
 }  // namespace
@@ -195,13 +197,13 @@ class Checker {
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues) {
   if (!value.is_object()) {
     issues.error(path, "must be an object, got " + shown(value));
-    return Checker(issues).section(Json::object(), section.fields, {}, section.name, path);
+    return Checker(issues, &section).section(Json::object(), section.fields, {}, section.name, path);
   }
-  return Checker(issues).section(value, section.fields, {}, section.name, path);
+  return Checker(issues, &section).section(value, section.fields, {}, section.name, path);
 }
 
 Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues) {
-  return Checker(issues).field(value, field, path);
+  return Checker(issues, nullptr).field(value, field, path);
 }
 
 }  // namespace halfstep::app

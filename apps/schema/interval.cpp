@@ -1,10 +1,10 @@
-#include "apps/config/interval.h"
+#include "apps/schema/interval.h"
 
 #include <cmath>
 #include <sstream>
 #include <string>
 
-#include "apps/build/facts.h"
+#include "apps/schema/schema.h"
 
 namespace halfstep::app {
 

@@ -1,9 +1,9 @@
-#include "apps/config/schema.h"
+#include "apps/schema/schema.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "apps/config/suggest.h"
+#include "apps/schema/suggest.h"
 
 namespace halfstep::app {
 namespace {
@@ -62,6 +62,16 @@ Field Field::at_least(double bound) const {
   Field f = *this;
   f.low = bound;
   f.low_open = false;
+  return f;
+}
+Field Field::from_input_dim(int dim) const {
+  Field f = *this;
+  f.from_input = dim;
+  return f;
+}
+Field Field::or_target_width() const {
+  Field f = or_word("auto");
+  f.from_target = true;
   return f;
 }
 Field Field::below(double bound) const {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "apps/config/json.h"
+#include "apps/schema/json.h"
 
 namespace halfstep::app {
 

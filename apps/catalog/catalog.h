@@ -1,0 +1,76 @@
+// A catalogue: the components of one kind that a config may name, each a row of its fields and its maker. What checks configs, what
+// builds from them, the documentation and error texts all read the same rows; programs add rows of their own.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/schema/schema.h"
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+
+// Row: {.component, .make, ...}
+template <class Row>
+class Catalog {
+ public:
+  Catalog(std::string what, std::vector<Field> common) {
+    family_.planned = planned_components(what);
+    family_.what = std::move(what);
+    family_.common = std::move(common);
+  }
+  Catalog(const Catalog&) = delete;
+
+  // Throws ConfigError for a type that is there already.
+  void add(Row row) {
+    const std::string& type = row.component.type;
+    check<ConfigError>(!family_.find(type), family_.what, "\"", type, "\" is already in the catalogue",
+                       Help{"give your class another name"});
+    std::erase(family_.planned, type);
+    family_.components.push_back(row.component);
+    rows_.push_back(std::move(row));
+  }
+  const Family& family() const { return family_; }
+  // Of a component that was checked. Throws ConfigError for a type that there is not.
+  const Row& row(const Json& self) const {
+    const std::string type = self["type"];
+    for (const Row& r : rows_) {
+      if (r.component.type == type) return r;
+    }
+    fail<ConfigError>(family_.what, "unknown ", family_.what, " \"", type, '"');
+  }
+  const std::deque<Row>& rows() const { return rows_; }
+
+ private:
+  Family family_;
+  std::deque<Row> rows_;  // never move: others keep references
+};
+
+// A field whose value goes to a constructor as a T: int64_t, double, bool, std::string, a vector of these, or an optional one,
+// which is empty where the field has no value.
+template <class T>
+struct Arg {
+  Field field;
+};
+template <class T>
+Arg<T> arg(Field field) {
+  return {std::move(field)};
+}
+
+template <class T>
+struct ReadArg {
+  static T from(const Json& value) { return value.get<T>(); }
+};
+template <class T>
+struct ReadArg<std::optional<T>> {
+  static std::optional<T> from(const Json& value) { return value.is_null() ? std::nullopt : std::optional<T>(value.get<T>()); }
+};
+template <class T>
+T value_of(const Json& self, const Arg<T>& a) {
+  return ReadArg<T>::from(self[a.field.key]);
+}
+
+}  // namespace halfstep::app

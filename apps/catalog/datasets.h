@@ -1,0 +1,59 @@
+// The catalogue of data sets.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "apps/catalog/catalog.h"
+#include "apps/catalog/facts.h"
+#include "framework/data/dataset.h"
+
+namespace halfstep::app {
+
+// A split that is wanted: "train", "val" or "test" of a resolved config.
+struct SplitRequest {
+  const Json& config;
+  const std::string& split;
+  Device device = Device::cpu;
+  const Json& self() const { return config["data"][split]; }
+};
+struct DatasetRow {
+  Component component;
+  std::function<std::shared_ptr<Dataset>(const SplitRequest&)> make;
+  // What is known without reading the data, where that is anything; empty: the data set is made and asked.
+  std::function<std::optional<DataFacts>(const SplitRequest&)> facts = {};
+  bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
+};
+Catalog<DatasetRow>& dataset_catalog();
+inline const Family& dataset_family() { return dataset_catalog().family(); }
+
+// Of a class whose constructor takes the values of its fields, in order.
+template <class D, class... Ts>
+DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
+  return {{std::move(type), std::move(doc), {args.field...}}, [args...](const SplitRequest& r) -> std::shared_ptr<Dataset> {
+            return std::make_shared<D>(value_of(r.self(), args)...);
+          }};
+}
+
+// One split of a resolved config: `split` is "train", "val" or "test".
+// Facts without reading the data; a CSV file is read if it is there. Nothing when they cannot be known.
+std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
+
+// Throws DataError for missing or malformed files.
+std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu);
+
+// The folder a split's files are looked for in.
+std::filesystem::path data_root(const Json& config, const std::string& split);
+
+}  // namespace halfstep::app
+
+// As HALFSTEP_REGISTER_MODULE, for a class derived from Dataset.
+#define HALFSTEP_REGISTER_DATASET(Class, ...)                                                                     \
+  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                \
+      (::halfstep::app::dataset_catalog().add(                                                                    \
+           ::halfstep::app::dataset_row<Class>(#Class, "a data set of this program" __VA_OPT__(, ) __VA_ARGS__)), \
+       true)

@@ -1,0 +1,153 @@
+#include "apps/catalog/infer.h"
+
+#include <sstream>
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/generator.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr int64_t kSamples = 7;  // in the batch that is followed: a number that is seldom a width
+
+std::string text(const Shape& shape) {
+  std::ostringstream out;
+  out << shape;
+  return out.str();
+}
+
+Shape of_sample(const Tensor& x) {
+  Shape out;
+  for (int d = 1; d < x.dim(); ++d) out.push_back(x.size(d));
+  return out;
+}
+
+// Random weights on Device::meta take numbers from the generator as any others do.
+class SavedGenerator {
+ public:
+  SavedGenerator() : state_(default_generator().state()) {}
+  ~SavedGenerator() { default_generator().set_state(state_); }
+  SavedGenerator(const SavedGenerator&) = delete;
+
+ private:
+  Generator::State state_;
+};
+
+}  // namespace
+
+std::string one_line(const Error& e) {
+  std::string text = e.what();
+  if (const size_t layer = text.find("\nlayer: "); layer != std::string::npos) text.resize(layer);
+  for (size_t at; (at = text.find("\nhelp: ")) != std::string::npos;) text.replace(at, 7, "; ");
+  return text;
+}
+
+Tensor Inference::reject(const std::string& key, const std::string& message) {
+  run_.issues.error(key.empty() ? path_ : join_path(path_, key), message);
+  return {};
+}
+
+bool Inference::fill_widths(Json& self, const Component& component, const Tensor& x) {
+  for (const Field& f : component.fields) {
+    if (f.from_target && self[f.key] == "auto") {
+      const DataFacts& facts = run_.facts;
+      if (facts.classes == 0 && facts.target.size() != 1) {
+        reject(f.key, "\"auto\" needs data with classes or with a target of one dimension, got target " + text(facts.target));
+        return false;
+      }
+      self[f.key] = facts.classes > 0 ? facts.classes : facts.target[0];
+    }
+    if (f.from_input == 0) continue;
+    const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
+    const Shape sample = of_sample(x);
+    if (d < 1 || d >= x.dim()) {
+      reject("", component.type + " needs an input of at least " +
+                     (f.from_input == -1 ? std::string("one dimension") : std::to_string(f.from_input < 0 ? -f.from_input : f.from_input + 1) + " dimensions") +
+                     ", got " + text(sample));
+      return false;
+    }
+    const int64_t width = x.size(d);
+    Json& given = self[f.key];
+    if (given.is_null()) {
+      if (width < 1) {
+        reject(f.key, "cannot be taken from an input of shape " + text(sample) + ", which is empty");
+        return false;
+      }
+      given = width;
+    } else if (given.get<int64_t>() != width) {
+      const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
+      reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + text(sample) + ", got " + given.dump() +
+                        (flat ? "; put \"Flatten\" before it" : ""));
+      return false;
+    }
+  }
+  return true;
+}
+
+Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor& x) {
+  Tensor out;
+  LayerRow layer;
+  layer.name = name_.empty() ? "model" : name_;
+  layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
+  try {
+    const std::shared_ptr<Module> module = row.make(self);
+    layer.what = module->describe();
+    layer.parameters = module->parameter_count();
+    const Autocast region(Device::meta, run_.low.value_or(DType::bf16), run_.low.has_value());
+    const LedgerScope ledger;
+    out = (*module)(x);
+    layer.calls = ledger.calls();
+    layer.samples = kSamples;
+  } catch (const Error& e) { return reject("", one_line(e)); }
+  if (out.dim() == 0 || out.size(0) != kSamples) {
+    return reject("", "must keep the batch as dimension 0, but made " + text(out.shape()) + " of " + text(x.shape()));
+  }
+  layer.output = of_sample(out);
+  layer.dtype = out.dtype();
+  if (numel(layer.output) > kMaxSample)
+    return reject("", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + text(of_sample(x)));
+  run_.rows.push_back(std::move(layer));
+  return out;
+}
+
+Tensor Inference::layer(Json& self, const Tensor& x) {
+  const ModuleRow& row = module_catalog().row(self);
+  if (!fill_widths(self, row.component, x)) return {};
+  return row.follow ? row.follow(self, x, *this) : run_leaf(self, row, x);
+}
+
+Tensor Inference::child(Json& self, const std::string& key, const std::string& name, const Tensor& x) {
+  return Inference(run_, join_path(path_, key), join_path(name_, name)).layer(self, x);
+}
+
+Tensor Inference::unfolded(Json& self, const Tensor& x) {
+  Issues found;
+  Run run{run_.facts, run_.low, found, run_.rows, path_};
+  const Tensor out = Inference(run, path_, name_).layer(self, x);
+  return found.errors() > 0 ? reject("", found.list()[0].message) : out;
+}
+
+InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
+                          Issues& issues) {
+  InferredModel out{.model = model, .output = {}, .layers = {}};
+  const SavedGenerator generator;
+  const DefaultDevice on(Device::meta);
+  const NoGrad off;
+  Shape shape{kSamples};
+  for (const int64_t size : facts.input) shape.push_back(size);
+  Inference::Run run{facts, low, issues, out.layers};
+  const int64_t before = issues.errors();
+  try {
+    const Tensor result = Inference(run, path, "").layer(out.model, empty(shape));
+    if (issues.errors() > before || !result.defined()) return out;
+    out.output = of_sample(result);
+    out.dtype = result.dtype();
+  } catch (const Error& e) { issues.error(path, one_line(e)); }
+  return out;
+}
+
+std::shared_ptr<Module> build_model(const Json& model) { return module_catalog().row(model).make(model); }
+
+}  // namespace halfstep::app

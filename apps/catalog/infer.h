@@ -1,0 +1,44 @@
+// Following a batch of Device::meta through the layers of a model config.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/catalog/modules.h"
+
+namespace halfstep::app {
+
+// A place in a model config. Rows of layers made of layers get it, and send the batch on from there.
+class Inference {
+ public:
+  struct Run {
+    const DataFacts& facts;
+    std::optional<DType> low;
+    Issues& issues;
+    std::vector<LayerRow>& rows;
+    std::string stands_at = {};  // of layers that the config does not spell out: the path of the one that stands for them
+  };
+  Inference(Run& run, std::string path, std::string name) : run_(run), path_(std::move(path)), name_(std::move(name)) {}
+
+  // What the layer of this config makes of x. Undefined when something was wrong, which is then among the issues.
+  Tensor layer(Json& self, const Tensor& x);
+  // The same for the child `name`, whose config stands at `key` below this one.
+  Tensor child(Json& self, const std::string& key, const std::string& name, const Tensor& x);
+  // For layers that stand for others: their issues are reported here.
+  Tensor unfolded(Json& self, const Tensor& x);
+  Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
+  // Fills in the fields of `self` that depend on the input or on what the data asks for. False: something was wrong.
+  bool fill_widths(Json& self, const Component& component, const Tensor& x);
+
+ private:
+  Tensor run_leaf(const Json& self, const ModuleRow& row, const Tensor& x);
+  Run& run_;
+  std::string path_;  // "model.layers.2"
+  std::string name_;  // "2"; "" for the model itself
+};
+
+// An error of the framework as one line of a config's: without the layer, which the line's path names.
+std::string one_line(const Error& e);
+
+}  // namespace halfstep::app

@@ -1,0 +1,43 @@
+// The catalogue of losses.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "apps/catalog/catalog.h"
+#include "apps/catalog/modules.h"
+#include "layers/layers.h"
+
+namespace halfstep::app {
+
+enum class Targets : uint8_t { classes, numbers };  // what a loss compares an output with
+
+struct LossRow {
+  Component component;
+  std::function<std::unique_ptr<Loss>(const Json& self)> make;
+  Targets targets;
+};
+Catalog<LossRow>& loss_catalog();
+inline const Family& loss_family() { return loss_catalog().family(); }
+
+template <class L, class... Ts>
+LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... args) {
+  return {{std::move(type), std::move(doc), {args.field...}},
+          [args...](const Json& self) -> std::unique_ptr<Loss> { return std::make_unique<L>(value_of(self, args)...); },
+          targets};
+}
+
+std::unique_ptr<Loss> build_loss(const Json& loss);
+// Does the loss fit what the model puts out and the data asks for? Runs it on Device::meta. Paths "loss" and "model".
+void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, Issues& issues);
+
+}  // namespace halfstep::app
+
+// As HALFSTEP_REGISTER_MODULE, for a class derived from Loss: HALFSTEP_REGISTER_LOSS(MyLoss, Targets::numbers, fields...).
+#define HALFSTEP_REGISTER_LOSS(Class, targets, ...)                                                                 \
+  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                  \
+      (::halfstep::app::loss_catalog().add(                                                                         \
+           ::halfstep::app::loss_row<Class>(#Class, "a loss of this program", targets __VA_OPT__(, ) __VA_ARGS__)), \
+       true)

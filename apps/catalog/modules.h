@@ -1,0 +1,74 @@
+// The catalogue of layers. A row has the fields of a layer and its maker; widths that a config leaves out, output shapes and dtypes
+// are found by running the layer on Device::meta.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/catalog/catalog.h"
+#include "apps/catalog/facts.h"
+#include "framework/backend/ledger.h"
+#include "framework/base/dtype.h"
+#include "layers/module.h"
+
+namespace halfstep::app {
+
+class Inference;  // apps/catalog/infer.h
+
+struct ModuleRow {
+  Component component;
+  std::function<std::shared_ptr<Module>(const Json& self)> make;
+  // Of a layer made of layers: follows a batch through them, and fills in what their configs leave out.
+  std::function<Tensor(Json& self, const Tensor& x, Inference& at)> follow = {};
+};
+Catalog<ModuleRow>& module_catalog();
+inline const Family& module_family() { return module_catalog().family(); }
+
+// A layer whose constructor takes the values of its fields, in order.
+template <class M, class... Ts>
+ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
+  return {{std::move(type), std::move(doc), {args.field...}},
+          [args...](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<M>(value_of(self, args)...); }};
+}
+
+// One layer of a model, as it ran.
+struct LayerRow {
+  std::string name;  // as in the state_dict: "0", "head"
+  std::string path;  // where it stands in the config: "model.layers.0"
+  std::string what;  // "Linear(in_features=784, out_features=512, bias=True)"
+  Shape output;      // of one sample
+  int64_t parameters = 0;
+  DType dtype = DType::f32;            // of the output
+  std::vector<LedgerCall> calls = {};  // of its forward, alone, on `samples`
+  int64_t samples = 0;
+};
+
+struct InferredModel {
+  Json model;                   // with every width filled in
+  std::optional<Shape> output;  // of one sample; nothing when an issue was found
+  DType dtype = DType::f32;     // of the output
+  std::vector<LayerRow> layers;
+};
+
+// Runs a checked model config layer by layer on Device::meta, on samples as `facts` has them, in a region of dtype `low` where
+// there is one. `path`: where it stands in the document.
+InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
+                          Issues& issues);
+
+// `model` as infer_model returned it, on the default device. Weights come from the default generator.
+std::shared_ptr<Module> build_model(const Json& model);
+
+}  // namespace halfstep::app
+
+// Makes a class of yours a layer of JSON configs, under its own name, with fields that its constructor takes in order:
+//   HALFSTEP_REGISTER_MODULE(TwoTowers, arg<int64_t>(integer("width", 64, "of a tower").at_least(1)), arg<double>(number("p", 0.1,
+//   "")))
+// Outside of any function, with `using namespace halfstep::app`. An input's width is a field `.from_input(-1)`.
+#define HALFSTEP_REGISTER_MODULE(Class, ...)                                                                   \
+  [[maybe_unused]] static const bool halfstep_registered_##Class =                                             \
+      (::halfstep::app::module_catalog().add(                                                                  \
+           ::halfstep::app::module_row<Class>(#Class, "a module of this program" __VA_OPT__(, ) __VA_ARGS__)), \
+       true)

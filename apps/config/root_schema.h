@@ -1,0 +1,10 @@
+// The whole config.
+#pragma once
+
+#include "apps/schema/schema.h"
+
+namespace halfstep::app {
+
+const Section& root_schema();
+
+}  // namespace halfstep::app

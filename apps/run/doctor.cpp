@@ -1,0 +1,271 @@
+#include "apps/run/doctor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "amp/train_step.h"
+#include "apps/run/evaluate.h"
+#include "apps/run/plan.h"
+#include "apps/run/progress.h"
+#include "apps/run/session.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep::app {
+namespace {
+
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
+
+constexpr int64_t kStep = 8;           // elements: what Tensor Cores and AMX take 16-bit operands in steps of
+constexpr int64_t kTile = 64;          // of a product's columns, which a GPU computes together
+constexpr double kWaste = 0.2;         // of a tile, that is worth a word
+constexpr double kShare = 0.05;        // of a step's operations, below which nothing is worth a word
+constexpr double kOutputShare = 0.25;  // of a model's output, whose width the data decides, the same
+constexpr int64_t kFewRows = 64;       // in a product, where a GPU's processors wait for each other
+constexpr double kRoom = 0.9;          // of the memory, that a step may take
+constexpr int64_t kMostBatch = int64_t(1) << 24;
+
+// What a device does in a second, roughly: its order of magnitude decides whether a step is made of work or of waiting.
+struct Pace {
+  double start;  // seconds a kernel costs before it does anything
+  double flops, bytes;
+};
+Pace pace_of(Device device, bool low) {
+  if (device.is_cuda()) return {4e-6, low ? 3e14 : 4e13, 2e12};
+  return {1e-6, low ? 2e11 : 1e11, 2e10};
+}
+
+double device_memory(Device device) {
+  if (!device.is_cpu()) return 0;
+  std::ifstream in("/proc/meminfo");
+  for (std::string key, unit; in >> key;) {
+    double kib = 0;
+    if (!(in >> kib)) break;
+    std::getline(in, unit);
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+class Doctor {
+ public:
+  Doctor(const Config& config, const DoctorOptions& options) : config_(config), options_(options), plan_(plan_step(config)) {}
+
+  std::vector<Finding> run() {
+    scaler();
+    widths();
+    islands();
+    last_layer();
+    batch_size();
+    memory();
+    overhead();
+    if (options_.probe) data();
+    return std::move(findings_);
+  }
+
+ private:
+  void add(Finding f) { findings_.push_back(std::move(f)); }
+  const Json& json() const { return config_.json; }
+
+  std::string called(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
+
+  void scaler() {
+    if (plan_.low != DType::f16 || scaler_enabled(json())) return;
+    add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
+         "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
+  }
+
+  // Products in 16 bits whose sizes do not fit the hardware.
+  void widths() {
+    const double all = plan_.total_flops();
+    bool first = true;  // whose input wants no gradient
+    for (const LayerRow& row : plan_.layers) {
+      for (const LedgerCall& call : row.calls) {
+        for (const LedgerProduct& p : call.products) {
+          const double each = p.flops() / double(row.samples) * double(plan_.batch);
+          const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
+          first = false;
+          const bool output = row.output.size() == 1 && config_.facts->classes == p.n;
+          if (!is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
+          const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
+          if (p.n % kStep != 0 || p.k % kStep != 0) {
+            std::string sizes = p.k % kStep != 0 ? joined("takes ", p.k) : "";
+            if (p.n % kStep != 0) sizes += joined(sizes.empty() ? "" : " and ", "makes ", p.n);
+            add({row.path, joined(called(row), " ", sizes, " features: 16-bit products run in steps of ", kStep),
+                 joined("make it ", p.k % kStep != 0 ? joined(up(p.k, kStep), " in") : std::string(),
+                        p.k % kStep != 0 && p.n % kStep != 0 ? " and " : "",
+                        p.n % kStep != 0 ? joined(up(p.n, kStep), " out") : std::string(),
+                        p.k % kStep != 0 ? "; pad the data, or the layer before it" : ""),
+                 joined("the fast code of the library for ", percent(std::min(1.0, share)), " of the step's operations")});
+          } else if (const double waste = 1 - double(p.n) / double(up(p.n, kTile)); plan_.device.is_cuda() && waste > kWaste) {
+            add({row.path,
+                 joined(called(row), " makes ", p.n, " features: tiles of ", kTile, " leave ", percent(waste),
+                        " of the work unused"),
+                 joined("make it ", p.n / kTile * kTile, " or ", up(p.n, kTile)),
+                 joined("up to ", percent(waste), " of the time of ", percent(std::min(1.0, share)), " of the step's operations")});
+          }
+        }
+      }
+    }
+  }
+
+  // Layers in float32 of a model in 16 bits, and the casts around them.
+  void islands() {
+    if (!plan_.low) return;
+    DType before = DType::f32;
+    for (size_t i = 0; i < plan_.layers.size(); ++i) {
+      const LayerRow& row = plan_.layers[i];
+      if (row.dtype == DType::f32 && is_half(before)) {
+        std::string why;
+        for (const LedgerCall& call : row.calls)
+          if (call.policy == CastPolicy::f32 || call.policy == CastPolicy::f32_output || call.policy == CastPolicy::promote)
+            why = joined(call.op, ": ", call.reason);
+        const bool back = i + 1 < plan_.layers.size() && is_half(plan_.layers[i + 1].dtype);
+        const double bytes = double(plan_.batch) * double(numel(row.output));
+        add({row.path,
+             joined(called(row), " falls to float32", why.empty() ? "" : ": " + why, back ? "; the next layer casts back" : ""),
+             back ? "keep such layers together, or at the end of the model" : "nothing, if its precision is wanted there",
+             joined(bytes_text(bytes * (back ? 8 : 2)), " a step less to move")});
+      }
+      before = row.dtype;
+    }
+  }
+
+  void last_layer() {
+    if (plan_.layers.empty()) return;
+    const LayerRow& last = plan_.layers.back();
+    const std::string loss = json()["loss"]["type"];
+    const bool sigmoid = last.what.starts_with("Sigmoid"), softmax = last.what.starts_with("Softmax");
+    if (!sigmoid && !softmax) return;
+    const std::string kind = sigmoid ? "Sigmoid" : "Softmax";
+    add({last.path,
+         joined("the loss ", loss, " is computed on the outputs of ", kind,
+                is_half(last.dtype) ? joined(", rounded to ", last.dtype) : "",
+                ": near 0 and 1 they have no digits left, and no gradient"),
+         loss == "CrossEntropyLoss" ? "leave the layer out: the loss takes the scores as they are"
+                                    : "leave the layer out, and learn the scores themselves",
+         "gradients where the model is sure and wrong"});
+  }
+
+  void batch_size() {
+    if (!plan_.device.is_cuda()) return;
+    int64_t rows = 0;
+    for (const LedgerCall& call : plan_.calls)
+      if (call.pass == LedgerPass::forward)
+        for (const LedgerProduct& p : call.products) rows = std::max(rows, p.batch * p.m);
+    if (rows == 0 || rows >= kFewRows) return;
+    add({"data.loader.batch_size",
+         joined(plan_.batch, " samples make products of ", rows, " rows, which occupy a small part of a GPU"),
+         joined("at least ", (kFewRows * plan_.batch + rows - 1) / rows, "; train.accumulate_steps does not help here"),
+         joined("up to ", number_text(double(kFewRows) / double(rows), 2), " times the samples a second")});
+  }
+
+  void memory() {
+    const double there = options_.memory ? *options_.memory : device_memory(plan_.device);
+    if (there <= 0) return;
+    const double peak = double(plan_.middle.peak);
+    const int64_t most = largest_batch(kRoom * there);
+    if (peak > kRoom * there) {
+      add({"data.loader.batch_size",
+           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(there), " that ", plan_.device, " has"),
+           most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch")
+                    : std::string("even one sample is too much: a smaller model, or SGD, which keeps less than Adam"),
+           "a step that fits"});
+    }
+  }
+
+  // The largest batch whose step fits, by bisection on Device::meta; 0: none.
+  int64_t largest_batch(double bytes) const {
+    const auto fits = [&](int64_t batch) {
+      try {
+        return double(plan_step(config_, batch).middle.peak) <= bytes;
+      } catch (const MemoryError&) { return false; } catch (const ShapeError&) {
+        return false;
+      }
+    };
+    if (!fits(1)) return 0;
+    int64_t low = 1, high = kMostBatch;
+    while (high - low > std::max<int64_t>(1, low / 50)) {
+      const int64_t middle = low < high / 4 ? std::max(low + 1, std::min(high / 2, low * 2)) : (low + high) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  void overhead() {
+    const Pace pace = pace_of(plan_.device, plan_.low.has_value());
+    double kernels = 0, bytes = 0;
+    for (const LedgerCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
+    const double work = plan_.total_flops() / pace.flops + bytes / pace.bytes, starting = kernels * pace.start;
+    if (starting < work) return;
+    const bool graph = json()["performance"]["cuda_graph"] != false;
+    add({"data.loader.batch_size",
+         joined("a step is ", number_text(kernels, 3), " kernels with about ", number_text(1e6 * work, 2),
+                " us of work in all: starting them takes ", number_text(1e6 * starting, 2), " us"),
+         plan_.device.is_cuda() && !graph ? "larger batches, and performance.cuda_graph \"auto\"" : "larger batches",
+         joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
+  }
+
+  // Is data there when a step wants it?
+  void data() {
+    if (!has_backend(plan_.device.type)) return;
+    using Clock = std::chrono::steady_clock;
+    constexpr int kSteps = 12;
+    constexpr double kSeconds = 2;
+    Session s = make_session(config_);
+    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(json()));
+    s.model->train();
+    std::vector<double> loading, stepping;
+    const auto begin = Clock::now();
+    const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
+    while (int(loading.size()) < kSteps && (since(begin) < kSeconds || loading.size() < 2)) {
+      const auto from = Clock::now();
+      std::optional<Batch> batch = s.train->next();
+      if (!batch) batch = s.train->next();
+      const auto [input, target] = on_device(*batch, s.device);
+      const double loaded = since(from);
+      const auto there = Clock::now();
+      step(input, target);
+      backend_for(s.device).synchronize();
+      loading.push_back(loaded), stepping.push_back(since(there));
+    }
+    const auto middle = [](std::vector<double> v) {
+      v.erase(v.begin());  // the first one finds everything cold
+      std::sort(v.begin(), v.end());
+      return v[v.size() / 2];
+    };
+    const double load = middle(loading), work = middle(stepping);
+    const int64_t workers = json()["data"]["loader"]["num_workers"];
+    const std::string times =
+        joined("a batch takes ", number_text(1e3 * load, 2), " ms to come and a step ", number_text(1e3 * work, 2), " ms");
+    if (workers == 0 && load > 0.25 * work) {
+      add({"data.loader.num_workers", times + ", one after the other",
+           joined("set it to ", std::max<int64_t>(1, int64_t(load / work + 0.99))),
+           joined("up to ", number_text((load + work) / std::max(load, work), 2), " times the samples a second")});
+    } else if (workers > 0 && load > 0.25 * work) {
+      add({"data.loader.num_workers", times + joined(", although ", workers, " workers make batches ahead"),
+           "more workers, or data that is cheaper to make",
+           joined("up to ", number_text((load + work) / work, 2), " times the samples a second")});
+    }
+  }
+
+  const Config& config_;
+  const DoctorOptions& options_;
+  StepPlan plan_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> examine(const Config& config, const DoctorOptions& options) { return Doctor(config, options).run(); }
+
+}  // namespace halfstep::app

@@ -1,0 +1,27 @@
+// What stands in the way of a config's speed and precision: findings from the plan of its step, and from a short measurement.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+
+namespace halfstep::app {
+
+struct Finding {
+  std::string where;   // path in the config: "model.layers.1", "amp.scaler.enabled"
+  std::string what;    // with its numbers
+  std::string remedy;  // what to change
+  std::string gain;    // that this would bring
+};
+
+struct DoctorOptions {
+  bool probe = true;             // time data and steps on the real device
+  std::optional<double> memory;  // bytes of the device; empty: it is asked
+};
+
+// Throws what loading data and a step would throw. Most important first.
+std::vector<Finding> examine(const Config& config, const DoctorOptions& options = {});
+
+}  // namespace halfstep::app

@@ -1,0 +1,299 @@
+#include "apps/run/plan.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <numeric>
+#include <sstream>
+
+#include "amp/train_step.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/run/progress.h"
+#include "apps/run/session.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+Shape with_batch(int64_t batch, const Shape& sample) {
+  Shape out{batch};
+  for (const int64_t size : sample) out.push_back(size);
+  return out;
+}
+
+Json tag_bytes(const MemoryStats& memory) {
+  Json out = Json::object();
+  for (int i = 0; i < kMemoryTagCount; ++i) out[name(MemoryTag(i))] = memory.peak_by_tag[size_t(i)];
+  return out;
+}
+
+std::string tag_text(const MemoryStats& memory) {
+  std::string out;
+  for (int i = 0; i < kMemoryTagCount; ++i) {
+    const size_t bytes = memory.peak_by_tag[size_t(i)];
+    if (bytes > 0) out += (out.empty() ? "" : ", ") + std::string(name(MemoryTag(i))) + " " + bytes_text(double(bytes));
+  }
+  return out;
+}
+
+std::string shape_text(const LedgerTensor& t) {
+  return t.given == t.dtype ? joined(t.dtype, t.shape) : joined(t.given, ">", t.dtype, t.shape);
+}
+
+std::string place_of(const LedgerCall& call) {
+  return joined(call.op, call.layer.empty() ? "" : " of " + call.layer, ", ", name(call.pass));
+}
+
+Json tensors(const std::vector<LedgerTensor>& list) {
+  Json out = Json::array();
+  for (const LedgerTensor& t : list) out.push_back(shape_text(t));
+  return out;
+}
+
+std::array<double, kDTypeCount> summed(const std::vector<LedgerCall>& calls) {
+  std::array<double, kDTypeCount> sum{};
+  for (const LedgerCall& call : calls)
+    for (const LedgerProduct& p : call.products) sum[size_t(p.dtype)] += p.flops();
+  return sum;
+}
+
+Json flops_json(const std::array<double, kDTypeCount>& flops) {
+  Json out = Json::object();
+  for (size_t i = 0; i < flops.size(); ++i)
+    if (flops[i] > 0) out[std::string(name(DType(i)))] = flops[i];
+  return out;
+}
+
+// Without what others hold on Device::meta.
+MemoryStats since(const MemoryStats& before, MemoryStats now) {
+  now.peak -= before.live;
+  for (size_t i = 0; i < now.peak_by_tag.size(); ++i) now.peak_by_tag[i] -= before.live_by_tag[i];
+  return now;
+}
+
+// Puts back what a plan changes about the program.
+class Undisturbed {
+ public:
+  Undisturbed() : state_(default_generator().state()) {}
+  ~Undisturbed() { default_generator().set_state(state_); }
+  Undisturbed(const Undisturbed&) = delete;
+
+ private:
+  Generator::State state_;
+};
+
+}  // namespace
+
+std::array<double, kDTypeCount> StepPlan::flops() const { return summed(calls); }
+double StepPlan::total_flops() const {
+  const auto all = flops();
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
+double StepPlan::low_share() const {
+  const auto all = flops();
+  return total_flops() > 0 ? (all[size_t(DType::f16)] + all[size_t(DType::bf16)]) / total_flops() : 0;
+}
+int64_t StepPlan::casts() const {
+  int64_t n = 0;
+  for (const LedgerCall& call : calls)
+    n += std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+  return n;
+}
+double StepPlan::cast_bytes() const {
+  double bytes = 0;
+  for (const LedgerCall& call : calls) {
+    for (const LedgerCast& c : call.casts)
+      if (!c.shadow) bytes += double(c.elements) * double(size_of(c.from) + size_of(c.to));
+  }
+  return bytes;
+}
+
+StepPlan plan_step(const Config& config, int64_t batch) {
+  const Json& c = config.json;
+  check<ConfigError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
+                     Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
+  const DataFacts& facts = *config.facts;
+  StepPlan plan;
+  plan.name = c["name"];
+  plan.device = config_device(c);
+  plan.low = amp_dtype(c);
+  plan.layers = config.layers;
+  plan.batch = batch > 0 ? batch : c["data"]["loader"]["batch_size"].get<int64_t>();
+  if (batch == 0 && facts.size) plan.batch = std::min(plan.batch, *facts.size);
+
+  const Undisturbed generator;
+  const PlanFor target(plan.device.type);
+  const DefaultDevice on(Device::meta);
+  Allocator& memory = allocator(Device::meta);
+  const MemoryStats before = memory.stats();
+
+  const auto model = [&] {
+    const MemoryScope scope(MemoryTag::parameters);
+    return build_model(c["model"]);
+  }();
+  model->train();
+  plan.parameters = model->parameter_count();
+  const auto loss = build_loss(c["loss"]);
+  const auto optimizer = build_optimizer(c["optimizer"], *model);
+  GradScaler scaler = make_scaler(c);
+  TrainStepOptions options = step_options(c);
+  options.device = Device::meta;
+  TrainStep step(*model, *loss, *optimizer, scaler, nullptr, options);
+
+  struct Pending {  // as the trainer keeps it until the loss is read
+    Tensor loss;
+    StepOutcome outcome;
+  };
+  std::vector<Pending> pending;
+  const auto run = [&] {
+    for (int64_t i = 0; i < options.accumulate_steps; ++i) {
+      Tensor input, wanted;
+      {
+        const MemoryScope scope(MemoryTag::data);
+        input = empty(with_batch(plan.batch, facts.input));
+        wanted = empty(with_batch(plan.batch, facts.target), {.dtype = facts.classes > 0 ? DType::i64 : DType::f32});
+      }
+      const StepResult result = step(input, wanted);
+      pending.push_back({result.loss, result.outcome});
+    }
+  };
+  memory.reset_peak();
+  run();
+  plan.first = since(before, memory.stats());
+  memory.reset_peak();
+  {
+    const LedgerScope ledger(Device::meta);
+    run();
+    plan.calls = ledger.calls();
+  }
+  plan.middle = since(before, memory.stats());
+  for (LedgerCall& call : plan.calls) call.live -= before.live, call.peak -= before.live;
+  const auto reached =
+      std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LedgerCall& call) { return call.peak == plan.middle.peak; });
+  plan.peak_call = size_t(reached - plan.calls.begin());
+  return plan;
+}
+
+void print_summary(std::ostream& out, const StepPlan& plan) {
+  out << plan.name << " on " << plan.device << ", batch " << plan.batch << ", "
+      << (plan.low ? joined("mixed ", *plan.low) : std::string("float32")) << '\n';
+  size_t name_width = 8, what_width = 6, shape_width = 8;
+  for (const LayerRow& row : plan.layers) {
+    name_width = std::max(name_width, row.name.size() + 2);
+    what_width = std::max(what_width, row.what.size() + 2);
+    shape_width = std::max(shape_width, joined(row.output).size() + 2);
+  }
+  const auto line = [&](const std::string& name, const std::string& what, const std::string& shape, const std::string& parameters,
+                        const std::string& dtype) {
+    out << std::left << std::setw(int(name_width)) << name << std::setw(int(what_width)) << what << std::setw(int(shape_width))
+        << shape << std::right << std::setw(12) << parameters << "  " << dtype << '\n';
+  };
+  line("name", "layer", "output", "parameters", "dtype");
+  for (const LayerRow& row : plan.layers)
+    line(row.name, row.what, joined(row.output), std::to_string(row.parameters), joined(row.dtype));
+  out << "parameters  " << plan.parameters << '\n'
+      << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
+      << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
+  if (plan.peak_call < plan.calls.size()) out << "            reached in " << place_of(plan.calls[plan.peak_call]) << '\n';
+  out << "operations  " << number_text(plan.total_flops() / 1e9, 4) << " GFLOP a step";
+  const auto flops = plan.flops();
+  for (size_t i = 0; i < flops.size(); ++i)
+    if (flops[i] > 0) out << ", " << number_text(100 * flops[i] / plan.total_flops(), 4) << " % in " << DType(i);
+  out << "\ncasts       " << plan.casts() << " a step, " << bytes_text(plan.cast_bytes()) << " read and written\n";
+}
+
+Json plan_json(const StepPlan& plan) {
+  Json layers = Json::array();
+  for (const LayerRow& row : plan.layers) {
+    layers.push_back({{"name", row.name},
+                      {"layer", row.what},
+                      {"output", std::vector<int64_t>(row.output.begin(), row.output.end())},
+                      {"parameters", row.parameters},
+                      {"dtype", joined(row.dtype)}});
+  }
+  const auto sum = [&](auto member) {
+    return std::accumulate(plan.calls.begin(), plan.calls.end(), 0.0,
+                           [&](double s, const LedgerCall& call) { return s + call.*member; });
+  };
+  Json out{{"name", plan.name},
+           {"device", joined(plan.device)},
+           {"batch", plan.batch},
+           {"amp", plan.low ? Json(joined(*plan.low)) : Json()},
+           {"parameters", plan.parameters},
+           {"layers", layers},
+           {"memory",
+            {{"first_step", {{"peak_bytes", plan.first.peak}, {"by_purpose", tag_bytes(plan.first)}}},
+             {"later_steps", {{"peak_bytes", plan.middle.peak}, {"by_purpose", tag_bytes(plan.middle)}}}}},
+           {"flops", flops_json(plan.flops())},
+           {"flops_in_16_bits", plan.low_share()},
+           {"casts", plan.casts()},
+           {"cast_bytes", plan.cast_bytes()},
+           {"bytes_read", sum(&LedgerCall::bytes_read)},
+           {"bytes_written", sum(&LedgerCall::bytes_written)}};
+  if (plan.peak_call < plan.calls.size()) out["memory"]["later_steps"]["reached_in"] = place_of(plan.calls[plan.peak_call]);
+  return out;
+}
+
+Json calls_json(const StepPlan& plan) {
+  Json list = Json::array();
+  for (const LedgerCall& call : plan.calls) {
+    Json casts = Json::array();
+    for (const LedgerCast& c : call.casts)
+      casts.push_back(joined(c.from, ">", c.to, " of ", c.elements, c.shadow ? ", kept copy" : ""));
+    list.push_back({{"pass", name(call.pass)},
+                    {"layer", call.layer},
+                    {"op", call.op},
+                    {"policy", name(call.policy)},
+                    {"compute", joined(call.compute)},
+                    {"reason", call.reason},
+                    {"inputs", tensors(call.inputs)},
+                    {"outputs", tensors(call.outputs)},
+                    {"casts", casts},
+                    {"saved", tensors(call.saved)},
+                    {"flops", flops_json(summed({call}))},
+                    {"bytes_read", call.bytes_read},
+                    {"bytes_written", call.bytes_written},
+                    {"live_bytes", call.live}});
+  }
+  return list;
+}
+
+std::string plan_text(const StepPlan& plan) {
+  std::string text = plan_json(plan).dump(1);
+  text.resize(text.size() - 2);  // the last line
+  text += ",\n \"calls\": [";
+  const Json calls = calls_json(plan);
+  for (size_t i = 0; i < calls.size(); ++i) text += (i ? ",\n  " : "\n  ") + calls[i].dump();
+  return text + "\n ]\n}\n";
+}
+
+void print_calls(std::ostream& out, const StepPlan& plan) {
+  size_t layer_width = 7, op_width = 4;
+  for (const LedgerCall& call : plan.calls) {
+    layer_width = std::max(layer_width, call.layer.size() + 2);
+    op_width = std::max(op_width, call.op.size() + 2);
+  }
+  out << std::left << std::setw(10) << "pass" << std::setw(int(layer_width)) << "layer" << std::setw(int(op_width)) << "op"
+      << std::setw(10) << "dtype" << std::right << std::setw(10) << "MFLOP" << std::setw(11) << "read" << std::setw(11) << "written"
+      << std::setw(11) << "saved" << std::setw(7) << "casts"
+      << "  why\n";
+  for (const LedgerCall& call : plan.calls) {
+    double saved = 0;
+    for (const LedgerTensor& t : call.saved) saved += double(numel(t.shape)) * double(size_of(t.dtype));
+    const auto casts = std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+    out << std::left << std::setw(10) << name(call.pass) << std::setw(int(layer_width)) << call.layer << std::setw(int(op_width))
+        << call.op << std::setw(10) << joined(call.compute) << std::right << std::setw(10) << number_text(call.flops() / 1e6, 4)
+        << std::setw(11) << bytes_text(call.bytes_read) << std::setw(11) << bytes_text(call.bytes_written) << std::setw(11)
+        << bytes_text(saved) << std::setw(7) << casts << "  " << call.reason << '\n';
+  }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,48 @@
+// What a training step of a config would do, found by running one on Device::meta: through the real layers, autocast, backward,
+// scaler and optimizer, with nothing computed.
+#pragma once
+
+#include <array>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "framework/backend/ledger.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep::app {
+
+struct StepPlan {
+  std::string name;
+  Device device;             // that the step is for
+  std::optional<DType> low;  // of mixed precision
+  int64_t batch = 0;         // samples
+  int64_t parameters = 0;
+  std::vector<LayerRow> layers;
+  std::vector<LedgerCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
+  // Of the device, without the data set: parameters, one batch and the step. The cpu's are what its allocator will count, workspace
+  // included; a GPU's are without the workspace of its libraries.
+  MemoryStats first, middle;  // peaks of the run's first step, and of those that follow
+  size_t peak_call = 0;       // of `calls`: where the middle's peak is reached
+
+  std::array<double, kDTypeCount> flops() const;  // by dtype
+  double total_flops() const;
+  double low_share() const;  // of the operations: in 16 bits
+  int64_t casts() const;
+  double cast_bytes() const;  // read and written
+};
+
+// batch 0: the config's. Throws ConfigError when the data that shapes depend on is not there, and what the step would throw.
+StepPlan plan_step(const Config& config, int64_t batch = 0);
+
+// Layers, memory by purpose, operations and casts.
+void print_summary(std::ostream& out, const StepPlan& plan);
+// The summary as JSON; with `calls`, each on a line of its own when it is written by write_plan.
+Json plan_json(const StepPlan& plan);
+Json calls_json(const StepPlan& plan);
+// A text that a line-by-line comparison of two plans reads well.
+std::string plan_text(const StepPlan& plan);
+void print_calls(std::ostream& out, const StepPlan& plan);
+
+}  // namespace halfstep::app

@@ -1,0 +1,108 @@
+// What a plan predicts, held against what a step really does.
+#include "apps/run/plan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "amp/train_step.h"
+#include "apps/run/session.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+
+namespace {
+
+// One thread: of several, which of them hold their workspace at the same moment is a matter of chance.
+struct OneThread {
+  OneThread() { set_num_threads(1); }
+  ~OneThread() { set_num_threads(before); }
+  int before = num_threads();
+};
+
+struct Peaks {
+  MemoryStats first, middle;
+};
+
+// The first two steps of a run on the cpu, kept and let go as the trainer does. Without the data set.
+Peaks measured(const Config& config) {
+  Allocator& memory = allocator(Device::cpu);
+  const size_t others = memory.stats().live;
+  const auto by_tag = memory.stats().live_by_tag;
+  Session s = make_session(config);
+  const MemoryStats made = memory.stats();
+  const size_t resident = made.live_by_tag[size_t(MemoryTag::data)] - by_tag[size_t(MemoryTag::data)];
+  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config.json));
+  s.model->train();
+  std::vector<StepResult> pending;
+  Peaks out;
+  for (MemoryStats* peaks : {&out.first, &out.middle}) {
+    memory.reset_peak();
+    const std::optional<Batch> batch = s.train->next();
+    REQUIRE(batch.has_value());
+    StepResult r = step(batch->input, batch->target);
+    pending.push_back({.loss = r.loss, .outcome = r.outcome});
+    *peaks = memory.stats();
+    peaks->peak -= others + resident;
+    for (int i = 0; i < kMemoryTagCount; ++i) peaks->peak_by_tag[size_t(i)] -= by_tag[size_t(i)];
+    peaks->peak_by_tag[size_t(MemoryTag::data)] -= resident;
+  }
+  return out;
+}
+
+void check_equal(const MemoryStats& predicted, const MemoryStats& real) {
+  CHECK(predicted.peak == real.peak);
+  for (int i = 0; i < kMemoryTagCount; ++i) {
+    CAPTURE(name(MemoryTag(i)));
+    CHECK(predicted.peak_by_tag[size_t(i)] == real.peak_by_tag[size_t(i)]);
+  }
+}
+
+std::vector<std::string> small_enough(const std::string& name) {
+  // Batches that lie in the data set cost nothing more: "resident" random data is not what this test is about.
+  if (name == "mlp_amp.json")
+    return {"device=cpu",
+            "data.loader.batch_size=32",
+            "data.train.num_batches=2",
+            "model.in_features=512",
+            "model.hidden=[512,512]",
+            "model.out_features=512",
+            "data.train.input_shape=[512]",
+            "data.train.target_shape=[512]"};
+  return {"device=cpu"};
+}
+
+}  // namespace
+
+TEST_CASE("the predicted peak is the measured one, for every config") {
+  const char* const data = std::getenv("HALFSTEP_DATA");
+  const OneThread one;
+  for (const auto& file : std::filesystem::directory_iterator(std::string(HALFSTEP_SOURCE_DIR) + "/configs")) {
+    const std::string name = file.path().filename();
+    CAPTURE(name);
+    std::vector<std::string> sets = small_enough(name);
+    if (data) sets.push_back("data.root=" + std::string(data));
+    for (const char* precision : {"amp=false", "amp={\"dtype\":\"bfloat16\"}", "amp={\"dtype\":\"float16\"}"}) {
+      CAPTURE(precision);
+      auto all = sets;
+      all.push_back(precision);
+      const Config config = load_config(file.path(), {.sets = all});
+      if (!data && (config.json["data"]["train"]["type"] == "MNIST" || config.json["data"]["train"]["type"] == "CSV")) {
+        MESSAGE("SKIPPED: " << name << " needs HALFSTEP_DATA");
+        continue;
+      }
+      const StepPlan plan = plan_step(config);
+      Peaks real = measured(config);
+      if (config.json["data"]["train"]["type"] == "Random") {  // a batch is a view of the data set there
+        const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];
+        for (MemoryStats* m : {&real.first, &real.middle}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
+      }
+      check_equal(plan.first, real.first);
+      check_equal(plan.middle, real.middle);
+    }
+  }
+}
