@@ -17,8 +17,18 @@ template <class T> HS_HD T select(bool c, T a, T b) { return c ? a : b; }
 
 namespace m {
 
+// Sums, differences and products. Those of integers wrap, as in PyTorch: in C++ the overflow of a signed number is undefined.
+template <class T> HS_HD T neg(T x) { return -x; }
+template <class T> HS_HD T add(T a, T b) { return a + b; }
+template <class T> HS_HD T sub(T a, T b) { return a - b; }
+template <class T> HS_HD T mul(T a, T b) { return a * b; }
+HS_HD int64_t neg(int64_t x) { return int64_t(0 - uint64_t(x)); }
+HS_HD int64_t add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
+HS_HD int64_t sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
+HS_HD int64_t mul(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
+
 // Integers (the `any` rows).
-HS_HD int64_t abs(int64_t x) { return x < 0 ? -x : x; }
+HS_HD int64_t abs(int64_t x) { return x < 0 ? neg(x) : x; }
 HS_HD int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
 HS_HD int64_t floor(int64_t x) { return x; }
 HS_HD int64_t ceil(int64_t x) { return x; }
@@ -27,7 +37,7 @@ HS_HD int64_t trunc(int64_t x) { return x; }
 HS_HD int64_t log(int64_t) { return 0; }  // named only by gradients, which integers have none of
 HS_HD int64_t pow(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
-  uint64_t result = 1, base = uint64_t(a);  // wraps as multiplication does
+  uint64_t result = 1, base = uint64_t(a);  // wraps as mul does
   for (; b > 0; b >>= 1, base *= base)
     if (b & 1) result *= base;
   return int64_t(result);
@@ -35,12 +45,12 @@ HS_HD int64_t pow(int64_t a, int64_t b) {
 
 HS_HD int64_t floor_divide(int64_t a, int64_t b) {
   if (b == 0) return 0;  // as meaningless as any other number, but no trap
-  if (b == -1) return int64_t(0 - uint64_t(a));
+  if (b == -1) return neg(a);
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 HS_HD int64_t trunc_divide(int64_t a, int64_t b) {
   if (b == 0) return 0;
-  return b == -1 ? int64_t(0 - uint64_t(a)) : a / b;
+  return b == -1 ? neg(a) : a / b;
 }
 HS_HD int64_t fmod(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 HS_HD int64_t remainder(int64_t a, int64_t b) {

@@ -252,6 +252,37 @@ TEST_CASE("batch_norm of nothing leaves the running statistics, and gradients ar
   }
 }
 
+TEST_CASE("integers wrap, wherever elements are added or multiplied") {
+  const TensorOptions i64{.dtype = DType::i64};
+  const int64_t quarter = int64_t(1) << 62, lowest = std::numeric_limits<int64_t>::min();
+  const auto is = [](const Tensor& got, const std::vector<int64_t>& expected) { CHECK(got.to_vector<int64_t>() == expected); };
+  const Tensor x = tensor({0x1p62, -0x1p63, 3}, i64), y = tensor({0x1p62, 0x1p62, 3}, i64), one = ones({3}, i64);
+  is(x + x, {lowest, 0, 6});
+  is(zeros({3}, i64) - x, {-quarter, lowest, -3});
+  is(-x, {-quarter, lowest, -3});
+  is(abs(x), {quarter, lowest, 3});
+  is(x * 5, {quarter, lowest, 15});
+  is(square(x), {0, 0, 9});
+  is(sum(y), {lowest + 3});
+  is(prod(y), {0});
+  is(cumsum(y, 0), {quarter, lowest, lowest + 3});
+  is(cumprod(y, 0), {quarter, 0, 0});
+  is(matmul(y, one), {lowest + 3});
+  is(matmul(y, y), {9});
+  const Tensor none = zeros({3}, i64);
+  is(index_add(zeros({1}, i64), 0, none, y), {lowest + 3});
+  is(scatter_add(zeros({1}, i64), 0, none, y), {lowest + 3});
+  is(scatter_add(zeros({1, 1}, i64), 1, zeros({1, 6}, i64).slice(1, 0, 6, 2), y.unsqueeze(0)), {lowest + 3});
+  const Tensor wide = y.unsqueeze(1).expand({3, 40}).contiguous();  // rows of which many are added side by side
+  is(sum(wide, {0}), std::vector<int64_t>(40, lowest + 3));
+  is(cumsum(wide, 0).select(0, 1), std::vector<int64_t>(40, lowest));
+  is(index_add(zeros({1, 40}, i64), 0, none, wide), std::vector<int64_t>(40, lowest + 3));
+  is(scatter_add(zeros({1, 40}, i64), 0, zeros({3, 40}, i64), wide), std::vector<int64_t>(40, lowest + 3));
+  const Tensor many = full({1 << 18}, 0x1p62, i64);  // in segments, which are joined
+  is(sum(many), {0});
+  is(cumsum(many, 0).slice(0, (1 << 18) - 3, 1 << 18), {lowest, -quarter, 0});
+}
+
 TEST_CASE("a result that is too large to count is refused, not wrapped around") {
   const Tensor none = zeros({0});
   const int64_t huge = int64_t(1) << 62;

@@ -55,12 +55,13 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
       for (int64_t j = 0; j < b.columns; ++j) {
         int64_t sum = g.bias ? load_one<int64_t>(g.bias.dtype, at(g.bias, j * g.bias.strides[0])) : 0;
         for (int64_t k = 0; k < a.columns; ++k) {
-          sum += load_one<int64_t>(g.a.dtype, at(g.a, batch * a.batch_stride + row * a.row_stride + k * a.column_stride)) *
-                 load_one<int64_t>(g.b.dtype, at(g.b, batch * b.batch_stride + k * b.row_stride + j * b.column_stride));
+          const char* from_a = at(g.a, batch * a.batch_stride + row * a.row_stride + k * a.column_stride);
+          const char* from_b = at(g.b, batch * b.batch_stride + k * b.row_stride + j * b.column_stride);
+          sum = m::add(sum, m::mul(load_one<int64_t>(g.a.dtype, from_a), load_one<int64_t>(g.b.dtype, from_b)));
         }
         if (g.activation == Activation::relu && sum < 0) sum = 0;
         char* to = at(g.c, i * b.columns + j);
-        if (g.accumulate) sum += load_one<int64_t>(g.c.dtype, to);
+        if (g.accumulate) sum = m::add(sum, load_one<int64_t>(g.c.dtype, to));
         store_one<int64_t>(g.c.dtype, sum, to);
       }
     }

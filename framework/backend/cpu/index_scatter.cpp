@@ -58,7 +58,7 @@ struct Lines {
 template <class T>
 void add_line(T* to, const int64_t* index, const T* from, int64_t n) {
 #pragma GCC unroll 8
-  for (int64_t k = 0; k < n; ++k) to[index[k]] += from[k];
+  for (int64_t k = 0; k < n; ++k) to[index[k]] = m::add(to[index[k]], from[k]);
 }
 template <class T>
 void place_line(T* to, const int64_t* index, const T* from, int64_t n) {
@@ -79,9 +79,12 @@ void add_lines(C* sums, const Lines& lines, const TensorView& src) {
           continue;
         }
         for (int64_t k = 0; k < lines.length; k += kBlock) {
-          const int64_t m = std::min(kBlock, lines.length - k);
-          load<C>(src.dtype, at(src, from + c * fs + k * lines.src_step), lines.src_step, buffer, m);
-          for (int64_t e = 0; e < m; ++e) target[chosen[(k + e) * lines.index_step] * lines.out_step] += buffer[e];
+          const int64_t part = std::min(kBlock, lines.length - k);
+          load<C>(src.dtype, at(src, from + c * fs + k * lines.src_step), lines.src_step, buffer, part);
+          for (int64_t e = 0; e < part; ++e) {
+            C& sum = target[chosen[(k + e) * lines.index_step] * lines.out_step];
+            sum = m::add(sum, buffer[e]);
+          }
         }
       }
       return;
@@ -90,7 +93,10 @@ void add_lines(C* sums, const Lines& lines, const TensorView& src) {
       load<C>(src.dtype, at(src, from + k * lines.src_step), fs, buffer, n);
       const int64_t* chosen = lines.index + i + k * lines.index_step;
       C* target = sums + o;
-      for (int64_t c = 0; c < n; ++c) target[c * os + chosen[c * is] * lines.out_step] += buffer[c];
+      for (int64_t c = 0; c < n; ++c) {
+        C& sum = target[c * os + chosen[c * is] * lines.out_step];
+        sum = m::add(sum, buffer[c]);
+      }
     }
   });
 }
@@ -150,7 +156,7 @@ struct Groups {
 template <class C>
 HS_CLONES void add_to(C* sum, const C* x, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
+  for (int64_t i = 0; i < n; ++i) sum[i] = m::add(sum[i], x[i]);
 }
 
 // Slices that go to one place are summed before the one rounding; places share nothing.

@@ -37,12 +37,12 @@ template <class C>
 HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
   if (op == Reduce::sum_squares) {
     HS_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] * x[i];
+    for (int64_t i = 0; i < n; ++i) buffer[i] = m::mul(x[i], x[i]);
     return buffer;
   }
   if (op == Reduce::sum_abs) {
     HS_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] < C(0) ? -x[i] : x[i];
+    for (int64_t i = 0; i < n; ++i) buffer[i] = x[i] < C(0) ? m::neg(x[i]) : x[i];
     return buffer;
   }
   return x;

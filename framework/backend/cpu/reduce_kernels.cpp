@@ -27,7 +27,7 @@ struct Min {
 struct Sum {
   template <class T>
   HS_HD static T join(T a, T b) {
-    return a + b;
+    return m::add(a, b);
   }
   template <class T>
   static void into(T& a, const T& b) {
@@ -37,7 +37,7 @@ struct Sum {
 struct Product {
   template <class T>
   HS_HD static T join(T a, T b) {
-    return a * b;
+    return m::mul(a, b);
   }
   template <class T>
   static void into(T& a, const T& b) {
@@ -208,12 +208,12 @@ W reduce_identity(Reduce op) {
 template <class W>
 W reduce_join(Reduce op, W a, W b) {
   switch (op) {
-    case Reduce::prod: return a * b;
+    case Reduce::prod: return m::mul(a, b);
     case Reduce::max: return Max::join(a, b);
     case Reduce::min: return Min::join(a, b);
     case Reduce::any: return W(a != W(0) || b != W(0));
     case Reduce::all: return W(a != W(0) && b != W(0));
-    default: return a + b;
+    default: return m::add(a, b);
   }
 }
 

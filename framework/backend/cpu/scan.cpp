@@ -19,13 +19,17 @@ constexpr int64_t kChains = 8;             // additions under way at a time in a
 
 struct Add {
   static constexpr int kIdentity = 0;
-  static double join(double a, double b) { return a + b; }
-  static int64_t join(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
+  template <class W>
+  static W join(W a, W b) {
+    return m::add(a, b);
+  }
 };
 struct Multiply {
   static constexpr int kIdentity = 1;
-  static double join(double a, double b) { return a * b; }
-  static int64_t join(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
+  template <class W>
+  static W join(W a, W b) {
+    return m::mul(a, b);
+  }
 };
 
 // out[i] = carry = carry op x[i], one after the other.
@@ -102,13 +106,14 @@ void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t leng
         const int64_t at_row = Cursor(rows, 0, task / segments).offset();
         for (int64_t i = first; i < last; i += kBlock) {
           const int64_t n = std::min(kBlock, last - i);
-          before[size_t(task)] += reduce_row<C>(Reduce::sum, from.read(at_row + i * from.step, n, buffer), n);
+          W& sum = before[size_t(task)];
+          sum = m::add(sum, reduce_row<C>(Reduce::sum, from.read(at_row + i * from.step, n, buffer), n));
         }
       }
     });
     for (int64_t r = 0; r < rows.numel; ++r) {
       W carry = 0;
-      for (int64_t s = 0; s < segments; ++s) carry += std::exchange(before[size_t(r * segments + s)], carry);
+      for (int64_t s = 0; s < segments; ++s) carry = m::add(carry, std::exchange(before[size_t(r * segments + s)], carry));
     }
   }
   parallel_for(rows.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
