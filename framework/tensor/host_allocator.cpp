@@ -15,6 +15,14 @@
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
 
+// Marks memory that the address sanitizer shall not let anybody touch; nothing without the sanitizer.
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(from, bytes) ((void)(from), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(from, bytes) ((void)(from), (void)(bytes))
+#endif
+
 namespace halfstep {
 namespace {
 
@@ -46,6 +54,7 @@ class HostAllocator final : public Allocator {
       }
       if (!p) out_of_memory(bytes);
     }
+    ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // and no more than was asked for
     stats_.live += size;
     stats_.live_by_tag[size_t(tag)] += size;
     ++stats_.allocations;
@@ -62,6 +71,7 @@ class HostAllocator final : public Allocator {
     stats_.live -= b.bytes;
     stats_.live_by_tag[size_t(b.tag)] -= b.bytes;
     free_[b.bytes].push_back(p);
+    ASAN_POISON_MEMORY_REGION(p, b.bytes);
   }
 
   void retag(void* p, MemoryTag tag) noexcept override {
@@ -101,6 +111,7 @@ class HostAllocator final : public Allocator {
     void* base = std::aligned_alloc(kAlign, size + shift);
     if (!base) return nullptr;
     void* p = static_cast<char*>(base) + shift;
+    ASAN_POISON_MEMORY_REGION(base, size + shift);
     blocks_[p] = {base, size, tag};
     stats_.reserved += size;
     return p;
@@ -109,7 +120,9 @@ class HostAllocator final : public Allocator {
   void release_cached() {
     for (auto& [size, list] : free_) {
       for (void* p : list) {
-        std::free(blocks_[p].base);
+        const Block& b = blocks_[p];
+        ASAN_UNPOISON_MEMORY_REGION(b.base, static_cast<char*>(p) - static_cast<char*>(b.base) + size);
+        std::free(b.base);
         blocks_.erase(p);
         stats_.reserved -= size;
       }

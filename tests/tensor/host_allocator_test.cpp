@@ -8,6 +8,10 @@
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 using namespace halfstep;
 
 namespace {
@@ -162,3 +166,22 @@ TEST_CASE("memory scopes nest, and an absent device has no allocator") {
   CHECK(MemoryScope::current() == MemoryTag::activations);
   CHECK(std::string(name(MemoryTag::shadows)) == "shadows");
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("the address sanitizer sees who leaves a block, and who uses one that was released") {
+  for (size_t bytes : {1, 100, 1100, 70000}) {
+    CAPTURE(bytes);
+    char* p = static_cast<char*>(host().allocate(bytes, MemoryTag::activations));
+    CHECK(__asan_region_is_poisoned(p, bytes) == nullptr);
+    CHECK(__asan_address_is_poisoned(p - 1));
+    CHECK(__asan_address_is_poisoned(p + bytes));
+    host().release(p);
+    CHECK(__asan_address_is_poisoned(p));
+    CHECK(__asan_address_is_poisoned(p + bytes - 1));
+    CHECK(host().allocate(bytes, MemoryTag::activations) == p);
+    CHECK(__asan_region_is_poisoned(p, bytes) == nullptr);
+    host().release(p);
+  }
+  host().empty_cache();
+}
+#endif
