@@ -44,7 +44,7 @@ Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool 
   return shown(out, shapes, keepdim);
 }
 
-DType sum_dtype(const Tensor& x, std::optional<DType> dtype) {
+DType sum_dtype(const Tensor& x, const std::optional<DType>& dtype) {
   return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64);
 }
 

@@ -18,7 +18,7 @@ Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim);
 Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype);
 
 // What a sum or product of `x` gives: integers and bool go to int64.
-DType sum_dtype(const Tensor& x, std::optional<DType> dtype);
+DType sum_dtype(const Tensor& x, const std::optional<DType>& dtype);
 // x converted before it is summed, where summing in its own dtype and converting the result is not the same.
 Tensor before_sum(const Tensor& x, std::optional<DType> dtype);
 
