@@ -37,8 +37,9 @@ endfunction()
 set(HALFSTEP_TEST_ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
 if(HALFSTEP_SANITIZE MATCHES "address")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)  # one test asks for too much on purpose
-elseif(HALFSTEP_SANITIZE MATCHES "thread")
-  list(APPEND HALFSTEP_TEST_ENVIRONMENT OMP_NUM_THREADS=1)  # libgomp's barriers are invisible to the sanitizer
+endif()
+if(HALFSTEP_SANITIZE MATCHES "undefined")
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)  # else a test that has a finding passes
 endif()
 
 # halfstep_test(DIR [LIBS target...]): all .cpp of the current folder as one doctest program, run as
