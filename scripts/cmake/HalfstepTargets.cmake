@@ -36,7 +36,9 @@ endfunction()
 # How tests run. Threads that wait sleep: spinning, on cores that other tests want, makes a test forty times slower.
 set(HALFSTEP_TEST_ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
 if(HALFSTEP_SANITIZE MATCHES "address")
-  list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)  # one test asks for too much on purpose
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)  # tests ask for too much on purpose
+elseif(HALFSTEP_SANITIZE MATCHES "thread")
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT TSAN_OPTIONS=allocator_may_return_null=1)
 endif()
 if(HALFSTEP_SANITIZE MATCHES "undefined")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)  # else a test that has a finding passes
