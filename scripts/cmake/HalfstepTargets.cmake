@@ -35,10 +35,12 @@ endfunction()
 
 # How tests run. Threads that wait sleep: spinning, on cores that other tests want, makes a test forty times slower.
 set(HALFSTEP_TEST_ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
+# Tests ask for too much on purpose. The bound is for damaged_calls.h, as ulimit would keep a sanitizer from starting.
+set(bounds allocator_may_return_null=1:max_allocation_size_mb=1280)
 if(HALFSTEP_SANITIZE MATCHES "address")
-  list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=allocator_may_return_null=1)  # tests ask for too much on purpose
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=${bounds})
 elseif(HALFSTEP_SANITIZE MATCHES "thread")
-  list(APPEND HALFSTEP_TEST_ENVIRONMENT TSAN_OPTIONS=allocator_may_return_null=1)
+  list(APPEND HALFSTEP_TEST_ENVIRONMENT TSAN_OPTIONS=${bounds}:suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp)
 endif()
 if(HALFSTEP_SANITIZE MATCHES "undefined")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)  # else a test that has a finding passes

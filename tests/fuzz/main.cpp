@@ -18,7 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kSeconds = 20;       // an input may take
+#if defined(__SANITIZE_THREAD__)
+constexpr long kMegabytes = 10 * 1024;  // the sanitizer's books take up to ten times as much as the program's own memory
+#else
 constexpr long kMegabytes = 1024;  // the program may come to hold
+#endif
 constexpr const char* kFound = "fuzz-found.bin";
 
 std::string g_input, g_found;

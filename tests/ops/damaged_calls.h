@@ -32,8 +32,8 @@ void for_damaged_calls(const std::function<void(const Call& call, bool with_grad
 // none).
 Tensors run(const Call& call, bool with_gradient);
 
-// Tensors that would hold a gibibyte more than now get a MemoryError while this lives. Other memory is refused by the system, but
-// not where a sanitizer maps terabytes for itself; the same calls without one show what the ops take there.
+// Tensors that would hold a gibibyte more than now get a MemoryError while this lives. Other memory is refused by the system, or,
+// where a sanitizer maps terabytes for itself, by the sanitizer: a block of more than 1280 MiB, as its options in ctest say.
 class MemoryLimit {
  public:
   MemoryLimit();
