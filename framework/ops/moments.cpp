@@ -30,8 +30,9 @@ struct Prod {
     const Tensor x = widened(ctx.saved(0)), zero = eq(x, 0);
     const ReducedShapes shapes = reduced(x.shape(), a.dims(), "prod");
     const Tensor zeros = sum(zero, a.dims(), true);
-    const Tensor rest = run_reduce(Reduce::prod, where(zero, 1, x), shapes, true, x.dtype()) * grads[0].reshape(shapes.kept);
-    return {where(zero, where(eq(zeros, 1), rest, 0), where(eq(zeros, 0), rest, 0) / x)};
+    const Tensor factors = where(zero, 1, x);
+    const Tensor rest = run_reduce(Reduce::prod, factors, shapes, true, x.dtype()) * grads[0].reshape(shapes.kept);
+    return {where(zero, where(eq(zeros, 1), rest, 0), where(eq(zeros, 0), rest, 0)) / factors};
   }
   // Halves multiplied until one is left.
   static Tensor composite(const Attr& a, const Tensors& in) {
@@ -113,9 +114,11 @@ struct LogSumExp {
   static constexpr OpInfo info{.name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor x = widened(in[0]);
+    const Tensor& x = in[0];
     const ReducedShapes shapes = reduced(x.shape(), a.dims, "logsumexp");
-    const Tensor top = x.numel() == 0 ? zeros(shapes.kept, {.dtype = x.dtype(), .device = x.device()}) : amax(x, a.dims, true);
+    // 16-bit values are widened by the difference, not by a copy of x.
+    const Tensor top =
+        widened(x.numel() == 0 ? zeros(shapes.kept, {.dtype = x.dtype(), .device = x.device()}) : amax(x, a.dims, true));
     const Tensor shift = where(isfinite(top), top, 0);
     const Tensor y = sum((x - shift).exp_(), a.dims, true).log_() + shift;
     ctx.save(in[0]);
@@ -123,9 +126,10 @@ struct LogSumExp {
     return shown(y.to(in[0].dtype()), shapes, a.keepdim);
   }
   static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = widened(ctx.saved(0));
-    const Tensor y = grad_enabled() ? logsumexp(x, a.dims, true) : ctx.saved(1);
-    return {exp(x - y) * widened(grads[0]).reshape(y.shape())};
+    const Tensor x = ctx.saved(0);
+    if (!grad_enabled()) return {(x - ctx.saved(1)).exp_().mul_(widened(grads[0]).reshape(ctx.saved(1).shape()))};
+    const Tensor wide = widened(x), y = logsumexp(wide, a.dims, true);
+    return {exp(wide - y) * widened(grads[0]).reshape(y.shape())};
   }
 };
 

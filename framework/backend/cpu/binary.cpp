@@ -7,22 +7,22 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class Fn>
-HS_CLONES void single(const float* const* in, float* out, int64_t n, const void*) {
-  const float *a = in[0], *b = in[1];
+template <class Fn, class T>
+HS_CLONES void single(const T* const* in, T* out, int64_t n, const void*) {
+  const T *a = in[0], *b = in[1];
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(a[i], b[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(a[i]), float(b[i])));
 }
 template <class Fn, class C>
 void scalar(const C* const* in, C* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i]);
 }
 
-template <class Fn>
-HS_CLONES void single_backward(const float* const* in, float* out, int64_t n, const void*) {
-  const float *grad = in[0], *a = in[1], *b = in[2];
+template <class Fn, class T>
+HS_CLONES void single_backward(const T* const* in, T* out, int64_t n, const void*) {
+  const T *grad = in[0], *a = in[1], *b = in[2];
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(grad[i], a[i], b[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(grad[i]), float(a[i]), float(b[i])));
 }
 template <class Fn>
 void wide_backward(const double* const* in, double* out, int64_t n, const void*) {
@@ -65,17 +65,38 @@ HS_CLONES void pow_gradient(const float* grad, const float* b, const float* powe
 
 // A pow is made in passes over the block (host_float.h says why).
 template <>
-void single<functor::pow>(const float* const* in, float* out, int64_t n, const void*) {
+void single<functor::pow, float>(const float* const* in, float* out, int64_t count, const void*) {
   alignas(64) float power[kBlock];
-  pow_block(in[0], in[1], power, n);
-  std::copy_n(power, n, out);
+  for (int64_t i = 0; i < count; i += kBlock) {
+    const int64_t n = std::min(kBlock, count - i);
+    pow_block(in[0] + i, in[1] + i, power, n);
+    std::copy_n(power, n, out + i);
+  }
 }
 template <>
-void single_backward<functor::pow_backward_a>(const float* const* in, float* out, int64_t n, const void*) {
+void single_backward<functor::pow_backward_a, float>(const float* const* in, float* out, int64_t count, const void*) {
   alignas(64) float less[kBlock], power[kBlock];
-  minus_one(in[2], less, n);
-  pow_block(in[1], less, power, n);
-  pow_gradient(in[0], in[2], power, out, n);
+  for (int64_t i = 0; i < count; i += kBlock) {
+    const int64_t n = std::min(kBlock, count - i);
+    minus_one(in[2] + i, less, n);
+    pow_block(in[1] + i, less, power, n);
+    pow_gradient(in[0] + i, in[2] + i, power, out + i, n);
+  }
+}
+
+template <class Fn>
+constexpr SingleChunk forward_of() {
+  if constexpr (std::is_same_v<Fn, functor::pow>)
+    return {single<Fn, float>, nullptr};
+  else
+    return {single<Fn, float>, single<Fn, bf16>};
+}
+template <class Fn>
+constexpr SingleChunk backward_of() {
+  if constexpr (std::is_same_v<Fn, functor::pow_backward_a>)
+    return {single_backward<Fn, float>, nullptr};
+  else
+    return {single_backward<Fn, float>, single_backward<Fn, bf16>};
 }
 
 #define HS_INTEGER_any(name) scalar<functor::name, int64_t>
@@ -84,8 +105,8 @@ void single_backward<functor::pow_backward_a>(const float* const* in, float* out
 
 #define HS_UNARY(...)
 #define HS_TEST(...)
-#define HS_BINARY(name, ...) single<functor::name>,
-constexpr Chunk<float> kSingle[] = {
+#define HS_BINARY(name, ...) forward_of<functor::name>(),
+constexpr SingleChunk kSingle[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_BINARY
@@ -99,8 +120,8 @@ constexpr Chunk<int64_t> kInteger[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_BINARY
-#define HS_BINARY(name, ...) {single_backward<functor::name##_backward_a>, single_backward<functor::name##_backward_b>},
-constexpr Chunk<float> kSingleBackward[][2] = {
+#define HS_BINARY(name, ...) {backward_of<functor::name##_backward_a>(), backward_of<functor::name##_backward_b>()},
+constexpr SingleChunk kSingleBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_BINARY
@@ -123,7 +144,7 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
   if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
   const TensorView in[] = {a, b};
   switch (c) {
-    case Compute::single: return map<float>(out, in, kSingle[int(op)], nullptr, heavy(op));
+    case Compute::single: return map(out, in, kSingle[int(op)], nullptr, heavy(op));
     case Compute::wide: return map<double>(out, in, kWide[int(op)], nullptr, heavy(op));
     case Compute::integer: return map<int64_t>(out, in, kInteger[int(op)]);
   }
@@ -135,7 +156,7 @@ void binary_backward(Binary op, int input, const TensorView& grad, const TensorV
   const TensorView in[] = {grad, a, b};
   const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
   if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));
-  map<float>(out, in, kSingleBackward[int(op)][input], nullptr, heavy(op));
+  map(out, in, kSingleBackward[int(op)][input], nullptr, heavy(op));
 }
 
 }  // namespace halfstep::cpu

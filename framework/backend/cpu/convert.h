@@ -9,7 +9,7 @@
 
 namespace halfstep::cpu {
 
-// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one.
+// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one. C may be bf16 or bool where t is.
 template <class C>
 void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
 // base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.
@@ -29,6 +29,19 @@ inline float round_to_odd(double d) {
   uint32_t u = std::bit_cast<uint32_t>(f);
   if ((f < 0 ? -double(f) : double(f)) > (d < 0 ? -d : d)) --u;
   return std::bit_cast<float>(u | 1u);
+}
+
+// A float as T stores it, without a branch: loops over it vectorise.
+template <class T>
+[[gnu::always_inline]] inline T stored(float v) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    const uint32_t u = std::bit_cast<uint32_t>(v), rounded = u + 0x7fffu + ((u >> 16) & 1u), nan = u | 0x400000u;
+    bf16 out;
+    out.bits = uint16_t(((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded) >> 16);
+    return out;
+  } else {
+    return v;
+  }
 }
 
 // One element, rounded once. A float outside int64 becomes its minimum, as x86 does; NaN is true.

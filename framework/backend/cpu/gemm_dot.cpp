@@ -55,32 +55,44 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
   });
 }
 
-HS_CLONES float dot_stored(const uint16_t* a, const float* b, int64_t n) {
+// sums[r] = a[r step + i] x[i] added up over i < n, for rows of bfloat16. `pairs`: of each whole 32 elements of x, those with even i and
+// then those with odd, as a word of a row holds one of each. A row's sum does not depend on how many are taken at once.
+template <int Rows>
+HS_CLONES void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
   typedef float Lanes __attribute__((vector_size(64)));
   typedef uint32_t Words __attribute__((vector_size(64)));
-  typedef uint16_t Halves __attribute__((vector_size(32)));
-  Lanes sums[4] = {}, y;
-  Halves h;
+  Lanes even[Rows] = {}, odd[Rows] = {}, y, z;
+  Words w;
   int64_t i = 0;
-  for (; i + 64 <= n; i += 64) {
-    for (int k = 0; k < 4; ++k) {
-      std::memcpy(&h, a + i + 16 * k, 32);
-      std::memcpy(&y, b + i + 16 * k, 64);
-      sums[k] += Lanes(__builtin_convertvector(h, Words) << 16) * y;
+  for (; i + 32 <= n; i += 32) {
+    std::memcpy(&y, pairs + i, 64);
+    std::memcpy(&z, pairs + i + 16, 64);
+    for (int r = 0; r < Rows; ++r) {
+      std::memcpy(&w, a + r * step + i, 64);
+      even[r] += Lanes(w << 16) * y;
+      odd[r] += Lanes(w & 0xffff0000u) * z;
     }
   }
-  Lanes sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (; i < n; ++i) sum[i % 16] += std::bit_cast<float>(uint32_t(a[i]) << 16) * b[i];
-  for (int half = 8; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+  for (int r = 0; r < Rows; ++r) {
+    Lanes sum = even[r] + odd[r];
+    for (int64_t k = i; k < n; ++k) sum[k % 16] += std::bit_cast<float>(uint32_t(a[r * step + k]) << 16) * x[k];
+    for (int half = 8; half > 0; half /= 2) {
+      for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+    }
+    sums[r] = sum[0];
   }
-  return sum[0];
 }
-float dot_stored(const bf16* a, const float* b, int64_t n) { return dot_stored(reinterpret_cast<const uint16_t*>(a), b, n); }
-float dot_stored(const f16* a, const float* b, int64_t n) {
+template <int Rows>
+void dot_rows(const bf16* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
+  dot_rows<Rows>(reinterpret_cast<const uint16_t*>(a), step, x, pairs, n, sums);
+}
+template <int Rows>
+void dot_rows(const f16* a, int64_t step, const float* x, const float*, int64_t n, float* sums) {
   alignas(64) float row[kBlock];
-  widen(a, row, n);
-  return dot_block(row, b, n);
+  for (int r = 0; r < Rows; ++r) {
+    widen(a + r * step, row, n);
+    sums[r] = dot_block(row, x, n);
+  }
 }
 
 // into[j] += sum of factor[r] a[r step + j] over r < rows.
@@ -121,15 +133,30 @@ struct MatrixVector {
   const TensorView& c;
   std::vector<float> x;
 
+  template <class T, int Rows>
+  void rows_at(int64_t i, const float* pairs) const {
+    double sums[Rows] = {};
+    for (int64_t j = 0; j < k; j += kBlock) {
+      float part[Rows];
+      dot_rows<Rows>(static_cast<const T*>(a) + i * row + j, row, x.data() + j, pairs + j, std::min(kBlock, k - j), part);
+      for (int r = 0; r < Rows; ++r) sums[r] += double(part[r]);
+    }
+    store<double>(c.dtype, sums, at(c, i), 1, Rows);
+  }
+  // Several rows at a time: one row alone is read slower than the memory gives it.
   template <class T>
   void by_rows() const {
-    parallel_for(m, std::max<int64_t>(1, 8 * kBlock / k), m * k, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        double sum = 0;
-        for (int64_t j = 0; j < k; j += kBlock)
-          sum += double(dot_stored(static_cast<const T*>(a) + i * row + j, x.data() + j, std::min(kBlock, k - j)));
-        store_one<double>(c.dtype, sum, at(c, i));
+    std::vector<float> pairs(x.size());
+    for (int64_t j = 0; j + 32 <= k; j += 32) {
+      for (int64_t l = 0; l < 16; ++l) {
+        pairs[size_t(j + l)] = x[size_t(j + 2 * l)];
+        pairs[size_t(j + 16 + l)] = x[size_t(j + 2 * l + 1)];
       }
+    }
+    parallel_for(m, std::max<int64_t>(4, 8 * kBlock / k), m * k, [&](int64_t begin, int64_t end) {
+      int64_t i = begin;
+      for (; i + 4 <= end; i += 4) rows_at<T, 4>(i, pairs.data());
+      for (; i < end; ++i) rows_at<T, 1>(i, pairs.data());
     });
   }
   // Sums of 64 terms are kept apart from the whole, whose digits they would lose.

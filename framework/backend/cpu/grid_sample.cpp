@@ -37,6 +37,57 @@ struct Block {
   std::vector<C> coordinates;
 };
 
+// The taps of a block along one dimension.
+template <class C, int Taps>
+struct AxisBlock {
+  int32_t index[Taps][kPoints];
+  C weight[Taps][kPoints], slope[Taps][kPoints];
+};
+
+template <class C, int Taps>
+[[gnu::always_inline]] inline void fill_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n,
+                                             AxisBlock<C, Taps>& out) {
+  HS_INDEPENDENT
+  for (int64_t p = 0; p < n; ++p) {
+    AxisTaps<C, Taps> t;
+    axis_taps(a, coordinates[p * step], size, t);
+    for (int k = 0; k < Taps; ++k) {
+      out.index[k][p] = int32_t(t.index[k]);
+      out.weight[k][p] = t.weight[k];
+      out.slope[k][p] = t.slope[k];
+    }
+  }
+}
+template <class C, int Taps>
+HS_CLONES void fill_any_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n, AxisBlock<C, Taps>& out) {
+  fill_axis(a, coordinates, step, size, n, out);
+}
+// The usual way, which the compiler vectorises once it knows the mode.
+template <class C>
+HS_CLONES void fill_usual_axis(bool align_corners, const C* coordinates, int64_t step, int64_t size, int64_t n, AxisBlock<C, 2>& out) {
+  const SampleArgs a{.mode = SampleMode::bilinear, .padding = SamplePadding::zeros, .align_corners = align_corners};
+  fill_axis(a, coordinates, step, size, n, out);
+}
+
+template <class C, int Dims>
+HS_CLONES void join_axes(const int32_t* const* index, const C* const* factor, const int64_t* size, int64_t n, int32_t* index_out,
+                         C* out) {
+  HS_INDEPENDENT
+  for (int64_t p = 0; p < n; ++p) {
+    int32_t place = 0;
+    C product = 1;
+    bool inside = true;
+#pragma GCC unroll 3
+    for (int d = Dims - 1; d >= 0; --d) {
+      inside &= index[d][p] >= 0;
+      place = place * int32_t(size[d]) + index[d][p];
+      product *= factor[d][p];
+    }
+    if (index_out) index_out[p] = inside ? place : 0;
+    out[p] = inside ? product : C(0);
+  }
+}
+
 template <class C, int Dims, int Taps>
 void fill_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
   constexpr int kAll = Dims == 3 ? Taps * Taps * Taps : Taps * Taps;
@@ -44,27 +95,30 @@ void fill_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
   b.index.resize(kAll * kPoints);
   b.weight.resize(kAll * kPoints);
   for (int d = 0; d < (slopes ? Dims : 0); ++d) b.slope[d].resize(kAll * kPoints);
-  for (int64_t p = 0; p < b.count; ++p) {
-    AxisTaps<C, Taps> axis[3];
-    for (int d = 0; d < Dims; ++d) axis_taps(a, b.coordinates[size_t(p * Dims + d)], s.in[d], axis[d]);
-    for (int t = 0; t < kAll; ++t) {
-      const int k[3] = {t % Taps, t / Taps % Taps, t / Taps / Taps};
-      int64_t index = 0;
-      C weight = 1;
-      bool inside = true;
-      for (int d = Dims - 1; d >= 0; --d) {
-        inside = inside && axis[d].index[k[d]] >= 0;
-        index = index * s.in[d] + axis[d].index[k[d]];
-        weight *= axis[d].weight[k[d]];
+  AxisBlock<C, Taps> axis[Dims];
+  for (int d = 0; d < Dims; ++d) {
+    if constexpr (Taps == 2) {
+      if (a.mode == SampleMode::bilinear && a.padding == SamplePadding::zeros) {
+        fill_usual_axis<C>(a.align_corners, b.coordinates.data() + d, Dims, s.in[d], b.count, axis[d]);
+        continue;
       }
-      const size_t to = size_t(t * kPoints + p);
-      b.index[to] = inside ? int32_t(index) : 0;
-      b.weight[to] = inside ? weight : C(0);
-      for (int d = 0; d < (slopes ? Dims : 0); ++d) {
-        C slope = axis[d].slope[k[d]];
-        for (int e = 0; e < Dims; ++e) slope *= e == d ? C(1) : axis[e].weight[k[e]];
-        b.slope[d][to] = inside ? slope : C(0);
-      }
+    }
+    fill_any_axis<C, Taps>(a, b.coordinates.data() + d, Dims, s.in[d], b.count, axis[d]);
+  }
+  for (int t = 0; t < kAll; ++t) {
+    const int k[3] = {t % Taps, t / Taps % Taps, t / Taps / Taps};
+    const int32_t* index[Dims];
+    const C* factor[Dims];
+    for (int d = 0; d < Dims; ++d) {
+      index[d] = axis[d].index[k[d]];
+      factor[d] = axis[d].weight[k[d]];
+    }
+    const size_t to = size_t(t * kPoints);
+    join_axes<C, Dims>(index, factor, s.in, b.count, &b.index[to], &b.weight[to]);
+    for (int d = 0; d < (slopes ? Dims : 0); ++d) {
+      factor[d] = axis[d].slope[k[d]];
+      join_axes<C, Dims>(index, factor, s.in, b.count, nullptr, &b.slope[d][to]);
+      factor[d] = axis[d].weight[k[d]];
     }
   }
 }
@@ -94,13 +148,23 @@ HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C*
     sum[p] = total;
   }
 }
-// sum[p] += slope[p] x[index[p]] g[p]
-template <class C>
-HS_CLONES void slope_tap(const C* x, const int32_t* index, const C* slope, const C* g, C* sum, int64_t n) {
+// sum[d][p] += slope[d] x[index] g[p] of four taps; a slope of 0 reads nothing.
+template <class C, int Dims>
+HS_CLONES void slope_four(const C* x, const int32_t* index, const C* const* slope, const C* g, C (*sum)[kPoints], int64_t n) {
   HS_INDEPENDENT
   for (int64_t p = 0; p < n; ++p) {
-    const C v = slope[p] * x[index[p]] * g[p];
-    sum[p] += slope[p] == C(0) ? C(0) : v;
+    C total[Dims] = {};
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < 4; ++t) {
+      const C v = x[index[t * kPoints + p]] * g[p];
+#pragma GCC unroll 3
+      for (int d = 0; d < Dims; ++d) {
+        const C f = slope[d][t * kPoints + p], part = f * v;
+        total[d] += f == C(0) ? C(0) : part;
+      }
+    }
+#pragma GCC unroll 3
+    for (int d = 0; d < Dims; ++d) sum[d][p] += total[d];
   }
 }
 
@@ -189,9 +253,12 @@ void grid_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, 
       for (int64_t c = 0; c < s.channels; ++c) {
         const int64_t plane = n * s.channels + c;
         load<C>(grad.dtype, at(grad, plane * s.points + block * kPoints), 1, g, b.count);
-        for (int t = 0; t < b.taps; ++t)
-          for (int d = 0; d < s.dims; ++d)
-            slope_tap(source.data() + plane * s.plane, &b.index[size_t(t * kPoints)], &b.slope[d][size_t(t * kPoints)], g, sums[d], b.count);
+        for (int t = 0; t < b.taps; t += 4) {
+          const size_t from = size_t(t * kPoints);
+          const C* const slope[3] = {&b.slope[0][from], &b.slope[1][from], s.dims == 3 ? &b.slope[2][from] : nullptr};
+          const auto four = s.dims == 3 ? slope_four<C, 3> : slope_four<C, 2>;
+          four(source.data() + plane * s.plane, &b.index[from], slope, g, sums, b.count);
+        }
       }
       for (int64_t p = 0; p < b.count; ++p)
         for (int d = 0; d < s.dims; ++d) out[p * s.dims + d] = sums[d][p];

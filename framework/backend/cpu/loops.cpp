@@ -76,55 +76,79 @@ void put(const Space& space, int operand, const TensorView& view, int64_t start,
   }
 }
 
-template <class C>
-void map(const TensorView& out, std::span<const TensorView> in, Chunk<C> chunk, const void* context, bool heavy) {
+template <class C, class Out>
+void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context, bool heavy) {
   std::array<const Strides*, kMaxOperands> strides{&out.strides};
   for (size_t k = 0; k < in.size(); ++k) strides[k + 1] = &in[k].strides;
   const Space space(out.shape, std::span(strides).first(in.size() + 1));
   if (space.numel == 0) return;
 
-  const bool out_direct = out.dtype == dtype_of<C>;
+  const int64_t work = heavy ? space.numel * 16 : space.numel;
+  const bool out_direct = out.dtype == dtype_of<Out>;
+  bool straight = out_direct && space.dense(0);
+  for (size_t k = 0; k < in.size(); ++k) straight = straight && in[k].dtype == dtype_of<C> && space.dense(int(k) + 1);
+  if (straight) {
+    return parallel_for(space.numel, kBlock, work, [&](int64_t begin, int64_t end) {
+      const C* sources[kMaxOperands] = {};
+      for (size_t k = 0; k < in.size(); ++k) sources[k] = in[k].as<const C>() + begin;
+      chunk(sources, out.as<Out>() + begin, end - begin, context);
+    });
+  }
+
   const int64_t row = space.shape[space.rank - 1];
   // Blocks that end with a row need no gathering; short rows are gathered into full blocks instead.
   const bool by_row = space.rank > 1 && row >= 128;
   const int count = int(in.size());
 
-  parallel_for(space.numel, kBlock, heavy ? space.numel * 16 : space.numel, [&](int64_t begin, int64_t end) {
+  parallel_for(space.numel, kBlock, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffers[kMaxOperands][kBlock];
+    alignas(64) Out made[kBlock];
     const C* sources[kMaxOperands] = {};
     bool constant[kMaxOperands] = {};
     for (int k = 0; k < count; ++k) {
       constant[k] = space.constant(k + 1);
-      if (constant[k]) load<C>(in[size_t(k)].dtype, in[size_t(k)].data, 0, buffers[k + 1], std::min(kBlock, end - begin));
-      sources[k] = buffers[k + 1];
+      if (constant[k]) load<C>(in[size_t(k)].dtype, in[size_t(k)].data, 0, buffers[k], std::min(kBlock, end - begin));
+      sources[k] = buffers[k];
     }
     for (int64_t i = begin; i < end;) {
       int64_t n = std::min(kBlock, end - i);
       if (by_row) n = std::min(n, row - i % row);
       for (int k = 0; k < count; ++k) {
-        if (!constant[k]) sources[k] = fetch<C>(space, k + 1, in[size_t(k)], i, n, buffers[k + 1]);
+        if (!constant[k]) sources[k] = fetch<C>(space, k + 1, in[size_t(k)], i, n, buffers[k]);
       }
-      C* target = buffers[0];
+      Out* target = made;
       bool in_place = false;
       if (out_direct) {
         const Cursor cursor(space, 0, i);
         in_place = cursor.stride() == 1 && cursor.row_left() >= n;
-        if (in_place) target = out.as<C>() + cursor.offset();
+        if (in_place) target = out.as<Out>() + cursor.offset();
       }
       chunk(sources, target, n, context);
-      if (!in_place) put<C>(space, 0, out, i, n, target);
+      if (!in_place) put<Out>(space, 0, out, i, n, target);
       i += n;
     }
   });
 }
 
+void map(const TensorView& out, std::span<const TensorView> in, const SingleChunk& chunk, const void* context, bool heavy) {
+  bool brief = chunk.brief && out.dtype == DType::bf16;
+  for (const TensorView& v : in) brief = brief && v.dtype == DType::bf16;
+  if (brief) return map<bf16>(out, in, chunk.brief, context, heavy);
+  map<float>(out, in, chunk.plain, context, heavy);
+}
+
 #define HS_INSTANTIATE(C)                                                                 \
   template const C* fetch<C>(const Space&, int, const TensorView&, int64_t, int64_t, C*); \
   template void put<C>(const Space&, int, const TensorView&, int64_t, int64_t, const C*); \
-  template void map<C>(const TensorView&, std::span<const TensorView>, Chunk<C>, const void*, bool);
+  template void map<C, C>(const TensorView&, std::span<const TensorView>, Chunk<C>, const void*, bool);
 HS_INSTANTIATE(float)
 HS_INSTANTIATE(double)
 HS_INSTANTIATE(int64_t)
+HS_INSTANTIATE(bf16)
+HS_INSTANTIATE(bool)
 #undef HS_INSTANTIATE
+template void map<float, bool>(const TensorView&, std::span<const TensorView>, Chunk<float, bool>, const void*, bool);
+template void map<double, bool>(const TensorView&, std::span<const TensorView>, Chunk<double, bool>, const void*, bool);
+template void map<int64_t, bool>(const TensorView&, std::span<const TensorView>, Chunk<int64_t, bool>, const void*, bool);
 
 }  // namespace halfstep::cpu

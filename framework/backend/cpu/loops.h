@@ -50,12 +50,24 @@ template <class C>
 void put(const Space& space, int operand, const TensorView& view, int64_t start, int64_t n, const C* buffer);
 
 // A kernel: out[i] from in[k][i], i < n, with a context of its own.
-template <class C>
-using Chunk = void (*)(const C* const* in, C* out, int64_t n, const void* context);
+template <class C, class Out = C>
+using Chunk = void (*)(const C* const* in, Out* out, int64_t n, const void* context);
 
-// out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it.
-template <class C>
-void map(const TensorView& out, std::span<const TensorView> in, Chunk<C> chunk, const void* context = nullptr, bool heavy = false);
+// out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk is given
+// any number of elements where all lie as it wants them, else at most kBlock. C may be bf16 or bool
+// where all tensors are, and Out bool where out is.
+template <class C, class Out = C>
+void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context = nullptr,
+         bool heavy = false);
+
+// A kernel that computes in float. `brief` widens and rounds in registers, as passes over bfloat16 through buffers of floats take
+// longer than reading it; none where a row is made in several passes.
+struct SingleChunk {
+  Chunk<float> plain;
+  Chunk<bf16> brief;
+};
+void map(const TensorView& out, std::span<const TensorView> in, const SingleChunk& chunk, const void* context = nullptr,
+         bool heavy = false);
 
 inline char* at(const TensorView& v, int64_t elements) { return static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)); }
 

@@ -8,12 +8,12 @@ namespace halfstep::cpu {
 namespace {
 
 // in: as many as the row has inputs; another stands in for those it has not. numbers: p and q.
-template <class Row, int Arity>
-HS_CLONES void single(const float* const* in, float* out, int64_t n, const void* numbers) {
+template <class Row, int Arity, class T>
+HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers) {
   const float p = float(static_cast<const double*>(numbers)[0]), q = float(static_cast<const double*>(numbers)[1]);
-  const float *a = in[0], *b = in[Arity > 1 ? 1 : 0], *c = in[Arity > 2 ? 2 : 0];
+  const T *a = in[0], *b = in[Arity > 1 ? 1 : 0], *c = in[Arity > 2 ? 2 : 0];
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Row{}(a[i], b[i], c[i], p, q);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Row{}(float(a[i]), float(b[i]), float(c[i]), p, q));
 }
 template <class Row, int Arity>
 void wide(const double* const* in, double* out, int64_t n, const void* numbers) {
@@ -21,8 +21,8 @@ void wide(const double* const* in, double* out, int64_t n, const void* numbers) 
   for (int64_t i = 0; i < n; ++i) out[i] = Row{}(a[i], b[i], c[i], pq[0], pq[1]);
 }
 
-#define HS_POINTWISE(row, op, arity, ...) single<functor::pointwise::row, arity>,
-constexpr Chunk<float> kSingle[] = {
+#define HS_POINTWISE(row, op, arity, ...) {single<functor::pointwise::row, arity, float>, single<functor::pointwise::row, arity, bf16>},
+constexpr SingleChunk kSingle[] = {
 #include "framework/math/pointwise.def"
 };
 #undef HS_POINTWISE
@@ -39,7 +39,7 @@ void pointwise(Pointwise op, std::span<const TensorView> in, double p, double q,
   for (const TensorView& v : in) is_wide = is_wide || v.dtype == DType::f64;
   const double numbers[] = {p, q};
   if (is_wide) return map<double>(out, in, kWide[int(op)], numbers);
-  map<float>(out, in, kSingle[int(op)], numbers);
+  map(out, in, kSingle[int(op)], numbers);
 }
 
 }  // namespace halfstep::cpu

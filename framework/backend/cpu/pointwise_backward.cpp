@@ -13,13 +13,14 @@ struct Sources {
   static constexpr int place(int which) { return (kNames >> which & 1) ? __builtin_popcount(kNames & ((1u << which) - 1)) : 0; }
 };
 
-template <class Row, int Input>
-HS_CLONES void single(const float* const* in, float* out, int64_t n, const void* numbers) {
+template <class Row, int Input, class T>
+HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers) {
   using S = Sources<Row, Input>;
   const float p = float(static_cast<const double*>(numbers)[0]), q = float(static_cast<const double*>(numbers)[1]);
-  const float *g = in[0], *a = in[S::place(1)], *b = in[S::place(2)], *c = in[S::place(3)];
+  const T *g = in[0], *a = in[S::place(1)], *b = in[S::place(2)], *c = in[S::place(3)];
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Row::template gradient<Input>(g[i], a[i], b[i], c[i], p, q);
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = stored<T>(Row::template gradient<Input>(float(g[i]), float(a[i]), float(b[i]), float(c[i]), p, q));
 }
 template <class Row, int Input>
 void wide(const double* const* in, double* out, int64_t n, const void* numbers) {
@@ -30,11 +31,11 @@ void wide(const double* const* in, double* out, int64_t n, const void* numbers) 
 }
 
 template <class Row, int Input>
-constexpr Chunk<float> single_or_none() {
+constexpr SingleChunk single_or_none() {
   if constexpr (gradient_names<Row, Input> == 0)
-    return nullptr;
+    return {};
   else
-    return single<Row, Input>;
+    return {single<Row, Input, float>, single<Row, Input, bf16>};
 }
 template <class Row, int Input>
 constexpr Chunk<double> wide_or_none() {
@@ -47,7 +48,7 @@ constexpr Chunk<double> wide_or_none() {
 #define HS_ROW(make, row) \
   {make<functor::pointwise::row, 0>(), make<functor::pointwise::row, 1>(), make<functor::pointwise::row, 2>()},
 #define HS_POINTWISE(row, ...) HS_ROW(single_or_none, row)
-constexpr Chunk<float> kSingle[][3] = {
+constexpr SingleChunk kSingle[][3] = {
 #include "framework/math/pointwise.def"
 };
 #undef HS_POINTWISE
@@ -75,7 +76,7 @@ void pointwise_backward(Pointwise op, int input, const TensorView& grad, std::sp
   const double numbers[] = {p, q};
   const std::span<const TensorView> sources(used, count);
   if (is_wide) return map<double>(out, sources, kWide[int(op)][input], numbers);
-  map<float>(out, sources, kSingle[int(op)][input], numbers);
+  map(out, sources, kSingle[int(op)][input], numbers);
 }
 
 }  // namespace halfstep::cpu

@@ -22,8 +22,13 @@ constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread 
 template <class W>
 void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t offset) {
   if (op == Reduce::mean) {
-    store_one<double>(out.dtype, count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count),
-                      at(out, offset));
+    const double mean = count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count);
+    if (out.dtype == DType::f32)
+      out.as<float>()[offset] = float(mean);
+    else
+      store_one<double>(out.dtype, mean, at(out, offset));
+  } else if (std::is_same_v<W, double> && out.dtype == DType::f32) {
+    out.as<float>()[offset] = float(value);
   } else {
     store_one<W>(out.dtype, value, at(out, offset));
   }
@@ -58,18 +63,24 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
   const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
 
+  const bool dense = std::is_floating_point_v<C> && x.dtype == dtype_of<C> && reduced.dense(0);
+
   parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
     TensorView row = x;
+    Cursor from(kept, 1, begin / segments);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t o = task / segments, first = task % segments * kSegment, last = std::min(reduced.numel, first + kSegment);
-      row.data = at(x, Cursor(kept, 1, o).offset());
+      row.data = at(x, from.offset());
+      if (first + kSegment >= reduced.numel) from.advance(1);
       W value = reduce_identity<W>(op);
       for (int64_t i = first; i < last; i += kBlock) {
         const int64_t n = std::min(kBlock, last - i);
         W block;
         if (as_stored)
           block = W(sum_row(op, row.as<const bf16>() + i, n));
+        else if (dense)
+          block = reduce_row<C>(op, row.as<const C>() + i, n);
         else if constexpr (std::is_floating_point_v<C>)
           block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
         else

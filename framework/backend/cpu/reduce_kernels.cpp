@@ -11,17 +11,25 @@
 namespace halfstep::cpu {
 namespace {
 
-// NaN wins over everything, and the first one stays.
+// NaN wins over everything, and the first one stays; into() is for lanes without NaN.
 struct Max {
   template <class T>
   HS_HD static T join(T a, T b) {
     return b > a || b != b ? b : a;
+  }
+  template <class T>
+  HS_HD static void into(T& a, const T& b) {
+    a = b > a ? b : a;
   }
 };
 struct Min {
   template <class T>
   HS_HD static T join(T a, T b) {
     return b < a || b != b ? b : a;
+  }
+  template <class T>
+  HS_HD static void into(T& a, const T& b) {
+    a = b < a ? b : a;
   }
 };
 struct Sum {
@@ -30,7 +38,7 @@ struct Sum {
     return m::add(a, b);
   }
   template <class T>
-  static void into(T& a, const T& b) {
+  HS_HD static void into(T& a, const T& b) {
     a += b;
   }
 };
@@ -40,7 +48,7 @@ struct Product {
     return m::mul(a, b);
   }
   template <class T>
-  static void into(T& a, const T& b) {
+  HS_HD static void into(T& a, const T& b) {
     a *= b;
   }
 };
@@ -73,6 +81,12 @@ HS_HD void load_lanes(const float* x, Doubles& v) {
   v = __builtin_convertvector(f, Doubles);
 }
 
+// Sums take no longer than reading: rows are one long stream, but no CPU foresees what lies on the next page.
+template <class T>
+HS_HD void prefetch_ahead(const T* x) {
+  __builtin_prefetch(reinterpret_cast<const char*>(x) + 4096);
+}
+
 // What is added up of a value.
 struct Itself {
   template <class V>
@@ -91,6 +105,23 @@ struct Absolute {
   }
 };
 
+// The lanes joined, halves first.
+template <class Fn, class T, class Lanes>
+HS_HD T fold(const Lanes& lanes) {
+  typedef T Half __attribute__((vector_size(kLanes / 2)));
+  typedef T Quarter __attribute__((vector_size(kLanes / 4)));
+  Half h[2];
+  std::memcpy(h, &lanes, sizeof h);
+  Fn::into(h[0], h[1]);
+  Quarter q[2];
+  std::memcpy(q, &h[0], sizeof q);
+  Fn::into(q[0], q[1]);
+  if constexpr (sizeof(T) == 4)
+    return Fn::join(Fn::join(q[0][0], q[0][2]), Fn::join(q[0][1], q[0][3]));
+  else
+    return Fn::join(q[0][0], q[0][1]);
+}
+
 // Sums and products in T of values stored as S, with several under way at a time.
 template <class Fn, class Map, class T, class S>
 HS_CLONES T join_lanes(const S* x, int64_t n, T start) {
@@ -99,6 +130,10 @@ HS_CLONES T join_lanes(const S* x, int64_t n, T start) {
   Lanes a = Lanes{} + start, b = a, v, w;
   int64_t i = 0;
   for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    if constexpr (std::is_same_v<T, float>) {
+      prefetch_ahead(x + i);
+      if constexpr (std::is_same_v<S, T>) prefetch_ahead(x + i + kWidth);
+    }
     load_lanes(x + i, v);
     load_lanes(x + i + kWidth, w);
     Map::make(v);
@@ -107,15 +142,17 @@ HS_CLONES T join_lanes(const S* x, int64_t n, T start) {
     Fn::into(b, w);
   }
   Fn::into(a, b);
-  for (; i < n; ++i) {
-    T one = T(x[i]);
-    Map::make(one);
-    a[i % kWidth] = Fn::join(a[i % kWidth], one);
+  if (i < n) {
+    T lanes[kWidth];
+    std::memcpy(lanes, &a, sizeof a);
+    for (; i < n; ++i) {
+      T one = T(x[i]);
+      Map::make(one);
+      lanes[i % kWidth] = Fn::join(lanes[i % kWidth], one);
+    }
+    std::memcpy(&a, lanes, sizeof a);
   }
-  for (int half = kWidth / 2; half > 0; half /= 2) {
-    for (int k = 0; k < half; ++k) a[k] = Fn::join(a[k], a[k + half]);
-  }
-  return a[0];
+  return fold<Fn, T>(a);
 }
 template <class S, class T>
 T sum_lanes(Reduce op, const S* x, int64_t n) {
@@ -140,29 +177,31 @@ HS_CLONES void add_rows(float* into, const S* x, int64_t step, int64_t rows, int
   }
 }
 
-// Floats as integers of the same order, which the compiler reduces in lanes; NaN is noted on the side.
-HS_HD int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }  // its own inverse
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-HS_CLONES float max_floats(const float* x, int64_t n) {
-  int32_t top = INT32_MIN;
-  uint32_t nan = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int32_t bits = std::bit_cast<int32_t>(x[i]);
-    nan |= uint32_t((bits & 0x7fffffff) > 0x7f800000);
-    top = std::max(top, ordered(bits));
+// The greatest or least of some floats. NaN is noted on the side: as a magnitude above that of infinity.
+template <class Fn>
+HS_CLONES float extreme_floats(const float* x, int64_t n, float start) {
+  typedef int32_t Integers __attribute__((vector_size(kLanes)));
+  constexpr int kWidth = 16;
+  Floats a = Floats{} + start, b = a, v, w;
+  Integers p = {}, q = {};
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    load_lanes(x + i, v);
+    load_lanes(x + i + kWidth, w);
+    Max::into(p, Integers(v) & 0x7fffffff);
+    Max::into(q, Integers(w) & 0x7fffffff);
+    Fn::into(a, v);
+    Fn::into(b, w);
   }
-  return nan ? kNan : std::bit_cast<float>(ordered(top));
-}
-HS_CLONES float min_floats(const float* x, int64_t n) {
-  int32_t low = INT32_MAX;
-  uint32_t nan = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const int32_t bits = std::bit_cast<int32_t>(x[i]);
-    nan |= uint32_t((bits & 0x7fffffff) > 0x7f800000);
-    low = std::min(low, ordered(bits));
+  Fn::into(a, b);
+  Max::into(p, q);
+  float best = fold<Fn, float>(a);
+  int32_t magnitude = fold<Max, int32_t>(p);
+  for (; i < n; ++i) {
+    magnitude = std::max(magnitude, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+    Fn::into(best, x[i]);
   }
-  return nan ? kNan : std::bit_cast<float>(ordered(low));
+  return magnitude > 0x7f800000 ? std::numeric_limits<float>::quiet_NaN() : best;
 }
 
 template <class Fn, class C>
@@ -229,12 +268,12 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
         return join_row<Product>(x, n, W(1));
     case Reduce::max:
       if constexpr (std::is_same_v<C, float>)
-        return max_floats(x, n);
+        return extreme_floats<Max>(x, n, lowest<float>());
       else
         return join_row<Max>(x, n, lowest<W>());
     case Reduce::min:
       if constexpr (std::is_same_v<C, float>)
-        return min_floats(x, n);
+        return extreme_floats<Min>(x, n, highest<float>());
       else
         return join_row<Min>(x, n, highest<W>());
     case Reduce::any:

@@ -3,6 +3,7 @@
 // same for any number of threads.
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,6 @@ namespace {
 
 constexpr int64_t kSegment = 64 * kBlock;  // elements of a long row a thread takes at once
 constexpr int64_t kColumns = 512;          // columns kept side by side
-constexpr int64_t kChains = 8;             // additions under way at a time in a row
 
 struct Add {
   static constexpr int kIdentity = 0;
@@ -39,33 +39,33 @@ W scan_serial(const C* x, W carry, C* out, int64_t n) {
   return carry;
 }
 
-template <class C, class W>
-HS_CLONES void add_to_all(const W* local, W carry, C* out, int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = C(carry + local[i]);
-}
-
-// The same sums from kChains parts that are summed side by side, each then moved by what came before it.
-template <class C, class W>
-W sum_in_chains(const C* x, W carry, C* out, int64_t n) {
-  alignas(64) W local[kBlock];
-  const int64_t part = n / kChains;
-  W at[kChains] = {};
-  for (int64_t i = 0; i < part; ++i) {
-    for (int64_t c = 0; c < kChains; ++c) local[c * part + i] = at[c] += W(x[c * part + i]);
+// The same sums from runs of four, made by adding each run to itself moved by one and by two places: only the carry from run to run
+// has to wait for what came before.
+template <class C>
+HS_CLONES double sum_in_runs(const C* x, double carry, C* out, int64_t n) {
+  typedef double Run __attribute__((vector_size(32)));
+  typedef C Values __attribute__((vector_size(4 * sizeof(C))));
+  const Run zero = {};
+  Run before = zero + carry;
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    Values v;
+    std::memcpy(&v, x + i, sizeof v);
+    Run sums = __builtin_convertvector(v, Run);
+    sums += __builtin_shufflevector(sums, zero, 4, 0, 1, 2);
+    sums += __builtin_shufflevector(sums, zero, 4, 4, 0, 1);
+    v = __builtin_convertvector(sums + before, Values);
+    before += __builtin_shufflevector(sums, sums, 3, 3, 3, 3);
+    std::memcpy(out + i, &v, sizeof v);
   }
-  for (int64_t c = 0; c < kChains; ++c) {
-    add_to_all(local + c * part, carry, out + c * part, part);
-    carry += at[c];
-  }
-  return scan_serial<Add>(x + kChains * part, carry, out + kChains * part, n - kChains * part);
+  return scan_serial<Add>(x + i, before[0], out + i, n - i);
 }
 
 // Products are not cut: a part's may leave the range that the whole stays in.
 template <class Op, class C, class W>
 W scan_block(const C* x, W carry, C* out, int64_t n) {
   if constexpr (std::is_same_v<Op, Add> && std::is_same_v<W, double>) {
-    if (n >= 8 * kChains) return sum_in_chains(x, carry, out, n);
+    return sum_in_runs(x, carry, out, n);
   }
   return scan_serial<Op>(x, carry, out, n);
 }

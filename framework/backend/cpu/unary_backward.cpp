@@ -5,11 +5,22 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class Fn>
-HS_CLONES void single(const float* const* in, float* out, int64_t n, const void*) {
-  const float *grad = in[0], *saved = in[1];
+template <class Fn, class T>
+HS_CLONES void single(const T* const* in, T* out, int64_t n, const void*) {
+  const T *grad = in[0], *saved = in[1];
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(grad[i], saved[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(grad[i]), float(saved[i])));
+}
+// The square of a bfloat16 is exact, which makes the same numbers of fewer steps.
+template <>
+HS_CLONES void single<functor::gelu_backward, bf16>(const bf16* const* in, bf16* out, int64_t n, const void*) {
+  const bf16 *grad = in[0], *saved = in[1];
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = float(saved[i]), bell = m::host::brief_bell(x);
+    const float cdf = m::host::normal_cdf(x, bell), pdf = bell * (0.398942280f * m::host::kBelow);
+    out[i] = stored<bf16>(float(grad[i]) * (cdf + x * pdf));
+  }
 }
 template <class Fn>
 void wide(const double* const* in, double* out, int64_t n, const void*) {
@@ -18,8 +29,8 @@ void wide(const double* const* in, double* out, int64_t n, const void*) {
 
 #define HS_BINARY(...)
 #define HS_TEST(...)
-#define HS_UNARY(name, ...) single<functor::name##_backward>,
-constexpr Chunk<float> kSingle[] = {
+#define HS_UNARY(name, ...) {single<functor::name##_backward, float>, single<functor::name##_backward, bf16>},
+constexpr SingleChunk kSingle[] = {
 #include "framework/math/elementwise.def"
 };
 #undef HS_UNARY
@@ -39,7 +50,7 @@ void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, c
   const bool is_wide = grad.dtype == DType::f64 || in[1].dtype == DType::f64 || out.dtype == DType::f64;
   const bool heavy = kUnaryRows[int(op)].kind == OpKind::real;
   if (is_wide) return map<double>(out, in, kWide[int(op)], nullptr, true);
-  map<float>(out, in, kSingle[int(op)], nullptr, heavy);
+  map(out, in, kSingle[int(op)], nullptr, heavy);
 }
 
 }  // namespace halfstep::cpu
