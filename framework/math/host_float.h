@@ -226,16 +226,9 @@ HS_HD float bell(float x) {
   return exp_above(-0.5f * high * high, (high - z) * (0.5f * (high + z)));
 }
 
-// The same for an x of at most 12 significant bits, as a bfloat16 is: its square is exact.
-HS_HD float brief_bell(float x) {
-  float z = magnitude(x);
-  z = z > 14.5f ? 14.5f : z;
-  return exp_above(-0.5f * z * z);
-}
-
 // The density of the normal distribution, and Phi(x), its integral up to x: with 6 ulp, and with 10 in the far tail.
 HS_HD float normal_pdf(float x) { return bell(x) * (0.398942280f * kBelow); }
-HS_HD float normal_cdf(float x, float bell_of_x) {
+HS_HD float normal_cdf(float x) {
   float z = magnitude(x);
   z = z > 14.5f ? 14.5f : z;
   const float t = 1.0f / (z + 3.5f), q = (z - 3.5f) * t;
@@ -249,10 +242,9 @@ HS_HD float normal_cdf(float x, float bell_of_x) {
   p = p * q + 0.315425049f;
   p = p * q - 0.565561745f;
   p = p * q + 0.744416074f;
-  const float tail = bell_of_x * (p * t) * kBelow;
+  const float tail = bell(x) * (p * t) * kBelow;
   return x < 0.0f ? tail : 1.0f - tail;
 }
-HS_HD float normal_cdf(float x) { return normal_cdf(x, bell(x)); }
 
 // pow in three steps, of which loops over arrays make one pass each: in one pass the chain of operations is longer than what a CPU
 // overlaps. The power between is kept in double, where no bits are lost that a float would show.

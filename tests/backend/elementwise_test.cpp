@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "buffers.h"
-#include "framework/math/functors.h"
+#include "framework/math/pointwise.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -257,6 +257,94 @@ TEST_CASE("pow of a block is pow of each element, whatever stands beside it") {
   cpu().binary(Binary::pow, a, b, y);
   cpu().binary(Binary::pow, same, b, same);  // in place
   CHECK(same.raw().substr(0, size_t(n) * 4) == y.raw().substr(0, size_t(n) * 4));
+}
+
+// What a kernel makes of bfloat16 against what it makes of the same numbers as floats, rounded; NaN is NaN.
+void check_brief(const Buffer& brief, const Buffer& single, std::string_view what) {
+  bool same = true;
+  for (int64_t i = 0; i < brief.numel(); ++i) {
+    const uint16_t got = brief.view.as<const uint16_t>()[i], want = bf16(single.view.as<const float>()[i]).bits;
+    const auto is_nan = [](uint16_t bits) { return (bits & 0x7fff) > 0x7f80; };
+    same = same && (got == want || (is_nan(got) && is_nan(want)));
+  }
+  CHECK_MESSAGE(same, what);
+}
+Buffer as_floats(const Buffer& x) {
+  const Buffer y = make(DType::f32, x.view.shape);
+  cpu().copy(x, y);
+  return y;
+}
+
+TEST_CASE("bfloat16 is computed in float and rounded once, in registers and from tables") {
+  for (const int64_t repeats : {1, 5}) {  // five times all there are: enough for a table
+    const Shape shape{repeats * 65536};
+    const Buffer x = make(DType::bf16, shape), y = make(DType::bf16, shape), wide = make(DType::f32, shape);
+    for (int64_t i = 0; i < x.numel(); ++i) x.view.as<uint16_t>()[i] = uint16_t(i);
+    const Buffer floats = as_floats(x);
+    for (int op = 0; op < kUnaryCount; ++op) {
+      cpu().unary(Unary(op), x, y);
+      cpu().unary(Unary(op), floats, wide);
+      check_brief(y, wide, kUnaryRows[op].name);
+    }
+  }
+  const Shape shape{37, 1003};
+  const Buffer a = uniform(DType::bf16, shape, 1, 0.1, 3), b = uniform(DType::bf16, shape, 2, 0.1, 3), g = uniform(DType::bf16, shape, 3);
+  const Buffer a32 = as_floats(a), b32 = as_floats(b), g32 = as_floats(g), y = make(DType::bf16, shape), wide = make(DType::f32, shape);
+  for (int op = 0; op < kUnaryCount; ++op) {
+    cpu().unary_backward(Unary(op), g, a, y);
+    cpu().unary_backward(Unary(op), g32, a32, wide);
+    check_brief(y, wide, kUnaryRows[op].name);
+  }
+  for (int op = 0; op < kBinaryCount; ++op) {
+    cpu().binary(Binary(op), a, b, y);
+    cpu().binary(Binary(op), a32, b32, wide);
+    check_brief(y, wide, kBinaryRows[op].name);
+    for (int input : {0, 1}) {
+      cpu().binary_backward(Binary(op), input, g, a, b, y);
+      cpu().binary_backward(Binary(op), input, g32, a32, b32, wide);
+      check_brief(y, wide, kBinaryRows[op].name);
+    }
+  }
+  for (int op = 0; op < kPointwiseCount; ++op) {
+    const TensorView brief[] = {a, b, g}, single[] = {a32, b32, g32};
+    const size_t arity = size_t(kPointwiseRows[op].arity);
+    cpu().pointwise(Pointwise(op), std::span(brief, arity), 0.75, 1.5, y);
+    cpu().pointwise(Pointwise(op), std::span(single, arity), 0.75, 1.5, wide);
+    check_brief(y, wide, kPointwiseRows[op].op);
+    for (int input = 0; input < int(arity); ++input) {
+      cpu().pointwise_backward(Pointwise(op), input, g, std::span(brief, arity), 0.75, 1.5, y);
+      cpu().pointwise_backward(Pointwise(op), input, g32, std::span(single, arity), 0.75, 1.5, wide);
+      check_brief(y, wide, kPointwiseRows[op].op);
+    }
+  }
+}
+
+TEST_CASE("bfloat16, bool and conditions through any layout") {
+  const Shape shape{6, 5, 129};
+  for (Layout layout : kLayouts) {
+    const Buffer a = uniform(DType::bf16, shape, 1, -2, 2, layout), b = uniform(DType::bf16, {129}, 2);
+    const TensorView row{b.view.data, DType::bf16, shape, {0, 0, 1}}, column{b.view.data, DType::bf16, shape, {5, 1, 0}};
+    const Buffer y = make(DType::bf16, shape), p = uniform(DType::boolean, shape, 3, 0, 2, layout),
+                 q = uniform(DType::boolean, shape, 4, 0, 2), both = make(DType::boolean, shape), less = make(DType::boolean, shape);
+    for (const TensorView& other : {row, column}) {
+      cpu().binary(Binary::add, a, other, y);
+      bool right = true;
+      for (int64_t i = 0; i < y.numel(); ++i) right = right && y[i] == double(float(bf16(float(a[i] + get(other, i)))));
+      CHECK(right);
+      const double half = 0.1;
+      const TensorView number{const_cast<double*>(&half), DType::f64, shape, {0, 0, 0}, true};
+      const Buffer single = make(DType::f32, shape), wide = as_floats(a);
+      cpu().where(p, a, other, y);
+      cpu().where(p, wide, number, single);
+      cpu().test(Test::lt, a, other, less);
+      cpu().test(Test::logical_and, p, q, both);
+      for (int64_t i = 0; i < y.numel(); ++i) {
+        right = right && y[i] == (p[i] != 0 ? a[i] : get(other, i)) && single[i] == (p[i] != 0 ? wide[i] : double(0.1f));
+        right = right && (less[i] != 0) == (a[i] < get(other, i)) && both[i] == double(p[i] != 0 && q[i] != 0);
+      }
+      CHECK(right);
+    }
+  }
 }
 
 TEST_CASE("elementwise results do not depend on the number of threads") {

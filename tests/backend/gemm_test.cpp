@@ -65,7 +65,7 @@ TEST_CASE("gemm over dtypes, sizes and transposes") {
 }
 
 TEST_CASE("16-bit products with a single row, column or term") {
-  const int64_t sizes[][3] = {{1, 1300, 70}, {70, 1300, 1}, {1, 70, 1300}, {1300, 70, 1}, {33, 1, 130}, {300, 200, 1}};
+  const int64_t sizes[][3] = {{1, 1300, 70}, {71, 1301, 1}, {1, 70, 1300}, {1300, 70, 1}, {33, 1, 130}, {300, 200, 1}, {3, 31, 1}};
   for (DType t : {DType::f16, DType::bf16}) {
     for (const auto& [m, k, n] : sizes) {
       for (int layout = 0; layout < 4; ++layout) {

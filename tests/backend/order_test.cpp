@@ -91,13 +91,23 @@ TEST_CASE("variance of rows, columns and several segments") {
 TEST_CASE("running sums of rows, columns and several segments") {
   for (DType t : {DType::f32, DType::bf16, DType::f64, DType::i32}) {
     for (bool reverse : {false, true}) {
-      for (int64_t n : {1, 63, 64, 1025}) check_scan(t, {2, n}, 1, reverse);
+      for (int64_t n : {1, 2, 3, 5, 63, 64, 1025}) check_scan(t, {2, n}, 1, reverse);
       check_scan(t, {65, 600}, 0, reverse);
       check_scan(t, {3, 20, 9}, 1, reverse, Layout::transposed);
     }
   }
   check_scan(DType::f32, {2, 140000}, 1, false);
   check_scan(DType::f64, {140001, 2}, 0, true);
+}
+
+TEST_CASE("an infinity in running sums reaches what follows, and nothing before") {
+  for (int64_t at = 0; at < 9; ++at) {
+    const Buffer x = make(DType::f32, {9}), y = make(DType::f32, {9});
+    cpu().fill(x, 1);
+    set(x.view, at, HUGE_VAL);
+    cpu().scan(Scan::sum, x, 0, false, y);
+    for (int64_t i = 0; i < 9; ++i) CHECK(y[i] == (i < at ? double(i + 1) : HUGE_VAL));
+  }
 }
 
 TEST_CASE("sorting by comparing, by digits and of few among many") {

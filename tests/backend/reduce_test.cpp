@@ -184,6 +184,22 @@ TEST_CASE("NaN wins in max and min, wherever it is") {
   }
 }
 
+TEST_CASE("extremes of rows of any length, and of infinities") {
+  for (int64_t n = 1; n < 70; ++n) {
+    const Buffer x = uniform(DType::f32, {3, n}, unsigned(n)), out = make(DType::f32, {3, 1});
+    for (int64_t i = 0; i < n; ++i) set(x.view, n + i, -kInf);
+    for (Reduce op : {Reduce::max, Reduce::min}) {
+      cpu().reduce(op, x, out);
+      for (int64_t r : {0, 2}) {
+        double want = x[r * n];
+        for (int64_t i = 1; i < n; ++i) want = op == Reduce::max ? std::max(want, x[r * n + i]) : std::min(want, x[r * n + i]);
+        CHECK(out[r] == want);
+      }
+      CHECK(out[1] == -kInf);
+    }
+  }
+}
+
 TEST_CASE("inf in sums; f16 sums round and overflow once") {
   const Buffer h = make(DType::f16, {1000}), out = make(DType::f16, {1}), wide = make(DType::f32, {1});
   cpu().fill(h, 100);

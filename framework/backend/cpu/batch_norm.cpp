@@ -141,6 +141,11 @@ struct Backward {
           for (int64_t b = 0; b < s.batch; ++b) {
             for (int64_t i = 0; i < s.inner; i += kBlock) {
               const int64_t from = (b * s.channels + c) * s.inner + i, n = std::min(kBlock, s.inner - i);
+              if (i + n == s.inner && b + 1 < s.batch) {
+                const int64_t next = ((b + 1) * s.channels + c) * s.inner;
+                prefetch_row(grad, next, std::min(kBlock, s.inner));
+                prefetch_row(x, next, std::min(kBlock, s.inner));
+              }
               f(from, n, read_row<C>(grad, from, 1, n, g_buffer));
             }
           }

@@ -132,7 +132,9 @@ void copy(const TensorView& src, const TensorView& dst) {
       move<T>(s, src.as<const T>(), dst.as<T>());
     });
   }
-  with_compute(compute_of(src.dtype), [&](auto tag) { convert<decltype(tag)>(s, src, dst); });
+  // Small integers and bools are exact as floats.
+  const bool small = size_of(src.dtype) <= 2 && !is_floating(src.dtype) && is_floating(dst.dtype);
+  with_compute(compute_of(small ? dst.dtype : src.dtype), [&](auto tag) { convert<decltype(tag)>(s, src, dst); });
 }
 
 void fill(const TensorView& dst, double value) {

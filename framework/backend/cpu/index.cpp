@@ -28,6 +28,8 @@ HS_CLONES void gather_line(const T* line, const int64_t* index, T* to, int64_t n
   for (int64_t k = 0; k < n; ++k) to[k] = line[index[k]];
 }
 
+constexpr int64_t kAhead = 4096;  // bytes of a row that are asked for early
+
 template <class T>
 void gather_bits(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
   Strides others = x.strides;  // x without its way along dim
@@ -46,6 +48,13 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
       const T* source = in + from.offset();
       const int64_t* chosen = indices + i.offset();
       if (is == 0 && fs == 1 && os == 1) {
+        if (done + n < end) {  // rows lie anywhere: the next one is asked for while this one is copied
+          Cursor next_index = i, next_from = from;
+          next_index.advance(n);
+          next_from.advance(n);
+          const T* const next = in + next_from.offset() + indices[next_index.offset()] * step;
+          for (int64_t k = 0; k < std::min(n, kAhead / int64_t(sizeof(T))); k += 64 / int64_t(sizeof(T))) __builtin_prefetch(next + k);
+        }
         std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));
       } else if (is == 1 && fs == 0 && os == 1 && step == 1) {
         gather_line(source, chosen, target, n);

@@ -22,13 +22,8 @@ constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread 
 template <class W>
 void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t offset) {
   if (op == Reduce::mean) {
-    const double mean = count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count);
-    if (out.dtype == DType::f32)
-      out.as<float>()[offset] = float(mean);
-    else
-      store_one<double>(out.dtype, mean, at(out, offset));
-  } else if (std::is_same_v<W, double> && out.dtype == DType::f32) {
-    out.as<float>()[offset] = float(value);
+    store_one<double>(out.dtype, count == 0 ? std::numeric_limits<double>::quiet_NaN() : double(value) / double(count),
+                      at(out, offset));
   } else {
     store_one<W>(out.dtype, value, at(out, offset));
   }
@@ -64,6 +59,17 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
 
   const bool dense = std::is_floating_point_v<C> && x.dtype == dtype_of<C> && reduced.dense(0);
+  if constexpr (std::is_same_v<C, float>) {  // short rows in the fewest steps, as these take as long as the rows themselves
+    if (dense && out.dtype == DType::f32 && kept.rank == 1 && reduced.numel > 0 && reduced.numel <= kBlock) {
+      const int64_t n = reduced.numel, x_step = kept.strides[1][0], out_step = kept.strides[0][0];
+      return parallel_for(kept.numel, grain, work, [&](int64_t begin, int64_t end) {
+        for (int64_t o = begin; o < end; ++o) {
+          const double value = reduce_row<float>(op, x.as<const float>() + o * x_step, n);
+          out.as<float>()[o * out_step] = float(op == Reduce::mean ? value / double(n) : value);
+        }
+      });
+    }
+  }
 
   parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock];
@@ -79,8 +85,6 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
         W block;
         if (as_stored)
           block = W(sum_row(op, row.as<const bf16>() + i, n));
-        else if (dense)
-          block = reduce_row<C>(op, row.as<const C>() + i, n);
         else if constexpr (std::is_floating_point_v<C>)
           block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
         else

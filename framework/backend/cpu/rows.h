@@ -26,6 +26,12 @@ const C* read_row(const TensorView& v, int64_t offset, int64_t stride, int64_t n
   return buffer;
 }
 
+// Asks for n elements that will be read soon, and lie where no CPU expects them.
+inline void prefetch_row(const TensorView& v, int64_t offset, int64_t n) {
+  const char* const from = at(v, offset);
+  for (int64_t k = 0, bytes = n * int64_t(size_of(v.dtype)); k < bytes; k += 64) __builtin_prefetch(from + k);
+}
+
 // out[i] = e^(x[i] - shift)
 template <class C>
 HS_CLONES void exp_row(const C* x, C shift, C* out, int64_t n) {

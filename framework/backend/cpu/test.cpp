@@ -1,5 +1,6 @@
 // Comparisons, logic and selection.
 #include <algorithm>
+#include <type_traits>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
@@ -21,17 +22,20 @@ HS_CLONES void choose(const C* const* in, C* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = cond[i] != C(0) ? a[i] : b[i];
 }
 
-template <class C>
-HS_CLONES void choose_by_truth(const bool* cond, const C* a, const C* b, C* out, int64_t n) {
+// As bits: the compiler does not vectorise a choice between other numbers by bytes.
+template <class Bits>
+HS_CLONES void choose_bits(const uint8_t* truth, const Bits* a, const Bits* b, Bits* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    const C one = a[i], other = b[i];  // read whatever the condition is, or the loop does not vectorise
-    out[i] = cond[i] ? one : other;
+    const Bits mask = Bits(-Bits(truth[i]));
+    out[i] = Bits((a[i] & mask) | (b[i] & Bits(~mask)));
   }
 }
-void choose_by_truth(const bool* cond, const bf16* a, const bf16* b, bf16* out, int64_t n) {
-  const auto bits = [](const bf16* p) { return reinterpret_cast<const uint16_t*>(p); };
-  choose_by_truth(cond, bits(a), bits(b), reinterpret_cast<uint16_t*>(out), n);
+template <class C>
+void choose_by_truth(const bool* cond, const C* a, const C* b, C* out, int64_t n) {
+  using Bits [[gnu::may_alias]] = std::conditional_t<sizeof(C) == 2, uint16_t, std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>>;
+  const auto bits = [](const C* p) { return reinterpret_cast<const Bits*>(p); };
+  choose_bits(reinterpret_cast<const uint8_t*>(cond), bits(a), bits(b), reinterpret_cast<Bits*>(out), n);
 }
 // The usual condition is read as it is stored.
 template <class C>

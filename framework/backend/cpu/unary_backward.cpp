@@ -11,17 +11,6 @@ HS_CLONES void single(const T* const* in, T* out, int64_t n, const void*) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(grad[i]), float(saved[i])));
 }
-// The square of a bfloat16 is exact, which makes the same numbers of fewer steps.
-template <>
-HS_CLONES void single<functor::gelu_backward, bf16>(const bf16* const* in, bf16* out, int64_t n, const void*) {
-  const bf16 *grad = in[0], *saved = in[1];
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    const float x = float(saved[i]), bell = m::host::brief_bell(x);
-    const float cdf = m::host::normal_cdf(x, bell), pdf = bell * (0.398942280f * m::host::kBelow);
-    out[i] = stored<bf16>(float(grad[i]) * (cdf + x * pdf));
-  }
-}
 template <class Fn>
 void wide(const double* const* in, double* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i]);
