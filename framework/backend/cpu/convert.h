@@ -31,9 +31,10 @@ inline float round_to_odd(double d) {
   return std::bit_cast<float>(u | 1u);
 }
 
-// A float as T stores it, without a branch: loops over it vectorise.
-template <class T>
-[[gnu::always_inline]] inline T stored(float v) {
+// A number as T stores it, which is its own type or bfloat16; without a branch, so that loops over it vectorise.
+template <class T, class C>
+[[gnu::always_inline]] inline T stored(C v) {
+  static_assert(std::is_same_v<T, C> || (std::is_same_v<T, bf16> && std::is_same_v<C, float>));
   if constexpr (std::is_same_v<T, bf16>) {
     const uint32_t u = std::bit_cast<uint32_t>(v), rounded = u + 0x7fffu + ((u >> 16) & 1u), nan = u | 0x400000u;
     bf16 out;

@@ -88,16 +88,13 @@ HS_CLONES void widen_bits(const uint16_t* in, uint32_t* out, int64_t n) {
   for (; i < n; ++i) out[i] = uint32_t(in[i]) << 16;
 }
 
-HS_CLONES void narrow_bits(const float* in, bf16* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    Words u;
-    std::memcpy(&u, in + i, sizeof u);
-    const Words rounded = u + 0x7fffu + ((u >> 16) & 1u), nan = u | 0x400000u;
-    const Halves h = __builtin_convertvector(((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded) >> 16, Halves);
-    std::memcpy(&out[i].bits, &h, sizeof h);
+HS_CLONES void narrow_bits(const uint32_t* in, uint16_t* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t u = in[i];
+    const uint32_t nan = (u >> 16) | 0x40u, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    out[i] = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
   }
-  for (; i < n; ++i) out[i] = stored<bf16>(in[i]);
 }
 
 }  // namespace
@@ -107,6 +104,8 @@ void narrow(const float* in, f16* out, int64_t n) { half_code().narrow(in, out, 
 void widen(const bf16* in, float* out, int64_t n) {
   widen_bits(reinterpret_cast<const uint16_t*>(in), reinterpret_cast<uint32_t*>(out), n);
 }
-void narrow(const float* in, bf16* out, int64_t n) { narrow_bits(in, out, n); }
+void narrow(const float* in, bf16* out, int64_t n) {
+  narrow_bits(reinterpret_cast<const uint32_t*>(in), reinterpret_cast<uint16_t*>(out), n);
+}
 
 }  // namespace halfstep::cpu

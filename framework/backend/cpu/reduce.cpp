@@ -59,13 +59,21 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
 
   const bool dense = std::is_floating_point_v<C> && x.dtype == dtype_of<C> && reduced.dense(0);
-  if constexpr (std::is_same_v<C, float>) {  // short rows in the fewest steps, as these take as long as the rows themselves
-    if (dense && out.dtype == DType::f32 && kept.rank == 1 && reduced.numel > 0 && reduced.numel <= kBlock) {
-      const int64_t n = reduced.numel, x_step = kept.strides[1][0], out_step = kept.strides[0][0];
+  if constexpr (std::is_same_v<C, float>) {  // usual rows in the fewest steps, as these take as long as a row itself
+    if ((dense || as_stored) && segments == 1 && kept.rank == 1 && reduced.numel > 0) {
+      const int64_t length = reduced.numel, x_step = kept.strides[1][0], out_step = kept.strides[0][0];
       return parallel_for(kept.numel, grain, work, [&](int64_t begin, int64_t end) {
         for (int64_t o = begin; o < end; ++o) {
-          const double value = reduce_row<float>(op, x.as<const float>() + o * x_step, n);
-          out.as<float>()[o * out_step] = float(op == Reduce::mean ? value / double(n) : value);
+          double value = 0;
+          for (int64_t i = 0; i < length; i += kBlock) {
+            const int64_t n = std::min(kBlock, length - i), from = o * x_step + i;
+            const double block = as_stored ? sum_row(op, x.as<const bf16>() + from, n) : reduce_row<float>(op, x.as<const float>() + from, n);
+            value = i == 0 ? block : reduce_join(op, value, block);
+          }
+          if (out.dtype == DType::f32)
+            out.as<float>()[o * out_step] = float(op == Reduce::mean ? value / double(length) : value);
+          else
+            write(op, value, length, out, o * out_step);
         }
       });
     }

@@ -8,46 +8,46 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class C>
-HS_CLONES void times(C* x, C factor, int64_t n) {
+// What is made of a row goes out as C, or as bfloat16 without a pass of its own.
+template <class C, class Out>
+HS_CLONES void times(const C* x, C factor, Out* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>(x[i] * factor);
 }
-template <class C>
-HS_CLONES void minus(const C* x, C shift, C rest, C* out, int64_t n) {
+template <class C, class Out>
+HS_CLONES void minus(const C* x, C shift, C rest, Out* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - shift) - rest;
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>((x[i] - shift) - rest);
 }
 template <class C>
 HS_CLONES void products(const C* a, const C* b, C* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
 }
-template <class C>
-HS_CLONES void soft_gradient(const C* g, const C* y, C dot, C* out, int64_t n) {
+template <class C, class Out>
+HS_CLONES void soft_gradient(const C* g, const C* y, C dot, Out* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = y[i] * (g[i] - dot);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>(y[i] * (g[i] - dot));
 }
-template <class C>
-HS_CLONES void log_gradient(const C* g, const C* y, C total, C* out, int64_t n) {
+template <class C, class Out>
+HS_CLONES void log_gradient(const C* g, const C* y, C total, Out* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = g[i] - m::exp(y[i]) * total;
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>(g[i] - m::exp(y[i]) * total);
 }
 
-template <class C>
-void forward_row(const C* x, C* out, C* work, int64_t n, bool log) {
+template <class C, class Out>
+void forward_row(const C* x, Out* out, C* work, int64_t n, bool log) {
   const C top = C(reduce_row<C>(Reduce::max, x, n));
-  C* e = log ? work : out;
-  exp_row(x, top, e, n);
-  const double total = reduce_row<C>(Reduce::sum, e, n);
+  exp_row(x, top, work, n);
+  const double total = reduce_row<C>(Reduce::sum, work, n);
   if (log)
     minus(x, top, C(std::log(total)), out, n);
   else
-    times(out, C(1 / total), n);
+    times(work, C(1 / total), out, n);
 }
 
-template <class C>
-void backward_row(const C* g, const C* y, C* out, C* work, int64_t n, bool log) {
+template <class C, class Out>
+void backward_row(const C* g, const C* y, Out* out, C* work, int64_t n, bool log) {
   if (log) return log_gradient(g, y, C(reduce_row<C>(Reduce::sum, g, n)), out, n);
   products(g, y, work, n);
   soft_gradient(g, y, C(reduce_row<C>(Reduce::sum, work, n)), out, n);
@@ -185,6 +185,12 @@ void for_rows(std::initializer_list<const TensorView*> inputs, const TensorView&
         source[k] = read_row<C>(*in[k], Cursor(rows, k + 1, r).offset(), row_stride(*in[k], dim), n, buffer + (k + 2) * n);
       }
       const int64_t to = Cursor(rows, 0, r).offset();
+      if constexpr (std::is_same_v<C, float>) {
+        if (out.dtype == DType::bf16 && step == 1) {
+          f(source, out.as<bf16>() + to, buffer + n, n);
+          continue;
+        }
+      }
       C* target = direct ? out.as<C>() + to : buffer;
       f(source, target, buffer + n, n);
       if (!direct) store<C>(out.dtype, target, at(out, to), step, n);
@@ -199,7 +205,7 @@ void softmax(const TensorView& x, const TensorView& out, int dim, bool log) {
     using C = decltype(tag);
     if constexpr (!std::is_same_v<C, int64_t>) {
       for_rows<C>(
-          {&x}, out, dim, [log](const C* const* in, C* to, C* work, int64_t n) { forward_row(in[0], to, work, n, log); },
+          {&x}, out, dim, [log](const C* const* in, auto* to, C* work, int64_t n) { forward_row(in[0], to, work, n, log); },
           [log](const Tile<const C>* in, Tile<C> to, int64_t n, int64_t width) { forward_tile(in[0], to, n, width, log); });
     }
   });
@@ -211,7 +217,7 @@ void softmax_backward(const TensorView& grad, const TensorView& y, const TensorV
     if constexpr (!std::is_same_v<C, int64_t>) {
       for_rows<C>(
           {&grad, &y}, out, dim,
-          [log](const C* const* in, C* to, C* work, int64_t n) { backward_row(in[0], in[1], to, work, n, log); },
+          [log](const C* const* in, auto* to, C* work, int64_t n) { backward_row(in[0], in[1], to, work, n, log); },
           [log](const Tile<const C>* in, Tile<C> to, int64_t n, int64_t width) { backward_tile(in[0], in[1], to, n, width, log); });
     }
   });
