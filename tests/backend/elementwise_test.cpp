@@ -288,8 +288,10 @@ TEST_CASE("bfloat16 is computed in float and rounded once, in registers and from
     }
   }
   const Shape shape{37, 1003};
-  const Buffer a = uniform(DType::bf16, shape, 1, 0.1, 3), b = uniform(DType::bf16, shape, 2, 0.1, 3), g = uniform(DType::bf16, shape, 3);
-  const Buffer a32 = as_floats(a), b32 = as_floats(b), g32 = as_floats(g), y = make(DType::bf16, shape), wide = make(DType::f32, shape);
+  const Buffer a = uniform(DType::bf16, shape, 1, 0.1, 3), b = uniform(DType::bf16, shape, 2, 0.1, 3),
+               g = uniform(DType::bf16, shape, 3);
+  const Buffer a32 = as_floats(a), b32 = as_floats(b), g32 = as_floats(g), y = make(DType::bf16, shape),
+               wide = make(DType::f32, shape);
   for (int op = 0; op < kUnaryCount; ++op) {
     cpu().unary_backward(Unary(op), g, a, y);
     cpu().unary_backward(Unary(op), g32, a32, wide);
@@ -325,7 +327,8 @@ TEST_CASE("bfloat16, bool and conditions through any layout") {
     const Buffer a = uniform(DType::bf16, shape, 1, -2, 2, layout), b = uniform(DType::bf16, {129}, 2);
     const TensorView row{b.view.data, DType::bf16, shape, {0, 0, 1}}, column{b.view.data, DType::bf16, shape, {5, 1, 0}};
     const Buffer y = make(DType::bf16, shape), p = uniform(DType::boolean, shape, 3, 0, 2, layout),
-                 q = uniform(DType::boolean, shape, 4, 0, 2), both = make(DType::boolean, shape), less = make(DType::boolean, shape);
+                 q = uniform(DType::boolean, shape, 4, 0, 2), both = make(DType::boolean, shape),
+                 less = make(DType::boolean, shape);
     for (const TensorView& other : {row, column}) {
       cpu().binary(Binary::add, a, other, y);
       bool right = true;

@@ -9,7 +9,8 @@
 
 namespace halfstep::cpu {
 
-// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one. C may be bf16 or bool where t is.
+// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one. C may be bf16 or bool
+// where t is.
 template <class C>
 void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
 // base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.

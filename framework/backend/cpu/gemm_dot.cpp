@@ -55,8 +55,8 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
   });
 }
 
-// sums[r] = a[r step + i] x[i] added up over i < n, for rows of bfloat16. `pairs`: of each whole 32 elements of x, those with even i and
-// then those with odd, as a word of a row holds one of each. A row's sum does not depend on how many are taken at once.
+// sums[r] = a[r step + i] x[i] added up over i < n, for rows of bfloat16. `pairs`: of each whole 32 elements of x, those with even
+// i and then those with odd, as a word of a row holds one of each. A row's sum does not depend on how many are taken at once.
 template <int Rows>
 HS_CLONES void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
   typedef float Lanes __attribute__((vector_size(64)));

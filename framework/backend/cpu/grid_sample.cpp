@@ -59,12 +59,14 @@ template <class C, int Taps>
   }
 }
 template <class C, int Taps>
-HS_CLONES void fill_any_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n, AxisBlock<C, Taps>& out) {
+HS_CLONES void fill_any_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n,
+                             AxisBlock<C, Taps>& out) {
   fill_axis(a, coordinates, step, size, n, out);
 }
 // The usual way, which the compiler vectorises once it knows the mode.
 template <class C>
-HS_CLONES void fill_usual_axis(bool align_corners, const C* coordinates, int64_t step, int64_t size, int64_t n, AxisBlock<C, 2>& out) {
+HS_CLONES void fill_usual_axis(bool align_corners, const C* coordinates, int64_t step, int64_t size, int64_t n,
+                               AxisBlock<C, 2>& out) {
   const SampleArgs a{.mode = SampleMode::bilinear, .padding = SamplePadding::zeros, .align_corners = align_corners};
   fill_axis(a, coordinates, step, size, n, out);
 }

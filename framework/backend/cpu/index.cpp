@@ -53,7 +53,8 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
           next_index.advance(n);
           next_from.advance(n);
           const T* const next = in + next_from.offset() + indices[next_index.offset()] * step;
-          for (int64_t k = 0; k < std::min(n, kAhead / int64_t(sizeof(T))); k += 64 / int64_t(sizeof(T))) __builtin_prefetch(next + k);
+          for (int64_t k = 0; k < std::min(n, kAhead / int64_t(sizeof(T))); k += 64 / int64_t(sizeof(T)))
+            __builtin_prefetch(next + k);
         }
         std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));
       } else if (is == 1 && fs == 0 && os == 1 && step == 1) {

@@ -21,7 +21,8 @@ void wide(const double* const* in, double* out, int64_t n, const void* numbers) 
   for (int64_t i = 0; i < n; ++i) out[i] = Row{}(a[i], b[i], c[i], pq[0], pq[1]);
 }
 
-#define HS_POINTWISE(row, op, arity, ...) {single<functor::pointwise::row, arity, float>, single<functor::pointwise::row, arity, bf16>},
+#define HS_POINTWISE(row, op, arity, ...) \
+  {single<functor::pointwise::row, arity, float>, single<functor::pointwise::row, arity, bf16>},
 constexpr SingleChunk kSingle[] = {
 #include "framework/math/pointwise.def"
 };

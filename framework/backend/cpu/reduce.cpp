@@ -67,7 +67,8 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
           double value = 0;
           for (int64_t i = 0; i < length; i += kBlock) {
             const int64_t n = std::min(kBlock, length - i), from = o * x_step + i;
-            const double block = as_stored ? sum_row(op, x.as<const bf16>() + from, n) : reduce_row<float>(op, x.as<const float>() + from, n);
+            const double block =
+                as_stored ? sum_row(op, x.as<const bf16>() + from, n) : reduce_row<float>(op, x.as<const float>() + from, n);
             value = i == 0 ? block : reduce_join(op, value, block);
           }
           if (out.dtype == DType::f32)

@@ -64,9 +64,7 @@ HS_CLONES double sum_in_runs(const C* x, double carry, C* out, int64_t n) {
 // Products are not cut: a part's may leave the range that the whole stays in.
 template <class Op, class C, class W>
 W scan_block(const C* x, W carry, C* out, int64_t n) {
-  if constexpr (std::is_same_v<Op, Add> && std::is_same_v<W, double>) {
-    return sum_in_runs(x, carry, out, n);
-  }
+  if constexpr (std::is_same_v<Op, Add> && std::is_same_v<W, double>) { return sum_in_runs(x, carry, out, n); }
   return scan_serial<Op>(x, carry, out, n);
 }
 

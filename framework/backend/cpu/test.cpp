@@ -33,7 +33,8 @@ HS_CLONES void choose_bits(const uint8_t* truth, const Bits* a, const Bits* b, B
 }
 template <class C>
 void choose_by_truth(const bool* cond, const C* a, const C* b, C* out, int64_t n) {
-  using Bits [[gnu::may_alias]] = std::conditional_t<sizeof(C) == 2, uint16_t, std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>>;
+  using Bits [[gnu::may_alias]] =
+      std::conditional_t<sizeof(C) == 2, uint16_t, std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t>>;
   const auto bits = [](const C* p) { return reinterpret_cast<const Bits*>(p); };
   choose_bits(reinterpret_cast<const uint8_t*>(cond), bits(a), bits(b), reinterpret_cast<Bits*>(out), n);
 }

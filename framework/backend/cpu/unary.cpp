@@ -48,8 +48,8 @@ constexpr Chunk<int64_t> kInteger[] = {
 // Rows that cost as much as reading a few elements need fewer of them before a second thread pays.
 bool heavy(Unary op) { return kUnaryRows[int(op)].kind == OpKind::real; }
 
-// A function of a bfloat16 has 65,536 results. Tensors of several times as many read them from a table, which the same loop makes when
-// it is first wanted and which is kept: 128 KiB, of which usual values touch some 5.
+// A function of a bfloat16 has 65,536 results. Tensors of several times as many read them from a table, which the same loop makes
+// when it is first wanted and which is kept: 128 KiB, of which usual values touch some 5.
 constexpr int64_t kResults = 1 << 16, kWorthTable = 4 * kResults;
 const bf16* table_of(Unary op) {
   static std::atomic<const bf16*> tables[kUnaryCount];
