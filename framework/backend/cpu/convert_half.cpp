@@ -1,7 +1,5 @@
 // Arrays of f16 and bf16 to and from float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 are called by
 // name, chosen when first used; without them the code of dtype.h runs. bf16 is bit arithmetic that does vectorise.
-#include <cstring>
-
 #include "framework/backend/cpu/convert.h"
 #include "framework/backend/cpu/simd.h"
 
@@ -71,21 +69,15 @@ const HalfCode& half_code() {
   return code;
 }
 
-typedef uint32_t Words __attribute__((vector_size(64)));
-typedef uint16_t Halves __attribute__((vector_size(32)));
-
 // The next n elements are asked for meanwhile: kernels read a block, compute on it, and would then wait for the next one.
 HS_CLONES void widen_bits(const uint16_t* in, uint32_t* out, int64_t n) {
-  int64_t i = 0;
-  for (; i + 32 <= n; i += 32) {
-    __builtin_prefetch(in + n + i);
-    Halves h[2];
-    std::memcpy(h, in + i, sizeof h);
-    const Words low = __builtin_convertvector(h[0], Words) << 16, high = __builtin_convertvector(h[1], Words) << 16;
-    std::memcpy(out + i, &low, sizeof low);
-    std::memcpy(out + i + 16, &high, sizeof high);
+  constexpr int64_t kPiece = 256;
+  for (int64_t from = 0; from < n; from += kPiece) {
+    const int64_t end = from + kPiece < n ? from + kPiece : n;
+    for (int64_t i = from; i < end; i += 32) __builtin_prefetch(in + n + i);
+    HS_INDEPENDENT
+    for (int64_t i = from; i < end; ++i) out[i] = uint32_t(in[i]) << 16;
   }
-  for (; i < n; ++i) out[i] = uint32_t(in[i]) << 16;
 }
 
 HS_CLONES void narrow_bits(const uint32_t* in, uint16_t* out, int64_t n) {
