@@ -4,6 +4,8 @@
 // HALFSTEP_FUZZ_RUNS=N makes N damaged copies instead of 2000. An input that fails is written to fuzz-found.bin.
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -17,7 +19,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kSeconds = 20;       // an input may take
+constexpr int kSeconds = 20;  // an input may compute, and ten times as long it may wait: others may have the machine
 #if defined(__SANITIZE_THREAD__)
 constexpr long kMegabytes = 10 * 1024;  // the sanitizer's books take up to ten times as much as the program's own memory
 #else
@@ -30,8 +32,8 @@ std::string g_input, g_found;
 extern "C" void failing(int signal) {
   const int fd = ::open(g_found.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   [[maybe_unused]] const auto written = ::write(fd, g_input.data(), g_input.size());
-  const std::string_view text =
-      signal == SIGALRM ? "fuzz: an input takes too long, see fuzz-found.bin\n" : "fuzz: an input fails, see fuzz-found.bin\n";
+  const std::string_view text = signal == SIGALRM || signal == SIGPROF ? "fuzz: an input takes too long, see fuzz-found.bin\n"
+                                                                       : "fuzz: an input fails, see fuzz-found.bin\n";
   [[maybe_unused]] const auto told = ::write(2, text.data(), text.size());
   std::signal(SIGABRT, SIG_DFL);
   std::abort();
@@ -44,9 +46,12 @@ std::string read(const fs::path& path) {
 
 void give(std::string input) {
   g_input = std::move(input);
-  alarm(kSeconds);
+  const itimerval most{{}, {kSeconds, 0}}, off{};
+  setitimer(ITIMER_PROF, &most, nullptr);
+  alarm(10 * kSeconds);
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(g_input.data()), g_input.size());
   alarm(0);
+  setitimer(ITIMER_PROF, &off, nullptr);
 }
 
 // One to eight small damages.
@@ -92,7 +97,7 @@ std::string damaged(const std::vector<std::string>& seeds, std::mt19937_64& rand
 
 int main(int argc, char** argv) {
   g_found = fs::absolute(kFound).string();
-  for (const int signal : {SIGABRT, SIGSEGV, SIGALRM, SIGFPE, SIGBUS}) std::signal(signal, failing);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGALRM, SIGPROF, SIGFPE, SIGBUS}) std::signal(signal, failing);
   if (argc > 1) {
     std::vector<std::string> inputs;  // read before a harness changes the working directory
     for (int i = 1; i < argc; ++i) inputs.push_back(read(argv[i]));
