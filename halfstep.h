@@ -8,6 +8,7 @@
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/function.h"
 #include "framework/autograd/gradcheck.h"
+#include "framework/backend/ledger.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
