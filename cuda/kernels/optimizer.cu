@@ -125,7 +125,12 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
     param.load(i, p);
 #pragma unroll
     for (int k = 0; k < Rule::kStates; ++k) {
-      if (k < states) load_pack<Cached::no>(static_cast<C*>(u.state[k]) + i, s[k]);
+      if (k < states) {
+        load_pack<Cached::no>(static_cast<C*>(u.state[k]) + i, s[k]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) s[k][j] = 0;
+      }
     }
     grad.load(i, g);
     if (factor != 1) {
