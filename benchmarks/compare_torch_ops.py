@@ -93,7 +93,7 @@ ROWS = [
     # cells
     row("lstm_cell", (64, 256), (64, 256), (64, 256), (1024, 256), (1024, 256), (1024,), (1024,)),
     row("gru_cell", (64, 256), (64, 256), (768, 256), (768, 256), (768,), (768,)),
-    # what a call costs: --rows -3:
+    # what a call costs: --rows=-3:
     row("add", (1,), (1,), dtypes=("float32",)), row("mul", (1,), (1,), dtypes=("float32",)),
     row("linear", (8, 8), (8, 8), (8,), dtypes=("float32",)),
 ]
