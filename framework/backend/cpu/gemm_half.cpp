@@ -1,5 +1,5 @@
 // Products of 16-bit operands on CPUs without instructions for them. Blocks of the operands are widened to float while they are
-// packed for the multiplying loop, which any fast product does anyway: no widened copy of a whole operand is ever in memory, and
+// packed for the multiplying loop, which any fast product does anyway: no widened copy of a large operand is ever in memory, and
 // the widening costs next to nothing. Sums are float, and each result is rounded once.
 #include <algorithm>
 #include <atomic>
@@ -317,9 +317,46 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
+// Small operands are widened as a whole, for the library's float product: what packs and widens at once only pays where blocks are
+// packed once for many rows.
+constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
+
+bool is_small(const Product& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
+
+template <class H>
+void multiply_widened(const Product& p) {
+  const bool narrow = p.out != DType::f32;
+  const int64_t a_size = round_up(p.m * p.k, 16), b_size = round_up(p.k * p.n, 16), c_size = narrow ? p.m * p.n : 0;
+  const Workspace work(Device::cpu, size_t(a_size + b_size + c_size) * sizeof(float));
+  float* const a = reinterpret_cast<float*>(work.data());
+  float* const b = a + a_size;
+  Product wide = p;
+  wide.in = wide.out = DType::f32;
+  wide.a = a, wide.b = b;
+  if (narrow) wide.c = b + b_size;
+  // Rows along the dimension whose stride is 1, as they lie.
+  const auto widen_lines = [](const void* from, int64_t rows, int64_t columns, int64_t& row, int64_t& column, float* to) {
+    const bool by_rows = column == 1;
+    const int64_t lines = by_rows ? rows : columns, length = by_rows ? columns : rows, step = by_rows ? row : column;
+    parallel_for(lines, std::max<int64_t>(1, kBlock / length), lines * length, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) widen(static_cast<const H*>(from) + i * step, to + i * length, length);
+    });
+    (by_rows ? row : column) = length;
+  };
+  widen_lines(p.a, p.m, p.k, wide.a_row, wide.a_column, a);
+  widen_lines(p.b, p.k, p.n, wide.b_row, wide.b_column, b);
+  multiply(wide);
+  if (!narrow) return;
+  parallel_for(p.m, std::max<int64_t>(1, kBlock / p.n), p.m * p.n, [&](int64_t begin, int64_t end) {
+    store<float>(p.out, b + b_size + begin * p.n, static_cast<H*>(p.c) + begin * p.n, 1, (end - begin) * p.n);
+  });
+}
+
 }  // namespace
 
 void multiply_halves(const Product& p) {
+  if (is_small(p) && !(p.accumulate && p.out != DType::f32))
+    return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
   const Tile& t = tile();
   const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
   const int threads = threads_for(cost, num_threads());
