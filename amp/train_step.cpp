@@ -3,7 +3,7 @@
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
-#include "framework/ops/loss_seed.h"
+#include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"

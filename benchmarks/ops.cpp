@@ -12,7 +12,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 #include "halfstep.h"
 
 using namespace halfstep;

@@ -11,6 +11,7 @@ Floors: a file includes only from its own floor or below.
     7  amp/grad_scaler, amp/train_step, amp/custom    and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data
+       framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
     4  framework/autograd, amp/autocast
     3  framework/backend | cuda                       only framework/backend/registry.cpp may include cuda/
     2  framework/tensor
@@ -36,6 +37,7 @@ FLOORS = {
     "tests/": 9,
 }
 ROOMS = [  # of one floor: a file includes only from its own room or an earlier one
+    [f"framework/ops/{room}/" for room in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
     ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/commands/"],
 ]
 CODE = (".h", ".cpp", ".cu", ".cuh", ".def")

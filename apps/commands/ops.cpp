@@ -7,7 +7,7 @@
 #include "apps/commands/commands.h"
 #include "apps/schema/json.h"
 #include "apps/exit_codes.h"
-#include "framework/ops/op_policy.h"
+#include "framework/ops/core/op_policy.h"
 
 namespace halfstep::app {
 namespace {

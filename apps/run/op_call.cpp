@@ -9,7 +9,7 @@
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 
 namespace halfstep::app {
 namespace {

@@ -33,7 +33,7 @@ struct StepPlan {
   double cast_bytes() const;  // read and written
 };
 
-// batch 0: the config's. Throws ConfigError when the data that shapes depend on is not there, and what the step would throw.
+// batch 0: the config's. Throws DataError when the data that shapes depend on is not there, and what the step would throw.
 StepPlan plan_step(const Config& config, int64_t batch = 0);
 
 // Layers, memory by purpose, operations and casts.

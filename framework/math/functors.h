@@ -6,7 +6,7 @@
 
 namespace halfstep {
 
-// The third reading of a formula, on tensors (framework/ops/expr.h). Declared here so that the rows find these overloads.
+// The third reading of a formula, on tensors (framework/ops/core/expr.h). Declared here so that the rows find these overloads.
 class Expr;
 namespace m {
 Expr abs(const Expr&);

@@ -9,30 +9,30 @@
 #include "framework/tensor/tensor.h"
 
 // Families with headers of their own.
-#include "framework/ops/activations.h"
-#include "framework/ops/attention.h"
-#include "framework/ops/contractions.h"
-#include "framework/ops/convolution.h"
-#include "framework/ops/create.h"
-#include "framework/ops/ctc_loss.h"
-#include "framework/ops/distances.h"
-#include "framework/ops/grid_sample.h"
-#include "framework/ops/index_ops.h"
-#include "framework/ops/margin_losses.h"
-#include "framework/ops/masks.h"
-#include "framework/ops/moments.h"
-#include "framework/ops/normalization.h"
-#include "framework/ops/padding.h"
-#include "framework/ops/pixel_shuffle.h"
-#include "framework/ops/pointwise_losses.h"
-#include "framework/ops/pooling.h"
-#include "framework/ops/recurrent.h"
-#include "framework/ops/resample.h"
-#include "framework/ops/scans.h"
-#include "framework/ops/select.h"
-#include "framework/ops/shaping.h"
-#include "framework/ops/sorting.h"
-#include "framework/ops/vectors.h"
+#include "framework/ops/elementwise/activations.h"
+#include "framework/ops/linalg/attention.h"
+#include "framework/ops/linalg/contractions.h"
+#include "framework/ops/window/convolution.h"
+#include "framework/ops/shape/create.h"
+#include "framework/ops/loss/ctc_loss.h"
+#include "framework/ops/linalg/distances.h"
+#include "framework/ops/window/grid_sample.h"
+#include "framework/ops/index/index_ops.h"
+#include "framework/ops/loss/margin_losses.h"
+#include "framework/ops/index/masks.h"
+#include "framework/ops/reduce/moments.h"
+#include "framework/ops/reduce/normalization.h"
+#include "framework/ops/window/padding.h"
+#include "framework/ops/window/pixel_shuffle.h"
+#include "framework/ops/loss/pointwise_losses.h"
+#include "framework/ops/window/pooling.h"
+#include "framework/ops/linalg/recurrent.h"
+#include "framework/ops/window/resample.h"
+#include "framework/ops/reduce/scans.h"
+#include "framework/ops/elementwise/where.h"
+#include "framework/ops/shape/rearrange.h"
+#include "framework/ops/reduce/sorting.h"
+#include "framework/ops/linalg/vectors.h"
 
 namespace halfstep {
 
@@ -200,6 +200,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Red
 
 // ---- indexing
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);  // index [n] or []: out[.., i, ..] = x[.., index[i], ..]
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
 // ---- random in a model

@@ -8,7 +8,7 @@
 
 #include "amp/autocast.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 #include "tests/ops/op_cases.h"
 
 namespace halfstep::calls {

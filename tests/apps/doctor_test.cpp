@@ -129,4 +129,7 @@ TEST_CASE("plan and doctor from the command line") {
   CHECK(doctor.code == 0);
   CHECK(doctor.json()["findings"].size() >= 5);
   CHECK(run(dir, "plan absent.json").code == 2);
+  const Ran no_data = run(dir, "plan sick.json --set 'data.train={\"type\": \"CSV\", \"path\": \"absent.csv\"}'");
+  CHECK(no_data.code == 3);
+  CHECK(no_data.err.find("the shapes of the data are not known") != std::string::npos);
 }

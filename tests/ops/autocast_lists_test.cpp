@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "framework/ops/op_policy.h"
+#include "framework/ops/core/op_policy.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 #include "halfstep.h"
 
 namespace halfstep::testing {

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/autograd/autograd.h"
-#include "framework/ops/loss_seed.h"
+#include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;

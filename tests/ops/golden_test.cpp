@@ -10,7 +10,7 @@
 #include <set>
 
 #include "framework/io/safetensors.h"
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 #include "halfstep.h"
 
 using namespace halfstep;

@@ -1,10 +1,10 @@
 // In-place forms, errors and dtypes of the ops that take indices and masks.
 #include <doctest/doctest.h>
 
-#include "framework/ops/create.h"
-#include "framework/ops/index_ops.h"
-#include "framework/ops/masks.h"
-#include "framework/ops/shaping.h"
+#include "framework/ops/shape/create.h"
+#include "framework/ops/index/index_ops.h"
+#include "framework/ops/index/masks.h"
+#include "framework/ops/shape/rearrange.h"
 #include "halfstep.h"
 
 using namespace halfstep;

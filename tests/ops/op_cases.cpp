@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 
 namespace halfstep::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "framework/ops/registry.h"
+#include "framework/ops/core/registry.h"
 #include "tests/ops/op_cases.h"
 
 using namespace halfstep;

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/ops/op_policy.h"
+#include "framework/ops/core/op_policy.h"
 
 using namespace halfstep;
 

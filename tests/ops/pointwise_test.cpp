@@ -1,13 +1,13 @@
 // What the op table does not say of the rows of pointwise.def and the losses made of them.
-#include "framework/ops/pointwise.h"
+#include "framework/ops/elementwise/pointwise.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
-#include "framework/ops/activations.h"
-#include "framework/ops/pointwise_losses.h"
-#include "framework/ops/select.h"
+#include "framework/ops/elementwise/activations.h"
+#include "framework/ops/loss/pointwise_losses.h"
+#include "framework/ops/elementwise/where.h"
 #include "halfstep.h"
 
 using namespace halfstep;

@@ -1,0 +1,159 @@
+#include "framework/ops/core/args.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/check.h"
+#include "framework/base/near_name.h"
+
+namespace halfstep {
+
+using Json = nlohmann::json;
+
+Args::Args(std::string_view op, std::vector<TensorArgument> tensors, const Json& attributes)
+    : op_(op), tensors_(std::move(tensors)), tensor_used_(tensors_.size()), attributes_(attributes) {
+  check<ValueError>(attributes.is_object() || attributes.is_null(), op, "attributes must be an object of names and values, got ",
+                    attributes.dump());
+}
+
+bool Args::has_tensor(size_t i) const { return i < tensors_.size() && (tensors_[i].is_list || tensors_[i].one.defined()); }
+
+Tensor Args::tensor(size_t i) {
+  check<ValueError>(has_tensor(i), op_, "tensor ", i, " is missing: ", tensors_.size(), " were given");
+  return tensor_or_none(i);
+}
+
+Tensor Args::tensor_or_none(size_t i) {
+  if (i >= tensors_.size()) return {};
+  check<ValueError>(!tensors_[i].is_list, op_, "argument ", i, " must be one tensor, got a list of ", tensors_[i].many.size());
+  tensor_used_[i] = true;
+  return tensors_[i].one;
+}
+
+Tensors Args::list(size_t i) {
+  check<ValueError>(i < tensors_.size() && tensors_[i].is_list, op_, "argument ", i, " must be a list of tensors",
+                    Help{"name them " + std::to_string(i) + ".0, " + std::to_string(i) + ".1, ..."});
+  tensor_used_[i] = true;
+  return tensors_[i].many;
+}
+
+const Json* Args::raw(std::string_view name) {
+  asked_.emplace_back(name);
+  return has(name) ? &attributes_.at(std::string(name)) : nullptr;
+}
+
+bool Args::has(std::string_view name) const {
+  const auto found = attributes_.is_object() ? attributes_.find(std::string(name)) : attributes_.end();
+  return found != attributes_.end() && !found->is_null();
+}
+
+namespace {
+
+[[noreturn]] void wrong(std::string_view op, std::string_view name, const char* wanted, const Json& got) {
+  fail<ValueError>(op, "'", name, "' must be ", wanted, ", got ", got.dump());
+}
+
+// The attribute, or `otherwise`, or an error.
+template <class T, class Read>
+T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
+  if (const Json* v = args.raw(name)) return read(*v);
+  check<ValueError>(otherwise.has_value(), args.op(), "argument '", name, "' is missing");
+  return *otherwise;
+}
+
+double to_number(std::string_view op, std::string_view name, const Json& v) {
+  if (v.is_number() || v.is_boolean()) return v.is_boolean() ? double(v.get<bool>()) : v.get<double>();
+  if (v == "inf") return std::numeric_limits<double>::infinity();
+  if (v == "-inf") return -std::numeric_limits<double>::infinity();
+  if (v == "nan") return std::nan("");
+  wrong(op, name, "a number", v);
+}
+
+int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
+  const bool fits =
+      v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+  if (!fits) wrong(op, name, "an integer", v);
+  return v.get<int64_t>();
+}
+
+}  // namespace
+
+double Args::number(std::string_view name, std::optional<double> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) { return to_number(op_, name, v); });
+}
+int64_t Args::integer(std::string_view name, std::optional<int64_t> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) { return to_integer(op_, name, v); });
+}
+bool Args::flag(std::string_view name, std::optional<bool> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) {
+    if (!v.is_boolean()) wrong(op_, name, "true or false", v);
+    return v.get<bool>();
+  });
+}
+std::string Args::text(std::string_view name, std::optional<std::string> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) {
+    if (!v.is_string()) wrong(op_, name, "a string", v);
+    return v.get<std::string>();
+  });
+}
+Dims Args::ints(std::string_view name, std::optional<Dims> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) {
+    if (!v.is_array() && !v.is_number()) wrong(op_, name, "an integer or a list of integers", v);
+    Dims d;
+    if (v.is_array()) {
+      check<ShapeError>(v.size() <= size_t(kMaxDims), op_, "'", name, "' must have at most ", kMaxDims, " entries, got ", v.size());
+      for (const Json& x : v) d.push_back(to_integer(op_, name, x));
+    } else {
+      d.push_back(to_integer(op_, name, v));
+    }
+    return d;
+  });
+}
+std::vector<double> Args::numbers(std::string_view name, std::optional<std::vector<double>> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) {
+    std::vector<double> out;
+    if (!v.is_array()) return std::vector<double>{to_number(op_, name, v)};
+    for (const Json& x : v) out.push_back(to_number(op_, name, x));
+    return out;
+  });
+}
+
+std::optional<double> Args::number_or_none(std::string_view name) {
+  const Json* v = raw(name);
+  return v ? std::optional(to_number(op_, name, *v)) : std::nullopt;
+}
+std::optional<int64_t> Args::integer_or_none(std::string_view name) {
+  const Json* v = raw(name);
+  return v ? std::optional(to_integer(op_, name, *v)) : std::nullopt;
+}
+std::optional<DType> Args::dtype(std::string_view name) {
+  const Json* v = raw(name);
+  if (!v) return {};
+  if (!v->is_string()) wrong(op_, name, "the name of a dtype", *v);
+  const auto dtype = parse_dtype(v->get<std::string>());
+  if (!dtype) wrong(op_, name, "the name of a dtype", *v);
+  return dtype;
+}
+Reduction Args::reduction() {
+  const std::string how = text("reduction", "mean");
+  if (how == "none") return Reduction::none;
+  if (how == "sum") return Reduction::sum;
+  check<ValueError>(how == "mean", op_, "'reduction' must be mean, sum or none, got '", how, "'");
+  return Reduction::mean;
+}
+
+void Args::check_all_used() const {
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    check<ValueError>(tensor_used_[i] || !has_tensor(i), op_, "tensor ", i, " is one more than the op takes");
+  if (!attributes_.is_object()) return;
+  for (const auto& [name, value] : attributes_.items()) {
+    if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+    const std::string near = nearest_name(name, asked_);
+    fail<ValueError>(op_, "has no argument '", name, "'",
+                     Help{near.empty() ? "it may be one of PyTorch's that halfstep lacks" : "did you mean '" + near + "'?"});
+  }
+}
+
+}  // namespace halfstep

@@ -1,0 +1,55 @@
+// An op that is made of other ops.
+#pragma once
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+// Gives an error of an op inside another the name of the one that was called: "[norm] dim ..." becomes "[normalize] dim ...".
+template <class Body>
+auto under_name(std::string_view op, Body&& body) {
+  const auto renamed = [op](const Error& e) {
+    const std::string text = e.what();
+    const size_t end = text.starts_with('[') ? text.find(']') : std::string::npos;
+    return end == std::string::npos ? text : "[" + std::string(op) + text.substr(end);
+  };
+  try {
+    return body();
+  } catch (const ShapeError& e) { throw ShapeError(renamed(e)); } catch (const DTypeError& e) {
+    throw DTypeError(renamed(e));
+  } catch (const ValueError& e) { throw ValueError(renamed(e)); } catch (const IndexError& e) {
+    throw IndexError(renamed(e));
+  }
+}
+
+// Applies the policy of `info` to the inputs (undefined ones stay), then computes body(inputs) with autocast off. 16-bit inputs
+// are read as float32 and the result is rounded once, to what the inputs promote to.
+// body: Tensor(const Tensors&), in differentiable ops.
+template <class Body>
+Tensor composite(const OpInfo& info, Tensors in, Body&& body) {
+  check_same_device(info.name, in);
+  autocast::apply(info.name, info.policy, in, info.advice);
+  const autocast::Off off;
+  std::optional<DType> result;
+  for (Tensor& t : in) {
+    if (!t.defined() || !t.is_floating_point()) continue;
+    result = result ? promote(*result, t.dtype()) : t.dtype();
+    if (is_half(t.dtype())) t = t.to(DType::f32);
+  }
+  const Tensor out = under_name(info.name, [&] { return body(in); });
+  return result && is_half(*result) && out.is_floating_point() ? out.to(*result) : out;
+}
+
+// A loss of each element, averaged, summed or as it is.
+inline Tensor reduce_loss(const Tensor& each, Reduction how) {
+  return how == Reduction::none ? each : how == Reduction::sum ? sum(each) : mean(each);
+}
+
+// Throws DTypeError unless all defined tensors are floating.
+inline void check_floating(std::string_view op, const Tensors& in) {
+  for (const Tensor& t : in)
+    check<DTypeError>(!t.defined() || t.is_floating_point(), op, "needs floating tensors, got ", t.dtype());
+}
+
+}  // namespace halfstep

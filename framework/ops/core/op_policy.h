@@ -1,0 +1,18 @@
+// The registry in the words of the autocast lists: what `halfstep ops`, docs/ops.md and the tests print.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+
+// "lower", "fp32", "promote", "banned"; for ops on no list "builtin_promote" where an op of two tensors promotes by itself (add,
+// eq, where), else "keep".
+std::string_view list_policy(const Op& op);
+
+// The dtypes that an op computes with.
+std::vector<DType> dtypes_of(const Op& op);
+
+}  // namespace halfstep

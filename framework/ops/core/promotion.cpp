@@ -1,0 +1,117 @@
+#include "framework/ops/core/promotion.h"
+
+#include <cmath>
+#include <utility>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/core/call.h"
+
+namespace halfstep {
+namespace {
+
+int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
+
+// `low` matters only when its category is higher.
+std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
+  if (!high) return low;
+  if (!low || category(*low) <= category(*high)) return high;
+  return promote(*high, *low);
+}
+
+}  // namespace
+
+DType result_type(const Tensors& in) {
+  std::optional<DType> with_dims, zero_dim, wrapped;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    const bool number = t.impl()->wrapped_number;
+    auto& slot = number ? wrapped : t.dim() == 0 ? zero_dim : with_dims;
+    const DType type = number && t.dtype() == DType::f64 ? DType::f32 : t.dtype();
+    slot = slot ? promote(*slot, type) : type;
+  }
+  return combine(combine(with_dims, zero_dim), wrapped).value_or(DType::f32);
+}
+
+Tensor wrapped_number(double value, const Tensor& like) {
+  const bool integer = !like.is_floating_point() && value == std::nearbyint(value);
+  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64, .device = Device::cpu});
+  backend_for(Device::cpu).fill(t.view(), value);
+  t.impl()->wrapped_number = true;
+  return t;
+}
+
+Device device_of(const Tensors& in) {
+  for (const Tensor& t : in)
+    if (t.defined() && !t.impl()->wrapped_number) return t.device();
+  return Device::cpu;
+}
+
+TensorView broadcast_view(const Tensor& t, const Shape& shape) {
+  return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
+}
+
+bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
+  check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
+  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ", x.dtype());
+  for (int d = 0; d < shape.size(); ++d)
+    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
+                      "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
+                      Help{"clone() it first"});
+  const bool recorded = grad_enabled() && (records || x.requires_grad());
+  if (!recorded) return false;
+  check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",
+                       Help{"update parameters inside NoGrad"});
+  check<AutogradError>(!x.impl()->is_view, op, "changing a view in place while recording is not supported", Help{"change the tensor it views, or use the out-of-place form"});
+  return true;
+}
+
+const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
+  const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
+  const Tensor r = recorded ? result.to(x.dtype()) : result;
+  backend_for(x.device()).copy(r.view(), x.view());
+  x.bump_version();
+  if (recorded) {
+    ++x.storage()->recorded_writes;
+    AutogradMeta& meta = x.impl()->meta();
+    const bool retains = std::exchange(meta.retains_grad, false);
+    if (retains) meta.node->retained[meta.output_index].reset();
+    meta.hooks.reset();  // they belong to the value before
+    meta.node = r.node();
+    meta.output_index = r.impl()->meta().output_index;
+    if (retains && meta.node) x.retain_grad();
+  }
+  return x;
+}
+
+void check_same_device(std::string_view op, const Tensors& in) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    if (!first || first->impl()->wrapped_number) first = &t;
+    check<DeviceError>(t.impl()->wrapped_number || t.device() == first->device(), op, "all tensors must be on one device, got ",
+                       first->device(), " and ", t.device(), Help{"move them with to(device)"});
+  }
+  check<ValueError>(first != nullptr, op, "needs a defined tensor");
+}
+
+void check_has_values(std::string_view op, const Tensors& in) {
+  for (const Tensor& t : in) {
+    check<MetaError>(!t.defined() || !t.device().is_meta(), op, "needs the values of its inputs, and a tensor on the device meta has none, got ",
+                     t.defined() ? t.dtype() : DType::f32, " ", t.defined() ? t.shape() : Shape(),
+                     Help{"only shapes, dtypes and sizes are known there: run this on the cpu or a GPU"});
+  }
+}
+
+void check_same_dtype(std::string_view op, const Tensors& in) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : in) {
+    if (!t.defined()) continue;
+    if (!first) first = &t;
+    check<DTypeError>(t.dtype() == first->dtype(), op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(), " and ",
+                      t.dtype(), " ", t.shape(), Help{"convert with to(dtype), or compute inside an Autocast region"});
+  }
+}
+
+}  // namespace halfstep

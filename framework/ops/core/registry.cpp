@@ -1,0 +1,62 @@
+#include "framework/ops/core/registry.h"
+
+#include <algorithm>
+
+#include "framework/base/near_name.h"
+#include "framework/ops/core/composite.h"
+
+namespace halfstep {
+
+std::vector<Op> OpList::finish() {
+  const size_t own = ops_.size();
+  for (const auto& [name, of, run] : aliases_)
+    for (size_t i = 0; i < own; ++i)
+      if (ops_[i].name == of) {
+        Op op = ops_[i];
+        op.name = name;
+        op.alias_of = of;
+        if (run) op.run = run;
+        ops_.push_back(op);
+      }
+  std::sort(ops_.begin(), ops_.end(), [](const Op& a, const Op& b) { return a.name < b.name; });
+  return std::move(ops_);
+}
+
+const std::vector<Op>& all_ops() {
+  static const std::vector<Op> list = [] {
+    OpList l;
+    for (auto add :
+         {add_elementwise,      add_pointwise,     add_activations, add_select,   add_copies,      add_create,        add_views,
+          add_shaping,          add_part_views,    add_products,    add_mlp,      add_vectors,     add_contractions,  add_attention,
+          add_distances,        add_reductions,    add_moments,     add_scans,    add_sorting,     add_softmax,       add_losses,
+          add_pointwise_losses, add_margin_losses, add_ctc_loss,    add_indexing, add_index_ops,   add_index_put,     add_masks,
+          add_convolution,      add_unfold,        add_pooling,     add_resample, add_grid_sample, add_pixel_shuffle, add_padding,
+          add_normalization,    add_recurrent})
+      add(l);
+    return l.finish();
+  }();
+  return list;
+}
+
+const Op* find_op(std::string_view name) {
+  for (const Op& op : all_ops())
+    if (op.name == name) return &op;
+  return nullptr;
+}
+
+Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const nlohmann::json& attributes) {
+  const Op* op = find_op(name);
+  if (!op) {
+    std::vector<std::string> known;
+    for (const Op& o : all_ops()) known.emplace_back(o.name);
+    const std::string near = nearest_name(name, known);
+    fail<ValueError>("op", "there is no op '", name, "'",
+                     Help{near.empty() ? "docs/ops.md lists them" : "did you mean '" + near + "'?"});
+  }
+  Args args(op->name, std::move(tensors), attributes);
+  Tensors out = under_name(op->name, [&] { return op->run(args); });
+  args.check_all_used();
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,172 @@
+#include "framework/ops/elementwise/activations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/elementwise/pointwise.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Glu {
+  struct Attr {
+    int dim;
+  };
+  static const OpInfo& info_of(const Attr&) { return halfstep::info_of(Pointwise::glu); }
+
+  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+    ctx.save(in[0]);
+    return call_pointwise(Pointwise::glu, halves(in[0], at.dim));
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+    const Tensor x = ctx.saved(0), &g = grads[0];
+    const Tensors h = halves(x, at.dim);
+    if (grad_enabled()) {
+      const DType wide = is_half(x.dtype()) ? DType::f32 : x.dtype();
+      const Tensor s = sigmoid(h[1].to(wide)), gs = g.to(wide) * s;
+      return {cat({gs, gs * h[0].to(wide) * (1.0 - s)}, at.dim)};
+    }
+    const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
+    const Tensors parts = halves(dx, at.dim);
+    const TensorView views[] = {h[0].view(), h[1].view()};
+    for (int i = 0; i < 2; ++i)
+      backend_for(g.device()).pointwise_backward(Pointwise::glu, i, g.view(), views, 0, 0, parts[size_t(i)].view());
+    return {dx};
+  }
+
+ private:
+  static Tensors halves(const Tensor& x, int dim) {
+    const int64_t n = x.size(dim) / 2;
+    return {x.narrow(dim, 0, n), x.narrow(dim, n, n)};
+  }
+};
+
+constexpr OpInfo kSoftminInfo{.name = "softmin", .policy = CastPolicy::f32_output, .doc = "softmax(-x) along a dimension"};
+constexpr OpInfo kRreluInfo{.name = "rrelu", .doc = "x, or s x for x <= 0; in training s is random, else (lower + upper)/2"};
+
+// The shape in which a weight broadcasts along x's dimension 1.
+Shape along_channels(const Tensor& x, const Tensor& weight) {
+  check<ValueError>(x.defined() && weight.defined(), "prelu", "an input is undefined");
+  check<ShapeError>(weight.dim() <= 1, "prelu", "weight must be one value or [C], got ", weight.shape());
+  const int64_t channels = x.dim() > 1 ? x.size(1) : 1;
+  check<ShapeError>(weight.numel() == 1 || weight.numel() == channels, "prelu", "weight must be [1] or [", channels, "] for x ",
+                    x.shape(), ", got ", weight.shape());
+  if (weight.numel() == 1) return {};
+  Shape shape = Dims::filled(x.dim(), 1);
+  shape[1] = channels;
+  return shape;
+}
+
+// Integers are taken as float32.
+Tensor real(const Tensor& x, std::string_view op) {
+  check<ValueError>(x.defined(), op, "the input is undefined");
+  return x.is_floating_point() ? x : x.to(DType::f32);
+}
+
+OpInfo of_numbers(OpInfo info) {
+  info.takes = Takes::numbers;
+  return info;
+}
+
+}  // namespace
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  return call_pointwise(Pointwise::softplus, {x}, beta, threshold);
+}
+Tensor leaky_relu(const Tensor& x, double negative_slope) { return call_pointwise(Pointwise::leaky_relu, {x}, negative_slope); }
+Tensor elu(const Tensor& x, double alpha) { return call_pointwise(Pointwise::elu, {x}, alpha); }
+Tensor celu(const Tensor& x, double alpha) {
+  check<ValueError>(alpha != 0, "celu", "alpha cannot be 0");
+  return call_pointwise(Pointwise::celu, {x}, alpha);
+}
+Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
+  check<ValueError>(x.defined(), "hardtanh", "the input is undefined");
+  check<ValueError>(min_val <= max_val, "hardtanh", "min_val must not be above max_val, got ", min_val, " and ", max_val);
+  if (x.is_floating_point()) return call_pointwise(Pointwise::hardtanh, {x}, min_val, max_val);
+  check<DTypeError>(x.dtype() != DType::boolean, "hardtanh", "has no result for bool tensors");
+  // Integers keep their dtype.
+  return clamp(x, x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val), std::trunc(max_val));
+}
+Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
+Tensor softshrink(const Tensor& x, double lambd) {
+  check<ValueError>(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
+  return call_pointwise(Pointwise::softshrink, {x}, lambd);
+}
+Tensor threshold(const Tensor& x, double threshold, double value) {
+  check<ValueError>(x.defined(), "threshold", "the input is undefined");
+  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value) : where(le(x, threshold), value, x);
+}
+Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
+
+Tensor prelu(const Tensor& x, const Tensor& weight) {
+  const Shape shape = along_channels(x, weight);
+  check_same_device("prelu", {x, weight});
+  std::array<Tensor, 2> in{x, weight};
+  autocast::apply("prelu", info_of(Pointwise::prelu).policy, in, "");
+  const autocast::Off off;
+  check_same_dtype("prelu", {in[0], in[1]});
+  return call_pointwise(Pointwise::prelu, {in[0], in[1].reshape(shape)});
+}
+Tensor Tensor::prelu(const Tensor& weight) const { return halfstep::prelu(*this, weight); }
+
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Generator* generator) {
+  check<ValueError>(x.defined(), "rrelu", "the input is undefined");
+  check<DTypeError>(x.is_floating_point(), "rrelu", "needs a floating tensor, got ", x.dtype());
+  check<ValueError>(lower <= upper && lower > -kInf && upper < kInf, "rrelu", "needs finite lower <= upper, got ", lower, " and ",
+                    upper);
+  if (!training) return leaky_relu(x, (lower + upper) / 2);
+  const Tensor slopes = Tensor::empty(x.shape(), {.dtype = is_half(x.dtype()) ? DType::f32 : x.dtype(), .device = x.device()});
+  uniform_(slopes, lower, upper, generator);
+  const autocast::Off off;
+  return call_pointwise(Pointwise::prelu, {x, slopes}, 0, 0, x.dtype());
+}
+
+Tensor glu(const Tensor& x, int64_t dim) {
+  check<ValueError>(x.defined(), "glu", "the input is undefined");
+  check<DTypeError>(x.is_floating_point(), "glu", "needs a floating tensor, got ", x.dtype());
+  check<ShapeError>(x.dim() > 0, "glu", "needs a dimension to halve, got ", x.shape());
+  const int d = wrap_dim(dim, x.dim(), "glu");
+  check<ShapeError>(x.size(d) % 2 == 0, "glu", "the size along dim must be even, got ", x.shape(), " along ", d);
+  return call<Glu>({x}, {d});
+}
+
+Tensor logit(const Tensor& x, std::optional<double> eps) {
+  return call_pointwise(Pointwise::logit, {real(x, "logit")}, eps ? *eps : -kInf, eps ? 1 - *eps : kInf);
+}
+
+Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
+  check<ValueError>(x.defined(), "softmin", "the input is undefined");
+  check<DTypeError>(!dtype || is_floating(*dtype), "softmin", "dtype must be floating, got ", dtype.value_or(DType::f32));
+  wrap_dim(dim, x.dim(), "softmin");
+  return softmax(neg(x), dim, dtype);
+}
+
+void add_activations(OpList& list) {
+  list.add(info_of(Pointwise::softplus),
+           [](Args& a) { return softplus(a.tensor(0), a.number("beta", 1), a.number("threshold", 20)); });
+  list.add(info_of(Pointwise::leaky_relu), [](Args& a) { return leaky_relu(a.tensor(0), a.number("negative_slope", 0.01)); });
+  list.add(info_of(Pointwise::elu), [](Args& a) { return elu(a.tensor(0), a.number("alpha", 1)); });
+  list.add(info_of(Pointwise::celu), [](Args& a) { return celu(a.tensor(0), a.number("alpha", 1)); });
+  list.add(of_numbers(info_of(Pointwise::hardtanh)),
+           [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });
+  list.add(info_of(Pointwise::hardshrink), [](Args& a) { return hardshrink(a.tensor(0), a.number("lambd", 0.5)); });
+  list.add(info_of(Pointwise::softshrink), [](Args& a) { return softshrink(a.tensor(0), a.number("lambd", 0.5)); });
+  list.add(of_numbers(info_of(Pointwise::threshold)),
+           [](Args& a) { return threshold(a.tensor(0), a.number("threshold"), a.number("value")); });
+  list.add(of_numbers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });
+  list.add(info_of(Pointwise::prelu), [](Args& a) { return prelu(a.tensor(0), a.tensor(1)); });
+  list.add(kRreluInfo, [](Args& a) {
+    return rrelu(a.tensor(0), a.number("lower", 1.0 / 8), a.number("upper", 1.0 / 3), a.flag("training", false));
+  });
+  list.add(info_of(Pointwise::glu), [](Args& a) { return glu(a.tensor(0), a.integer("dim", -1)); });
+  list.add(of_numbers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
+  list.add(kSoftminInfo, [](Args& a) { return softmin(a.tensor(0), a.integer("dim"), a.dtype()); });
+}
+
+}  // namespace halfstep

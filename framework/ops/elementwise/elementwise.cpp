@@ -1,0 +1,326 @@
+// The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
+// same formula read on tensors.
+#include <cmath>
+
+#include "amp/autocast.h"
+#include "framework/ops/core/composite.h"
+#include "framework/ops/core/expr.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+template <size_t N>
+constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
+  std::array<OpInfo, N> out{};
+  for (size_t i = 0; i < N; ++i)
+    out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable,
+              rows[i].kind == OpKind::number ? Takes::numbers : Takes::any};
+  return out;
+}
+constexpr auto kUnaryInfo = infos(kUnaryRows, true);
+constexpr auto kBinaryInfo = infos(kBinaryRows, true);
+constexpr auto kTestInfo = infos(kTestRows, false);
+
+Tensor empty_for(const Shape& shape, DType dtype, Device device) { return Tensor::empty(shape, {.dtype = dtype, .device = device}); }
+
+DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
+
+// Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would hang on
+// which side it stands.
+void check_kind(const ElementwiseRow& row, const Tensors& in) {
+  if (row.kind != OpKind::number) return;
+  bool refused = result_type(in) == DType::boolean;
+  for (const Tensor& t : in) refused = refused || (row.name == "sub" && t.dtype() == DType::boolean);
+  check<DTypeError>(!refused, row.name, "has no result for bool tensors",
+                    Help{"convert with to(dtype); logical_xor(x, true) inverts a mask"});
+}
+
+// ---- unary
+
+// A gradient that came out as a plain number is that number everywhere.
+Tensor as_gradient(const Expr& e, const Tensor& g) {
+  return e.is_number() ? full(g.shape(), e.number(), {.dtype = g.dtype(), .device = g.device()}) : e.tensor();
+}
+
+Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
+  switch (op) {
+#define HS_UNARY(name, ...) case Unary::name: return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
+#define HS_BINARY(...)
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+  }
+  return {};
+}
+
+struct UnaryOp {
+  struct Attr { Unary op; };
+  static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
+
+  static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
+    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device());
+    out.impl()->wrapped_number = x.impl()->wrapped_number;
+    backend_for(x.device()).unary(a.op, x.view(), out.view());
+    if (row.saves == OpSaves::x) ctx.save(x);
+    if (row.saves == OpSaves::y) ctx.save_output(out);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    const Tensor saved = ctx.saved_count() ? ctx.saved(0) : g;
+    if (grad_enabled()) return {unary_formula(a.op, g, saved)};
+    const Tensor out = empty_for(g.shape(), g.dtype(), g.device());
+    backend_for(g.device()).unary_backward(a.op, g.view(), saved.view(), out.view());
+    return {out};
+  }
+};
+
+// ---- binary
+
+Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
+  switch (op) {
+#define HS_UNARY(...)
+#define HS_BINARY(name, ...)                                                                       \
+  case Binary::name:                                                                               \
+    return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))        \
+                                  : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), g);
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+  }
+  return {};
+}
+
+bool linear_row(Binary op) { return op == Binary::add || op == Binary::sub; }  // derivatives are constants: nothing is saved
+
+struct BinaryOp {
+  struct Attr {
+    Binary op;
+    Shape a_shape, b_shape;
+  };
+  static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
+
+  static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
+  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+    const Tensor &a = in[0], &b = in[1];
+    const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
+    // Two C++ numbers make another one, in double.
+    const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
+    const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
+    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in));
+    out.impl()->wrapped_number = numbers;
+    backend_for(out.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    if (!linear_row(at.op)) {
+      const bool product = at.op == Binary::mul;  // each side needs only the other
+      ctx.save(product && !b.requires_grad() ? Tensor() : a);
+      ctx.save(product && !a.requires_grad() ? Tensor() : b);
+    }
+    return out;
+  }
+
+  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensors result(2);
+    for (int i = 0; i < 2; ++i) {
+      if (!ctx.needs(size_t(i))) continue;
+      const Shape& shape = i == 0 ? at.a_shape : at.b_shape;
+      result[size_t(i)] = sum_to(one_side(ctx, at, g, i, shape), shape);
+    }
+    return result;
+  }
+
+ private:
+  static Tensor one_side(const OpContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
+    if (at.op == Binary::add || (at.op == Binary::sub && input == 0)) return g;
+    if (at.op == Binary::sub) return neg(g);
+    Tensor a = ctx.saved(0), b = ctx.saved(1);
+    if (!a.defined()) a = g;  // not named by this side's derivative
+    if (!b.defined()) b = g;
+    if (grad_enabled()) return binary_formula(at.op, input, g, a, b);
+    // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
+    const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
+    const Tensor out = empty_for(g.shape(), dtype, g.device());
+    backend_for(g.device()).binary_backward(at.op, input, g.view(), broadcast_view(a, g.shape()), broadcast_view(b, g.shape()), out.view());
+    return out;
+  }
+};
+
+// ---- tests
+
+// A number beside a tensor of floats is compared as a value of their dtype: float32's 0.1 equals 0.1.
+Tensor as_compared(const Tensor& t, const Tensor& other) {
+  if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
+  return wrapped_number(dispatch(other.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_class_v<T>) return double(T(float(*t.data<double>())));
+    else return double(T(*t.data<double>()));
+  }), other);
+}
+
+struct TestOp {
+  struct Attr { Test op; };
+  static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
+  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+    const Tensor out = empty_for(shape, DType::boolean, device_of(in));
+    out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
+    const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
+    backend_for(out.device()).test(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+};
+
+// The square of bool is a number, as PyTorch's, which calls pow(x, 2) for it.
+Tensor call_unary(Unary op, const Tensor& x) {
+  const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
+  return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
+}
+Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
+  check<ValueError>(a.defined() && b.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
+  return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
+}
+Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
+
+// Without a graph the kernel writes straight into x where its result is exactly x's.
+bool direct(const Tensor& x, DType dtype) { return x.is_contiguous() && dtype == x.dtype(); }
+
+const Tensor& unary_in_place(Unary op, const Tensor& x) {
+  const autocast::Off off;
+  const ElementwiseRow& row = kUnaryRows[size_t(op)];
+  check_kind(row, {x});
+  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : row_result(row, x.dtype());
+  const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
+  // What backward will read must not be overwritten.
+  if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
+  if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
+  backend_for(x.device()).unary(op, x.view(), x.view());
+  x.bump_version();
+  return x;
+}
+
+const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
+  const autocast::Off off;
+  const ElementwiseRow& row = kBinaryRows[size_t(op)];
+  check_same_device(row.name, {x, o});
+  check_kind(row, {x, o});
+  const Shape shape = broadcast(x.shape(), o.shape(), row.name);
+  // An operand that overlaps x at other positions must be read before x is written.
+  const bool overlap = x.shares_memory_with(o) && !(o.data() == x.data() && o.shape() == x.shape() && o.strides() == x.strides());
+  const DType dtype = row_result(row, result_type({x, o}));
+  const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
+  if (recorded) {
+    const bool saves_x = !linear_row(op) && (op != Binary::mul || o.requires_grad());
+    const Tensor before = saves_x ? clone(x) : x;
+    return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
+  }
+  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, o), row.name);
+  backend_for(x.device()).binary(op, x.view(), broadcast_view(o, shape), x.view());
+  x.bump_version();
+  return x;
+}
+
+}  // namespace
+
+#define HS_UNARY(name, ...)                                               \
+  Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }     \
+  Tensor Tensor::name() const { return call_unary(Unary::name, *this); }  \
+  const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
+#define HS_BINARY(name, ...)                                                                                             \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                              \
+  Tensor name(const Tensor& a, double b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }                  \
+  Tensor name(double a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }                  \
+  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                             \
+  Tensor Tensor::name(double o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); }             \
+  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }               \
+  const Tensor& Tensor::name##_(double o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
+#define HS_TEST(name, ...)                                                                                  \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }                     \
+  Tensor name(const Tensor& a, double b) { return call_test(Test::name, a, wrapped_number(b, a)); }         \
+  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }                    \
+  Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+
+Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
+  return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);
+}
+Tensor div(const Tensor& a, double b, RoundingMode mode) { return div(a, wrapped_number(b, a), mode); }
+
+Tensor round(const Tensor& x, int64_t decimals) {
+  const OpInfo& info = kUnaryInfo[size_t(Unary::round)];
+  check<ValueError>(x.defined(), info.name, "the input is undefined");
+  check<DTypeError>(x.is_floating_point(), info.name, "with decimals needs a floating tensor, got ", x.dtype());
+  if (decimals == 0) return round(x);
+  const double power = std::pow(10.0, std::fabs(double(decimals)));
+  return composite(info, {x},
+                   [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
+}
+
+Tensor operator/(double a, const Tensor& b) {
+  Tensors in{b};
+  autocast::apply("div", CastPolicy::f32, in, "");
+  return div(a, in[0]);
+}
+
+void add_elementwise(OpList& list) {
+  for (int i = 0; i < kUnaryCount; ++i) {
+    list.add(kUnaryInfo[size_t(i)], [i](Args& a) {
+      const std::string approximate = Unary(i) == Unary::gelu ? a.text("approximate", "none") : "none";
+      check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "'approximate' must be none or tanh, got '", approximate, "'");
+      if (Unary(i) == Unary::round && a.raw("decimals")) return round(a.tensor(0), a.integer("decimals"));
+      return call_unary(approximate == "tanh" ? Unary::gelu_tanh : Unary(i), a.tensor(0));
+    });
+  }
+  // One of the two operands may be a number: pow's have names of their own.
+  const auto operands = [](Args& a, bool power) {
+    const bool first = a.has_tensor(0), second = a.has_tensor(1);
+    const Tensor x = first ? a.tensor(0) : Tensor(), y = second ? a.tensor(1) : Tensor();
+    return std::pair{first ? x : wrapped_number(a.number(power ? "self" : "input"), a.tensor(1)),
+                     second ? y : wrapped_number(a.number(power ? "exponent" : "other"), a.tensor(0))};
+  };
+  for (int i = 0; i < kBinaryCount; ++i) {
+    list.add(kBinaryInfo[size_t(i)], [i, operands](Args& a) {
+      const auto [x, y] = operands(a, Binary(i) == Binary::pow);
+      if (Binary(i) == Binary::div && a.raw("rounding_mode")) {
+        const std::string mode = a.text("rounding_mode");
+        check<ValueError>(mode == "trunc" || mode == "floor", "div", "'rounding_mode' must be trunc, floor or none at all, got '",
+                          mode, "'");
+        return div(x, y, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
+      }
+      const bool scales = Binary(i) == Binary::add || Binary(i) == Binary::sub;
+      const double alpha = scales ? a.number("alpha", 1) : 1;
+      if (alpha == 1) return call_binary(Binary(i), x, y);
+      // Of 16-bit tensors the product is not rounded before the sum.
+      const DType dtype = result_type({x, y});
+      const bool widens = is_half(dtype);
+      const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
+      const Tensor sum = call_binary(Binary(i), read(x), mul(read(y), alpha));
+      return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
+    });
+  }
+  for (int i = 0; i < kTestCount; ++i) {
+    list.add(kTestInfo[size_t(i)], [i, operands](Args& a) {
+      const auto [x, y] = operands(a, false);
+      return call_test(Test(i), x, y);
+    });
+  }
+  list.alias("__pow__", "pow");
+  list.alias("__rpow__", "pow", [](Args& a) -> Tensors { return {pow(a.number("other"), a.tensor(0))}; });
+  for (std::string_view name : {"__rdiv__", "__rtruediv__"})
+    list.alias(name, "reciprocal", [](Args& a) -> Tensors { return {a.number("other", 1) / a.tensor(0)}; });
+}
+
+}  // namespace halfstep

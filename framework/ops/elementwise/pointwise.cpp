@@ -1,0 +1,211 @@
+#include "framework/ops/elementwise/pointwise.h"
+
+#include <cmath>
+
+#include "framework/ops/core/expr.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+constexpr auto kInfo = [] {
+  std::array<OpInfo, size_t(kPointwiseCount)> out{};
+  for (size_t i = 0; i < out.size(); ++i) {
+    const PointwiseRow& row = kPointwiseRows[i];
+    out[i] = {.name = row.op, .policy = row.policy, .doc = row.doc, .reads_half = row.policy == CastPolicy::f32};
+  }
+  return out;
+}();
+
+const PointwiseRow& facts(Pointwise row) { return kPointwiseRows[size_t(row)]; }
+
+Shape shape_of(Pointwise row, const Tensors& in) {
+  Shape shape = in[0].shape();
+  for (size_t i = 1; i < in.size(); ++i) shape = broadcast(shape, in[i].shape(), facts(row).op);
+  return shape;
+}
+
+DType dtype_of_result(const Tensors& in) {
+  const DType type = result_type(in);
+  return is_floating(type) ? type : DType::f32;
+}
+
+// The gradient of in[input] in differentiable ops. 16-bit operands are widened: it is rounded at its end.
+Tensor formula(Pointwise row, int input, const Tensor& g, const Tensors& in, double p, double q) {
+  const auto operand = [](const Tensor& t) { return t.defined() && is_half(t.dtype()) ? Expr(t.to(DType::f32)) : Expr(t); };
+  const auto read = [&]<class Row>(Row) {
+    const Expr e = operand(g), a = operand(in[0]), b = operand(in.size() > 1 ? in[1] : Tensor()),
+               c = operand(in.size() > 2 ? in[2] : Tensor());
+    if (input == 0) return Row::template gradient<0>(e, a, b, c, Expr(p), Expr(q));
+    if (input == 1) return Row::template gradient<1>(e, a, b, c, Expr(p), Expr(q));
+    return Row::template gradient<2>(e, a, b, c, Expr(p), Expr(q));
+  };
+  switch (row) {
+#define HS_POINTWISE(row, ...) \
+  case Pointwise::row:         \
+    return read(functor::pointwise::row{}).tensor();
+#include "framework/math/pointwise.def"
+#undef HS_POINTWISE
+  }
+  return {};
+}
+
+struct PointwiseOp {
+  struct Attr {
+    Pointwise row;
+    double p, q;
+    std::optional<DType> dtype;
+    std::vector<Shape> shapes;
+  };
+  static const OpInfo& info_of(const Attr& at) { return kInfo[size_t(at.row)]; }
+
+  static void check(const Attr& at, const Tensors& in) {
+    halfstep::check<DTypeError>(is_floating(result_type(in)), facts(at.row).op, "needs floating tensors, got ", in[0].dtype());
+  }
+  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+    const Shape shape = shape_of(at.row, in);
+    const Tensor out = Tensor::empty(shape, {.dtype = at.dtype.value_or(dtype_of_result(in)), .device = in[0].device()});
+    std::array<TensorView, 3> views;
+    for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape);
+    backend_for(out.device()).pointwise(at.row, std::span(views).first(in.size()), at.p, at.q, out.view());
+    unsigned names = 0;
+    for (size_t i = 0; i < in.size(); ++i)
+      if (in[i].requires_grad()) names |= facts(at.row).names[i];
+    for (size_t i = 0; i < in.size(); ++i) ctx.save(names >> (i + 1) & 1 ? in[i] : Tensor());
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensors in, result(at.shapes.size());
+    for (size_t i = 0; i < at.shapes.size(); ++i) in.push_back(ctx.saved(i));
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (!ctx.needs(i) || facts(at.row).names[i] == 0) continue;
+      result[i] = sum_to(one_side(ctx, at, g, int(i), in), at.shapes[i]);
+    }
+    return result;
+  }
+
+ private:
+  static Tensor one_side(const OpContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
+    if (grad_enabled()) return formula(at.row, input, g, in, at.p, at.q);
+    const bool broadcasts = at.shapes[size_t(input)] != g.shape();
+    // What will be summed is not rounded before.
+    const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : is_half(g.dtype()) ? DType::f32 : g.dtype();
+    const Tensor out = Tensor::empty(g.shape(), {.dtype = dtype, .device = g.device()});
+    std::array<TensorView, 3> views{};
+    for (size_t i = 0; i < in.size(); ++i)
+      if (in[i].defined()) views[i] = broadcast_view(in[i], g.shape());
+    backend_for(g.device()).pointwise_backward(at.row, input, g.view(), std::span(views).first(in.size()), at.p, at.q, out.view());
+    return out;
+  }
+};
+
+void check_integers(std::string_view op, const Tensors& in, double value) {
+  check_same_device(op, in);
+  broadcast(in[0].shape(), broadcast(in[1].shape(), in[2].shape(), op), op);
+  check<ValueError>(value == std::nearbyint(value), op, "value must be whole for integer tensors, got ", value);
+}
+
+void check_lerp(const Tensor& x, const Tensor& end) {
+  check<ValueError>(x.defined() && end.defined(), "lerp", "an input is undefined");
+  check<DTypeError>(x.is_floating_point(), "lerp", "needs floating tensors, got ", x.dtype());
+  check_same_dtype("lerp", {x, end});
+}
+
+}  // namespace
+
+const OpInfo& info_of(Pointwise row) { return kInfo[size_t(row)]; }
+
+Tensor call_pointwise(Pointwise row, Tensors in, double p, double q, std::optional<DType> dtype) {
+  std::vector<Shape> shapes;
+  for (const Tensor& t : in) {
+    check<ValueError>(t.defined(), facts(row).op, "an input is undefined");
+    shapes.push_back(t.shape());
+  }
+  return call<PointwiseOp>(std::move(in), {row, p, q, dtype, std::move(shapes)});
+}
+
+const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
+  const autocast::Off off;
+  const std::string_view op = facts(row).op;
+  const Tensor& x = in[0];
+  bool others_recorded = false, overlap = false;
+  for (const Tensor& t : in) {
+    check<ValueError>(t.defined(), op, "an input is undefined");
+    if (t.same(x)) continue;
+    others_recorded = others_recorded || t.requires_grad();
+    // An operand that overlaps x at other positions must be read before x is written.
+    overlap =
+        overlap || (x.shares_memory_with(t) && !(t.data() == x.data() && t.shape() == x.shape() && t.strides() == x.strides()));
+  }
+  check_same_device(op, in);
+  check<DTypeError>(is_floating(result_type(in)), op, "needs floating tensors, got ", x.dtype());
+  const Shape shape = shape_of(row, in);
+  const DType dtype = dtype_of_result(in);
+  if (check_in_place(x, shape, dtype, others_recorded, op)) {
+    // What backward will read must not be overwritten.
+    const Tensor before = clone(x);
+    Tensors now;
+    for (const Tensor& t : in) now.push_back(t.same(x) ? before : t);
+    return assign_in_place(x, call_pointwise(row, now, p, q), op);
+  }
+  if (!x.is_contiguous() || dtype != x.dtype() || overlap) return assign_in_place(x, call_pointwise(row, in, p, q), op);
+  std::array<TensorView, 3> views;
+  for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape);
+  backend_for(x.device()).pointwise(row, std::span(views).first(in.size()), p, q, x.view());
+  x.bump_version();
+  return x;
+}
+
+Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value) {
+  check<ValueError>(input.defined() && a.defined() && b.defined(), "addcmul", "an input is undefined");
+  if (is_floating(result_type({input, a, b}))) return call_pointwise(Pointwise::addcmul, {input, a, b}, value);
+  check_integers("addcmul", {input, a, b}, value);
+  return input + a * b * value;
+}
+Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, double value) {
+  return call_pointwise(Pointwise::addcdiv, {input, a, b}, value);
+}
+Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight) {
+  check_lerp(input, end);
+  check<ValueError>(weight.defined(), "lerp", "weight is undefined");
+  if (weight.dim() > 0) check_same_dtype("lerp", {input, end, weight});
+  return call_pointwise(Pointwise::lerp, {input, end, weight});
+}
+Tensor lerp(const Tensor& input, const Tensor& end, double weight) {
+  check_lerp(input, end);
+  return call_pointwise(Pointwise::lerp_number, {input, end}, weight);
+}
+
+Tensor Tensor::addcmul(const Tensor& a, const Tensor& b, double value) const { return halfstep::addcmul(*this, a, b, value); }
+Tensor Tensor::addcdiv(const Tensor& a, const Tensor& b, double value) const { return halfstep::addcdiv(*this, a, b, value); }
+Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { return halfstep::lerp(*this, end, weight); }
+Tensor Tensor::lerp(const Tensor& end, double weight) const { return halfstep::lerp(*this, end, weight); }
+const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) const {
+  check<ValueError>(a.defined() && b.defined(), "addcmul_", "an input is undefined");
+  if (is_floating(result_type({*this, a, b}))) return pointwise_in_place(Pointwise::addcmul, {*this, a, b}, value);
+  check_integers("addcmul_", {*this, a, b}, value);
+  return add_(a * b * value);
+}
+const Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value) const {
+  return pointwise_in_place(Pointwise::addcdiv, {*this, a, b}, value);
+}
+const Tensor& Tensor::lerp_(const Tensor& end, double weight) const {
+  check_lerp(*this, end);
+  return pointwise_in_place(Pointwise::lerp_number, {*this, end}, weight);
+}
+
+void add_pointwise(OpList& list) {
+  OpInfo info = info_of(Pointwise::addcmul);
+  info.takes = Takes::numbers;
+  list.add(info, [](Args& a) { return addcmul(a.tensor(0), a.tensor(1), a.tensor(2), a.number("value", 1)); });
+  list.add(info_of(Pointwise::addcdiv),
+           [](Args& a) { return addcdiv(a.tensor(0), a.tensor(1), a.tensor(2), a.number("value", 1)); });
+  list.add(info_of(Pointwise::lerp), [](Args& a) {
+    return a.has_tensor(2) ? lerp(a.tensor(0), a.tensor(1), a.tensor(2)) : lerp(a.tensor(0), a.tensor(1), a.number("weight"));
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,305 @@
+// Single elements chosen along a dimension; cat and stack.
+#include <algorithm>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/index/index_ops.h"
+#include "framework/ops/index/indices.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+// index may be smaller than x in every dimension but `dim`, where it may have any size.
+void check_shapes(std::string_view op, const Shape& x, const Shape& index, int dim) {
+  bool ok = x.size() == index.size();
+  for (int i = 0; ok && i < x.size(); ++i) ok = i == dim || index[i] <= x[i];
+  check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
+}
+
+Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
+
+// The checked arguments of a scatter, 0-dim tensors seen as lines, src cut to what the index names.
+struct Scattered {
+  int dim;
+  Tensor index, src;
+
+  Scattered(std::string_view op, const Tensor& x, int64_t along, const Tensor& which, const Tensor& from) {
+    check_same_device(op, {x, which, from});
+    check<ValueError>(x.defined() && from.defined(), op, "an input is undefined");
+    dim = wrap_dim(along, x.dim(), op);
+    const Tensor line = as_line(x);
+    index = as_line(index_tensor(op, which));
+    src = as_line(from);
+    check_shapes(op, line.shape(), index.shape(), dim);
+    check<ShapeError>(src.dim() == index.dim(), op, "src must have the rank of index ", index.shape(), ", got ", src.shape());
+    for (int i = 0; i < src.dim(); ++i) {
+      check<ShapeError>(index.shape()[i] <= src.shape()[i], op, "index ", index.shape(), " must not be larger than src ",
+                        src.shape());
+      if (index.shape()[i] < src.shape()[i]) src = src.narrow(i, 0, index.shape()[i]);
+    }
+    check_index(op, index, line.shape()[dim]);
+  }
+};
+
+struct Gather {
+  struct Attr {
+    int dim;
+    Shape from;
+  };
+  static constexpr OpInfo info{
+      .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = Tensor::empty(in[1].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+    backend_for(out.device()).gather(in[0].view(), a.dim, in[1].view(), out.view());
+    ctx.save(in[1]);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    return {add_at(ctx.saved(0), a, grads[0]), Tensor()};
+  }
+  static Tensor add_at(const Tensor& index, const Attr& a, const Tensor& grad);
+};
+
+// x may be undefined: zeros of the given shape.
+struct ScatterAdd {
+  struct Attr {
+    int dim;
+    Shape shape;
+  };
+  static constexpr OpInfo info{.name = "scatter_add",
+                               .policy = CastPolicy::promote,
+                               .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0",
+                               .takes = Takes::any};
+  static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = in[0].defined() ? in[0].clone() : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
+    backend_for(out.device()).scatter_add(out.view(), a.dim, in[1].view(), in[2].view());
+    ctx.save(in[1]);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    Tensors result{grads[0], Tensor(), Tensor()};
+    if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved(0)}, {a.dim, a.shape});
+    return result;
+  }
+};
+Tensor Gather::add_at(const Tensor& index, const Attr& a, const Tensor& grad) {
+  return call<ScatterAdd>({Tensor(), index, grad}, {a.dim, a.from});
+}
+
+struct Scatter {
+  struct Attr {
+    int dim;
+  };
+  static constexpr OpInfo info{
+      .name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = in[0].clone();
+    backend_for(out.device()).scatter(out.view(), a.dim, in[1].view(), in[2].view());
+    ctx.save(in[1]);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    const Tensor index = ctx.saved(0);
+    Tensors result(3);
+    if (ctx.needs(0)) result[0] = call<Scatter>({g, index, number_at(index, g, 0)}, a);
+    if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {a.dim, g.shape()});
+    return result;
+  }
+  static Tensor number_at(const Tensor& index, const Tensor& x, double value) {
+    return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
+  }
+};
+
+struct Cat {
+  struct Attr {
+    int dim;
+    std::vector<int64_t> sizes;
+  };
+  static constexpr OpInfo info{
+      .name = "cat", .policy = CastPolicy::promote, .doc = "tensors joined along a dimension; dtypes promote", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    DType dtype = in[0].dtype();
+    Shape shape = in[0].shape();
+    shape[a.dim] = 0;
+    for (size_t i = 0; i < in.size(); ++i) {
+      dtype = promote(dtype, in[i].dtype());
+      shape[a.dim] += a.sizes[i];
+    }
+    const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[0].device()});
+    int64_t at = 0;
+    for (const Tensor& t : in) {
+      backend_for(out.device()).copy(t.view(), out.alias(t.shape(), out.strides(), at * out.strides()[a.dim]).view());
+      at += t.shape()[a.dim];
+    }
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    Tensors result(a.sizes.size());
+    int64_t at = 0;
+    for (size_t i = 0; i < a.sizes.size(); ++i) {
+      if (ctx.needs(i)) result[i] = grads[0].narrow(a.dim, at, a.sizes[i]);
+      at += a.sizes[i];
+    }
+    return result;
+  }
+};
+
+// x times src at the places that index names. Along dim one slice after the other, as within one no place occurs twice.
+Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  const bool recorded = should_record(Tensors{x, src});
+  Tensor out = clone(x);
+  for (int64_t k = 0; k < index.size(dim); ++k) {
+    const Tensor i = index.narrow(dim, k, 1), product = gather(out, dim, i) * src.narrow(dim, k, 1);
+    if (recorded)
+      out = scatter(out, dim, i, product);
+    else
+      out.scatter_(dim, i, product);
+  }
+  return out;
+}
+
+// PyTorch's legacy: a tensor [0] joins with anything. It counts in promotion only.
+bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+
+constexpr OpInfo kStackInfo{.name = "stack",
+                            .policy = CastPolicy::promote,
+                            .doc = "tensors joined along a new dimension; made of cat",
+                            .takes = Takes::any};
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
+  check_same_device("gather", {x, index});
+  const int d = wrap_dim(dim, x.dim(), "gather");
+  const Tensor line = as_line(x), i = as_line(index_tensor("gather", index));
+  if (i.numel() == 0 && i.dim() != line.dim())
+    return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // nothing, in any shape
+  check_shapes("gather", line.shape(), i.shape(), d);
+  check_index("gather", i, line.shape()[d]);
+  const Tensor out = call<Gather>({line, i}, {d, line.shape()});
+  return x.dim() ? out : out.reshape(index.shape());
+}
+Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return halfstep::gather(*this, dim, index); }
+
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const Scattered s("scatter_add", x, dim, index, src);
+  const Tensor line = as_line(x), out = call<ScatterAdd>({line, s.index, s.src}, {s.dim, line.shape()});
+  return x.dim() ? out : out.reshape({});
+}
+Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return halfstep::scatter_add(*this, dim, index, src);
+}
+const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const {
+  const Scattered s("scatter_add_", *this, dim, index, src);
+  check_same_dtype("scatter_add_", {*this, src});
+  return change_in_place(
+      "scatter_add_", *this, {index, src},
+      [&] { backend_for(device()).scatter_add(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { return scatter_add(dim, index, src); });
+}
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
+  const Scattered s("scatter", x, dim, index, src);
+  const Tensor out = call<Scatter>({as_line(x), s.index, s.src}, {s.dim});
+  return x.dim() ? out : out.reshape({});
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+  check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
+  return scatter(x, dim, index, Scatter::number_at(index, x, value));
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce) {
+  constexpr std::string_view op = Scatter::info.name;
+  const Scattered s(op, x, dim, index, src);
+  check_same_dtype(op, {x, src});
+  return composite(Scatter::info, {as_line(x), s.src}, [&](const Tensors& in) {
+    const Tensor out =
+        reduce == ScatterReduce::add ? scatter_add(in[0], s.dim, s.index, in[1]) : multiplied_at(in[0], s.dim, s.index, in[1]);
+    return out.reshape(x.shape());
+  });
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce) {
+  check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
+  return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
+}
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
+  return halfstep::scatter(*this, dim, index, src);
+}
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, double value) const { return halfstep::scatter(*this, dim, index, value); }
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
+  const Scattered s("scatter_", *this, dim, index, src);
+  check_same_dtype("scatter_", {*this, src});
+  return change_in_place(
+      "scatter_", *this, {index, src},
+      [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { return scatter(dim, index, src); });
+}
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) const {
+  check<ValueError>(index.defined(), "scatter_", "index is undefined");
+  return scatter_(dim, index, Scatter::number_at(index, *this, value));
+}
+
+Tensor cat(const Tensors& xs, int64_t dim) {
+  check<ValueError>(!xs.empty(), "cat", "needs at least one tensor");
+  for (const Tensor& t : xs) check<ValueError>(t.defined(), "cat", "a tensor is undefined");
+  const auto counts = [](const Tensor& t) { return !joins_anything(t); };
+  const auto found = std::find_if(xs.begin(), xs.end(), counts);
+  const Tensor& like = found == xs.end() ? xs[0] : *found;
+  const int d = found == xs.end() ? 0 : wrap_dim(dim, like.dim(), "cat");
+  Tensors parts;
+  std::vector<int64_t> sizes;
+  for (const Tensor& t : xs) {
+    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
+    Shape shape = like.shape(), other = t.shape();
+    if (joins_anything(t)) {
+      shape[d] = 0;
+      parts.push_back(t.reshape(shape));
+      sizes.push_back(0);
+      continue;
+    }
+    if (other.size() == like.dim()) other[d] = like.shape()[d];
+    check<ShapeError>(other == like.shape(), "cat", "sizes must agree outside dimension ", d, ", got ", like.shape(), " and ",
+                      t.shape());
+    parts.push_back(t);
+    sizes.push_back(t.shape()[d]);
+  }
+  return call<Cat>(parts, {d, sizes});
+}
+
+Tensor stack(const Tensors& xs, int64_t dim) {
+  check<ValueError>(!xs.empty(), "stack", "needs at least one tensor");
+  for (const Tensor& t : xs) check<ValueError>(t.defined(), "stack", "a tensor is undefined");
+  check<ShapeError>(xs[0].dim() < kMaxDims, "stack", "a tensor has at most ", kMaxDims, " dimensions, got ", xs[0].shape());
+  dim = wrap_dim(dim, xs[0].dim() + 1, "stack");
+  Tensors rows;
+  for (const Tensor& t : xs) {
+    check<ShapeError>(t.shape() == xs[0].shape(), "stack", "all tensors must have one shape, got ", xs[0].shape(), " and ",
+                      t.shape());
+    rows.push_back(t.unsqueeze(dim));
+  }
+  return cat(rows, dim);
+}
+
+void add_indexing(OpList& list) {
+  list.add(Gather::info, [](Args& a) { return gather(a.tensor(0), a.integer("dim"), a.tensor(1)); });
+  list.add(ScatterAdd::info, [](Args& a) { return scatter_add(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2)); });
+  list.add(Scatter::info, [](Args& a) {
+    const Tensor x = a.tensor(0), index = a.tensor(1);
+    const int64_t dim = a.integer("dim");
+    if (a.raw("reduce")) {
+      const std::string how = a.text("reduce");
+      check<ValueError>(how == "add" || how == "multiply", "scatter", "'reduce' must be add or multiply, got '", how, "'");
+      const ScatterReduce reduce = how == "add" ? ScatterReduce::add : ScatterReduce::multiply;
+      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.number("value"), reduce);
+    }
+    return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.number("value"));
+  });
+  list.add(Cat::info, [](Args& a) { return cat(a.list(0), a.integer("dim", 0)); });
+  list.add(kStackInfo, [](Args& a) { return stack(a.list(0), a.integer("dim", 0)); });
+}
+
+}  // namespace halfstep

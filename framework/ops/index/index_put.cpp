@@ -1,0 +1,243 @@
+// x[i0, :, i2, ...]: several indices at once, read and written.
+#include <algorithm>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/index/index_ops.h"
+#include "framework/ops/index/indices.h"
+#include "framework/ops/index/masks.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+// Which dimensions of `shape` are indexed, and where in the result the shape of the indices, `picks`, stands.
+struct Picks {
+  Shape shape, picks;
+  Dims dims;
+  int place = 0;
+
+  Shape result() const {
+    Shape out;
+    for (int d = 0, k = 0; d <= shape.size(); ++d) {
+      if (out.size() == place && k == place) {
+        for (int64_t n : picks) out.push_back(n);
+      }
+      if (d == shape.size()) break;
+      bool indexed = false;
+      for (int64_t i : dims) indexed = indexed || i == d;
+      if (!indexed) out.push_back(shape[d]), ++k;
+    }
+    return out;
+  }
+};
+
+// x seen so that one index along `dim` chooses what the indices choose together: its steps are the greatest that reach all.
+struct Line {
+  TensorView view;
+  Tensor index;  // [n]
+  int dim;
+};
+
+int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
+
+Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
+  int64_t step = 0, last = 0;
+  for (int64_t d : p.dims) {
+    if (p.shape[int(d)] > 1) step = divisor(step, x.strides()[int(d)]);
+  }
+  step = std::max<int64_t>(step, 1);
+  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(p.picks), p.place};
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int d = int(p.dims[int(k)]);
+    const int64_t factor = p.shape[d] > 1 ? x.strides()[d] / step : 0;
+    last += (p.shape[d] - 1) * factor;
+    const Tensor scaled = factor == 1 ? indices[k] : mul(indices[k], double(factor));
+    line.index = k == 0 ? scaled : add(line.index, scaled);
+  }
+  line.index = line.index.expand(p.picks).reshape({-1});
+  for (int i = p.dims.size() - 1; i >= 0; --i) {
+    line.view.shape.erase(int(p.dims[i]));
+    line.view.strides.erase(int(p.dims[i]));
+  }
+  line.view.shape.insert(p.place, last + 1);
+  line.view.strides.insert(p.place, step);
+  return line;
+}
+
+// The result's dimensions of the indices seen as one.
+TensorView flat_picks(const Tensor& t, const Picks& p) {
+  Shape shape = t.shape();
+  for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.place);
+  shape.insert(p.place, numel(p.picks));
+  return t.reshape(shape).view();
+}
+
+Tensors after(const Tensors& in, size_t first) { return {in.begin() + int64_t(first), in.end()}; }
+
+struct IndexPut {
+  struct Attr {
+    Picks picks;
+    bool accumulate;
+  };
+  static constexpr OpInfo info{.name = "index_put",
+                               .policy = CastPolicy::promote,
+                               .doc = "x with values at, or added to, the elements that indices name",
+                               .takes = Takes::any};
+  // in: x (undefined: zeros), values of the result's shape, indices
+  static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
+  static void run(const Attr& a, const Tensor& out, const Tensor& values, const Tensors& indices) {
+    if (values.numel() == 0) return;
+    const Line to = line_of(out, a.picks, indices);
+    const Tensor from = values.contiguous();
+    Backend& backend = backend_for(out.device());
+    a.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), flat_picks(from, a.picks))
+                 : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, a.picks));
+  }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = in[0].defined() ? in[0].clone() : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
+    run(a, out, in[1], after(in, 2));
+    for (const Tensor& i : after(in, 2)) ctx.save(i);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+};
+
+struct Index {
+  using Attr = Picks;
+  static constexpr OpInfo info{
+      .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .takes = Takes::any};
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
+    const Tensors indices = after(in, 1);
+    if (out.numel() > 0) {
+      const Line from = line_of(in[0], a, indices);
+      backend_for(out.device()).index_select(from.view, from.dim, from.index.view(), flat_picks(out, a));
+    }
+    for (const Tensor& i : indices) ctx.save(i);
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    Tensors in{Tensor(), grads[0]};
+    for (size_t i = 0; i < ctx.saved_count(); ++i) in.push_back(ctx.saved(i));
+    return {call<IndexPut>(in, {a, true})};
+  }
+};
+
+Tensors IndexPut::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  const Tensor& g = grads[0];
+  Tensors result(2), indices;
+  for (size_t i = 0; i < ctx.saved_count(); ++i) indices.push_back(ctx.saved(i));
+  if (ctx.needs(0)) {
+    result[0] = g;
+    if (!a.accumulate) {
+      Tensors in{g, zeros({}, {.dtype = g.dtype(), .device = g.device()}).expand(a.picks.result())};
+      in.insert(in.end(), indices.begin(), indices.end());
+      result[0] = call<IndexPut>(in, {a.picks, false});
+    }
+  }
+  if (ctx.needs(1)) {
+    Tensors in{g};
+    in.insert(in.end(), indices.begin(), indices.end());
+    result[1] = call<Index>(in, a.picks);
+  }
+  return result;
+}
+
+// The indices checked, bool ones replaced by where they are true, and where they act.
+struct Chosen {
+  Picks picks;
+  Tensors indices;
+
+  Chosen(std::string_view op, const Tensor& x, const Tensors& given) {
+    Tensors all = given;
+    all.push_back(x);
+    check_same_device(op, all);
+    picks.shape = x.shape();
+    int d = 0;
+    for (const Tensor& t : given) {
+      const int takes = !t.defined() ? 1 : t.dtype() == DType::boolean ? t.dim() : 1;
+      check<IndexError>(d + takes <= x.dim(), op, "too many indices for shape ", x.shape());
+      if (t.defined() && t.dtype() == DType::boolean)
+        add_mask(op, t, d);
+      else if (t.defined())
+        add_index(op, t, d);
+      d += takes;
+    }
+    check<ValueError>(!indices.empty(), op, "needs at least one index");
+    for (const Tensor& i : indices) picks.picks = broadcast(picks.picks, i.shape(), op);
+    const int first = int(picks.dims[0]), count = picks.dims.size();
+    picks.place = picks.dims[count - 1] - first == count - 1 ? first : 0;
+    check<ShapeError>(x.dim() - count + picks.picks.size() <= kMaxDims, op, "the result would have more than ", kMaxDims,
+                      " dimensions");
+  }
+
+ private:
+  void add_index(std::string_view op, const Tensor& t, int d) {
+    indices.push_back(wrap_index(op, index_tensor(op, t), picks.shape[d]));
+    picks.dims.push_back(d);
+  }
+  void add_mask(std::string_view op, const Tensor& t, int d) {
+    check<ShapeError>(t.dim() > 0, op, "a bool index must have a dimension", Help{"use where or masked_select"});
+    for (int k = 0; k < t.dim(); ++k)
+      check<IndexError>(t.shape()[k] == picks.shape[d + k], op, "a mask of shape ", t.shape(), " does not fit the dimensions from ",
+                        d, " of ", picks.shape);
+    const Tensor where_true = nonzero(t);
+    for (int k = 0; k < t.dim(); ++k) {
+      indices.push_back(where_true.select(1, k));
+      picks.dims.push_back(d + k);
+    }
+  }
+};
+
+// values as the op takes them.
+Tensor spread_values(std::string_view op, const Tensor& values, const Shape& shape) {
+  check<ShapeError>(values.dim() <= shape.size() && broadcast(values.shape(), shape, op) == shape, op, "values ", values.shape(),
+                    " must broadcast to the shape of what is indexed, ", shape);
+  return values.expand(shape);
+}
+
+Tensor put(const Tensor& x, const Chosen& c, const Tensor& values, bool accumulate) {
+  Tensors in{x, spread_values("index_put", values, c.picks.result())};
+  in.insert(in.end(), c.indices.begin(), c.indices.end());
+  return call<IndexPut>(in, {c.picks, accumulate});
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, const Tensors& indices) {
+  const Chosen c("index", x, indices);
+  Tensors in{x};
+  in.insert(in.end(), c.indices.begin(), c.indices.end());
+  return call<Index>(in, c.picks);
+}
+Tensor Tensor::index(const Tensors& indices) const { return halfstep::index(*this, indices); }
+
+Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values, bool accumulate) {
+  check_same_device("index_put", {x, values});
+  return put(x, Chosen("index_put", x, indices), values, accumulate);
+}
+Tensor Tensor::index_put(const Tensors& indices, const Tensor& values, bool accumulate) const {
+  return halfstep::index_put(*this, indices, values, accumulate);
+}
+const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, bool accumulate) const {
+  check_same_device("index_put_", {*this, values});
+  check_same_dtype("index_put_", {*this, values});
+  const Chosen c("index_put_", *this, indices);
+  const Tensor spread = spread_values("index_put_", values.detach(), c.picks.result());
+  Tensors others = c.indices;
+  others.push_back(values);
+  return change_in_place(
+      "index_put_", *this, others,
+      [&] {
+        IndexPut::run({c.picks, accumulate}, detach(), spread, c.indices);
+      },
+      [&] { return put(*this, c, values, accumulate); });
+}
+
+void add_index_put(OpList& list) {
+  list.add(Index::info, [](Args& a) { return index(a.tensor(0), a.list(1)); });
+  list.add(IndexPut::info, [](Args& a) { return index_put(a.tensor(0), a.list(1), a.tensor(2), a.flag("accumulate", false)); });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,33 @@
+// What the ops that take indices share.
+#pragma once
+
+#include "amp/autocast.h"
+#include "framework/ops/core/promotion.h"
+
+namespace halfstep {
+
+// int64 indices; int32 ones are converted, and an empty tensor of any dtype. Throws DTypeError.
+Tensor index_tensor(std::string_view op, const Tensor& index);
+// Throws IndexError unless all lie in [0, size). (CUDA: with the next value that the host reads.)
+void check_index(std::string_view op, const Tensor& index, int64_t size);
+// The same for [-size, size): negative ones count from the end. Returns them in [0, size).
+Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size);
+
+// An in-place form: `run` writes straight into x where nothing is recorded and no other input shares its memory; else x gets the
+// value of `form()`.
+template <class Run, class Form>
+const Tensor& change_in_place(std::string_view op, const Tensor& x, const Tensors& others, const Run& run, const Form& form) {
+  const autocast::Off off;
+  bool records = false, direct = x.is_contiguous();
+  for (const Tensor& t : others) {
+    records = records || t.requires_grad();
+    direct = direct && !t.shares_memory_with(x);
+  }
+  const bool recorded = check_in_place(x, x.shape(), x.dtype(), records, op);
+  if (recorded || !direct) return assign_in_place(x, form(), op);
+  run();
+  x.bump_version();
+  return x;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,398 @@
+// Scaled dot-product attention, chunk by chunk. A chunk is some heads whole, or some rows of one head; its scores and
+// probabilities live in the cache (CPU) or in bounded memory (CUDA) and are gone when the next one begins.
+#include "framework/ops/linalg/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+namespace {
+
+constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
+constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk; the keys that none of them sees are left out
+
+struct AttentionAttr {
+  double scale = 1, dropout_p = 0;
+  bool causal = false;
+  Generator::State state;
+};
+
+// Heads [head, head + heads) of batch `batch`, their query rows [row, row + rows) and the keys [0, keys).
+struct Chunk {
+  int64_t batch, head, heads, row, rows, keys;
+  Generator::State state;  // of its dropout
+};
+
+// Rows of queries without any key to see take part as if they saw all; their results and gradients are then set to 0.
+struct Mask {
+  Tensor mask, live;  // live: [.., L, 1] bool, or undefined where there is no mask
+
+  static Mask of(const Tensor& mask) {
+    if (!mask.defined()) return {};
+    const bool boolean = mask.dtype() == DType::boolean;
+    const Tensor at = mask.detach(), live = any(boolean ? at : ne(at, kMinusInf), {-1}, true);
+    return {boolean ? logical_or(mask, eq(live, 0.0)) : where(live, mask, 0.0), live};
+  }
+};
+
+// x with 0 in the rows that are not live.
+Tensor only_live(const Tensor& x, const Tensor& live) { return live.defined() ? where(live, x, 0.0) : x; }
+
+// [rows, columns]: column <= row
+Tensor triangle(int64_t rows, int64_t columns, Device device) {
+  return le(arange(double(columns), {.device = device}), arange(double(rows), {.device = device}).unsqueeze(1));
+}
+
+// The geometry of one call and what its chunks share.
+class Attention {
+ public:
+  // q [B, H, L, E], k [B, G, S, E], v [B, G, S, Ev], mask.mask undefined or 4-D and broadcasting to [B, H, L, S]
+  Attention(const AttentionAttr& attr, const Tensor& q0, const Tensor& k0, const Tensor& v0, const Mask& mask)
+      : attr_(attr),
+        backend_(backend_for(q0.device())),
+        on_cpu_(!q0.device().is_cuda()),
+        batches_(q0.size(0)),
+        heads_(q0.size(1)),
+        rows_(q0.size(2)),
+        keys_(k0.size(2)),
+        shared_(heads_ / std::max<int64_t>(1, k0.size(1))),
+        dtype_(q0.dtype()),
+        wide_(is_half(dtype_) ? DType::f32 : dtype_),
+        mask_(mask.mask) {
+    // The heads that share a key are rows of one product.
+    q_ = gemm_ready(q0.reshape({batches_, k0.size(1), shared_ * rows_, q0.size(3)}));
+    k_ = gemm_ready(k0);
+    v_ = gemm_ready(v0);
+    int exponent;
+    folded_ = !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // else the product would be rounded once more
+    if (folded_ && attr.scale != 1) q_ = gemm_ready(q_.mul(attr.scale));
+    const bool one_mask = !mask_.defined() || (mask_.size(0) == 1 && mask_.size(1) == 1);
+    if (one_mask && joins(q_) && joins(k_) && joins(v_)) {
+      for (Tensor* t : {&q_, &k_, &v_}) *t = joined(*t);
+      heads_ *= batches_;
+      batches_ = 1;
+    }
+    if (attr.causal) triangle_ = triangle(chunk_rows(), skips_keys() ? chunk_rows() : keys_, q0.device());
+  }
+
+  DType wide() const { return wide_; }
+  bool folded() const { return folded_; }
+  bool whole_heads() const { return chunk_rows() >= rows_; }
+
+  // f(chunk) over all of them, always in the same order.
+  template <class F>
+  void for_chunks(const F& f) const {
+    const int64_t rows = chunk_rows();
+    const int64_t each = shared_ * rows_ * keys_;
+    const int64_t heads = whole_heads() ? std::min(heads_, std::max<int64_t>(1, budget() / std::max<int64_t>(1, each)) * shared_) : 1;
+    uint64_t drawn = 0, index = 0;
+    for (int64_t b = 0; b < batches_; ++b) {
+      for (int64_t h = 0; h < heads_; h += heads) {
+        for (int64_t r = 0; r < rows_; r += rows) {
+          Chunk c{b, h, std::min(heads, heads_ - h), r, std::min(rows, rows_ - r), keys_, attr_.state};
+          if (skips_keys()) c.keys = std::min(keys_, c.row + c.rows);
+          c.state.offset += drawn / 4 + index++;  // a state counts blocks of four numbers
+          drawn += uint64_t(c.heads * c.rows * keys_);
+          f(c);
+        }
+      }
+    }
+  }
+
+  // The chunk's part of tensors laid out as q, k, v.
+  Tensor queries(const Tensor& x, const Chunk& c) const {
+    const Strides& s = x.strides();
+    return x.alias({groups(c), rows(c), x.size(3)}, {s[1], s[2], s[3]}, c.batch * s[0] + group(c) * s[1] + (c.head % shared_ * rows_ + c.row) * s[2]);
+  }
+  Tensor keys(const Tensor& x, const Chunk& c) const {
+    const Strides& s = x.strides();
+    return x.alias({groups(c), c.keys, x.size(3)}, {s[1], s[2], s[3]}, c.batch * s[0] + group(c) * s[1]);
+  }
+  Tensor q(const Chunk& c) const { return queries(q_, c); }
+  Tensor k(const Chunk& c) const { return keys(k_, c); }
+  Tensor v(const Chunk& c) const { return keys(v_, c); }
+  // x [B, H, L, *] or [B, G, S, *] as this call sees q and k.
+  Tensor like_queries(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, shared_ * rows_, x.size(-1)}); }
+  Tensor like_keys(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, keys_, x.size(-1)}); }
+
+  // softmax of the masked scores, [groups, rows, keys], in the operands' dtype.
+  Tensor probabilities(const Chunk& c) const {
+    const Tensor scores = product(q(c), k(c).transpose(1, 2), wide_);
+    if (!folded_) scores.mul_(attr_.scale);
+    const Tensor by_head = scores.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1});
+    if (mask_.defined()) {
+      const TensorView m = mask_part(mask_, c).view();
+      if (mask_.dtype() == DType::boolean)
+        backend_.where(m, by_head.view(), broadcast_view(wrapped_number(kMinusInf, scores), by_head.shape()), by_head.view());
+      else
+        backend_.binary(Binary::add, by_head.view(), m, by_head.view());
+    }
+    if (attr_.causal) hide_later(by_head, c);
+    const Tensor p = Tensor::empty(scores.shape(), {.dtype = dtype_, .device = scores.device()});
+    backend_.softmax(scores.view(), p.view(), 2, false);
+    return p;
+  }
+  Tensor dropped(const Tensor& x, const Chunk& c) const {
+    if (attr_.dropout_p == 0) return x;
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    backend_.dropout(x.view(), out.view(), attr_.dropout_p, c.state);
+    return out;
+  }
+  // mask-shaped `sums` += ds, summed where the mask broadcasts.
+  void add_mask_gradient(const Tensor& ds, const Tensor& sums, const Chunk& c) const {
+    Tensor into = mask_part(sums, c);
+    Shape shape = into.shape();
+    for (int d = 0; d < 3; ++d)
+      if (into.strides()[d] == 0) shape[d] = 1;
+    into = into.alias(shape, into.strides());
+    const Tensor part = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()}), total = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()});
+    backend_.reduce(Reduce::sum, ds.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1}).view(), part.view());
+    backend_.binary(Binary::add, part.view(), into.view(), total.view());
+    backend_.copy(total.view(), into.view());
+  }
+
+ private:
+  int64_t budget() const { return on_cpu_ ? int64_t(1) << 18 : int64_t(1) << 26; }  // scores of a chunk
+  int64_t chunk_rows() const {
+    const bool narrow = attr_.causal && attr_.dropout_p == 0 && on_cpu_ && rows_ >= 2 * kCausalRows;
+    if (!narrow && shared_ * rows_ * keys_ <= budget()) return rows_;
+    const int64_t fit = std::max<int64_t>(1, budget() / std::max<int64_t>(1, keys_));
+    return std::min(rows_, narrow ? std::min(fit, kCausalRows) : fit);
+  }
+  // Leaves a chunk the keys that none of its rows sees. Dropout draws for all keys.
+  bool skips_keys() const { return attr_.causal && attr_.dropout_p == 0 && !whole_heads(); }
+  // Can batches and heads be one dimension?
+  static bool joins(const Tensor& x) { return x.size(0) == 1 || x.size(1) == 1 || x.strides()[0] == x.size(1) * x.strides()[1]; }
+  static Tensor joined(const Tensor& x) {
+    const int64_t step = x.size(1) == 1 ? x.strides()[0] : x.strides()[1];
+    return x.alias({1, x.size(0) * x.size(1), x.size(2), x.size(3)}, {0, step, x.strides()[2], x.strides()[3]});
+  }
+  int64_t group(const Chunk& c) const { return c.head / shared_; }
+  int64_t groups(const Chunk& c) const { return std::max<int64_t>(1, c.heads / shared_); }
+  int64_t rows(const Chunk& c) const { return c.heads * c.rows / groups(c); }
+
+  // The part of a mask for a chunk, [heads, rows, keys], with strides of 0 where it broadcasts.
+  Tensor mask_part(const Tensor& mask, const Chunk& c) const {
+    const auto step = [&](int d) { return mask.size(d) == 1 ? 0 : mask.strides()[d]; };
+    return mask.alias({c.heads, c.rows, c.keys}, {step(1), step(2), step(3)}, c.batch * step(0) + c.head * step(1) + c.row * step(2));
+  }
+  // -inf for the keys after a query. Only from the chunk's first row on are there any.
+  void hide_later(const Tensor& scores, const Chunk& c) const {
+    const int64_t width = c.keys - c.row;
+    if (width <= 0) return;
+    const Tensor block = scores.alias({c.heads, c.rows, width}, scores.strides(), c.row);
+    const Tensor seen = triangle_.alias(block.shape(), {0, triangle_.strides()[0], 1});
+    const bool in_place = c.row == 0;
+    const Tensor out = in_place ? block : Tensor::empty(block.shape(), {.dtype = wide_, .device = scores.device()});
+    backend_.where(seen.view(), block.view(), broadcast_view(wrapped_number(kMinusInf, scores), block.shape()), out.view());
+    if (!in_place) backend_.copy(out.view(), block.view());
+  }
+
+  AttentionAttr attr_;
+  Backend& backend_;
+  bool on_cpu_;
+  int64_t batches_, heads_, rows_, keys_;
+  int64_t shared_;  // heads of q that share one of k
+  DType dtype_, wide_;
+  Tensor q_, k_, v_, mask_, triangle_;
+  bool folded_ = false;  // the scale is in q_
+};
+
+struct Sdpa {
+  using Attr = AttentionAttr;
+  static constexpr OpInfo info{.name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor &q = in[0], &k = in[1], &v = in[2];
+    const Mask mask = Mask::of(in[3]);
+    for (const Tensor& t : in) ctx.save(t);
+    ctx.save(mask.mask);
+    ctx.save(mask.live);
+    const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
+    const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
+    if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
+    const Tensor out = Tensor::empty(shape, like);
+    const Attention at(a, q, k, v, mask);
+    const Tensor rows = at.like_queries(out);
+    at.for_chunks([&](const Chunk& c) {
+      const Tensor p = at.dropped(at.probabilities(c), c);
+      backend_for(q.device()).gemm({.a = p.view(), .b = at.v(c).view(), .c = at.queries(rows, c).view()});
+    });
+    return only_live(out, mask.live);
+  }
+
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor q = ctx.saved(0), k = ctx.saved(1), v = ctx.saved(2), live = ctx.saved(5);
+    const auto zero = [&](const Tensor& t, DType dtype) { return zeros(t.shape(), {.dtype = dtype, .device = t.device()}); };
+    Tensors result(4);
+    if (k.size(2) == 0 || grads[0].numel() == 0) {
+      for (size_t i = 0; i < 4; ++i)
+        if (ctx.needs(i)) result[i] = zero(ctx.saved(i), ctx.grad_dtype(i));
+      return result;
+    }
+    Backend& backend = backend_for(q.device());
+    const Attention at(a, q, k, v, {ctx.saved(4), live});
+    const Tensor g = gemm_ready(at.like_queries(only_live(grads[0], live)));
+    // Kernels write the operands' dtype or float32. Sums over chunks of rows need the latter.
+    const auto direct = [&](size_t i) { return ctx.grad_dtype(i) == q.dtype() || at.wide() == DType::f64 ? q.dtype() : at.wide(); };
+    const bool adds = !at.whole_heads();
+    const auto key_gradient = [&](const Tensor& t, size_t i) {
+      return adds ? zero(t, at.wide()) : Tensor::empty(t.shape(), {.dtype = direct(i), .device = t.device()});
+    };
+    Tensor dq, dk, dv, dmask, dq_rows, dk_rows, dv_rows;
+    if (ctx.needs(0)) dq_rows = at.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(0), .device = q.device()}));
+    if (ctx.needs(1)) dk_rows = at.like_keys(dk = key_gradient(k, 1));
+    if (ctx.needs(2)) dv_rows = at.like_keys(dv = key_gradient(v, 2));
+    if (ctx.needs(3)) dmask = zero(ctx.saved(3), at.wide());
+    at.for_chunks([&](const Chunk& c) {
+      const Tensor p = at.probabilities(c), go = at.queries(g, c);
+      if (dv.defined())
+        backend.gemm({.a = at.dropped(p, c).transpose(1, 2).view(), .b = go.view(), .c = at.keys(dv_rows, c).view(), .accumulate = adds});
+      if (!dq.defined() && !dk.defined() && !dmask.defined()) return;
+      const Tensor dp = at.dropped(product(go, at.v(c).transpose(1, 2), at.wide()), c);
+      const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
+      backend.softmax_backward(dp.view(), p.view(), ds.view(), 2, false);
+      if (dmask.defined()) at.add_mask_gradient(ds, dmask, c);
+      if (dq.defined()) backend.gemm({.a = ds.view(), .b = at.k(c).view(), .c = at.queries(dq_rows, c).view()});
+      if (dk.defined())
+        backend.gemm({.a = ds.transpose(1, 2).view(), .b = at.q(c).view(), .c = at.keys(dk_rows, c).view(), .accumulate = adds});
+    });
+    if (dq.defined()) result[0] = dq.mul_(a.scale);
+    if (dk.defined()) result[1] = (at.folded() ? dk : dk.mul_(a.scale)).to(direct(1));
+    if (dv.defined()) result[2] = dv.to(direct(2));
+    result[3] = dmask;
+    return result;
+  }
+
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const DType dtype = in[0].dtype(), wide = is_half(dtype) ? DType::f32 : dtype;
+    const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
+    const auto of_every_head = [&](const Tensor& x) {
+      const Shape shape{x.size(0), x.size(1), heads / std::max<int64_t>(1, x.size(1)), x.size(2), x.size(3)};
+      return x.to(wide).unsqueeze(2).expand(shape).reshape({x.size(0), heads, x.size(2), x.size(3)});
+    };
+    const Mask mask = Mask::of(in[3]);
+    Tensor scores = matmul(in[0].to(wide) * a.scale, of_every_head(in[1]).transpose(-2, -1));
+    if (mask.mask.defined()) scores = mask.mask.dtype() == DType::boolean ? where(mask.mask, scores, kMinusInf) : scores + mask.mask;
+    if (a.causal) scores = where(triangle(rows, keys, scores.device()), scores, kMinusInf);
+    Tensor p = softmax(scores, -1);
+    if (a.dropout_p > 0) p = p * kept(a, in, mask, p);
+    return only_live(matmul(p, of_every_head(in[2])), mask.live).to(dtype);
+  }
+
+ private:
+  // What dropout multiplied each probability by.
+  static Tensor kept(const Attr& a, const Tensors& in, const Mask& mask, const Tensor& p) {
+    const NoGrad quiet;
+    const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
+    const Attention at(a, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
+    const Tensor from = at.like_queries(all), to = at.like_queries(kept);
+    at.for_chunks([&](const Chunk& c) {
+      backend_for(p.device()).dropout(at.queries(from, c).view(), at.queries(to, c).view(), a.dropout_p, c.state);
+    });
+    return kept;
+  }
+};
+
+// The leading dimensions: all but the last `n`.
+Shape leading(const Tensor& x, int n) {
+  Shape s;
+  for (int i = 0; i + n < x.dim(); ++i) s.push_back(x.size(i));
+  return s;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
+  constexpr std::string_view name = Sdpa::info.name;
+  check_same_device(name, {query, key, value, o.attn_mask});
+  const auto shapes = [&](auto&&... rule) {
+    fail<ShapeError>(name, rule..., ", got query ", query.shape(), ", key ", key.shape(), " and value ", value.shape());
+  };
+  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2) shapes("query, key and value must have at least 2 dimensions");
+  if (query.size(-1) != key.size(-1)) shapes("query and key must have one size in the last dimension");
+  if (key.size(-2) != value.size(-2)) shapes("key and value must have one number of rows");
+  check<ValueError>(o.dropout_p >= 0 && o.dropout_p <= 1, name, "dropout_p must lie in [0, 1], got ", o.dropout_p);
+  check<ValueError>(!o.is_causal || !o.attn_mask.defined(), name, "a mask and is_causal exclude each other");
+
+  std::array<Tensor, 4> in{query, key, value, o.attn_mask};
+  autocast::apply(name, Sdpa::info.policy, in, "");
+  check_same_dtype(name, {in[0], in[1], in[2]});
+  check<DTypeError>(in[0].is_floating_point(), name, "needs floating tensors, got ", in[0].dtype());
+  const DType mask_dtype = in[3].defined() ? in[3].dtype() : DType::boolean;
+  check<DTypeError>(mask_dtype == DType::boolean || mask_dtype == DType::f32 || mask_dtype == in[0].dtype(), name,
+                    "the mask must be bool, float32 or of query's dtype ", in[0].dtype(), ", got ", mask_dtype);
+  const autocast::Off off;
+
+  // Batches and heads apart: one key for all heads, or one for some of them, is not repeated.
+  const auto heads_of = [](const Tensor& t) { return t.dim() < 3 ? 1 : t.size(-3); };
+  int64_t heads = heads_of(query), key_heads = heads_of(key), value_heads = heads_of(value);
+  if (o.enable_gqa) {
+    if (query.dim() < 3 || key.dim() < 3 || value.dim() < 3) shapes("with enable_gqa, query, key and value must have at least 3 dimensions");
+    if (key_heads == 0 || value_heads == 0 || heads % key_heads != 0 || heads % value_heads != 0)
+      shapes("with enable_gqa, query's heads must be a multiple of key's and of value's");
+  } else {
+    heads = broadcast({heads}, broadcast({key_heads}, {value_heads}, name), name)[0];
+  }
+  const Shape batch = broadcast(leading(query, 3), broadcast(leading(key, 3), leading(value, 3), name), name);
+  const int64_t batches = numel(batch);
+  const bool repeats = key_heads != value_heads;  // nothing for both to share
+  const auto four = [&](const Tensor& t, int64_t have, int64_t want) {
+    Shape shape = batch;
+    for (int64_t n : {have, t.size(-2), t.size(-1)}) shape.push_back(n);
+    Tensor x = t.shape() == shape ? t : t.expand(shape);
+    if (x.dim() != 4) x = x.reshape({batches, have, t.size(-2), t.size(-1)});
+    if (have == want) return x;
+    return x.unsqueeze(2).expand({batches, have, want / have, t.size(-2), t.size(-1)}).reshape({batches, want, t.size(-2), t.size(-1)});
+  };
+  const Tensor q = four(in[0], heads_of(query), heads), k = four(in[1], key_heads, repeats ? heads : key_heads),
+               v = four(in[2], value_heads, repeats ? heads : value_heads);
+  Shape out = batch;
+  const int rank = std::max({query.dim(), key.dim(), value.dim()});
+  if (rank >= 3) out.push_back(heads);
+  out.push_back(query.size(-2));
+  Tensor mask = in[3];
+  if (mask.defined()) {
+    Shape scores = out;
+    scores.push_back(key.size(-2));
+    check<ShapeError>(mask.dim() <= scores.size() && broadcast(mask.shape(), scores, name) == scores, name, "the mask must broadcast to the scores, ", scores,
+                      ", got ", mask.shape());
+    while (mask.dim() < std::max(4, scores.size())) mask = mask.unsqueeze(0);
+    if (mask.dim() > 4) {
+      const Shape before = leading(mask, 3);
+      const bool one = numel(before) == 1;
+      Shape full = batch;
+      for (int d = -3; d < 0; ++d) full.push_back(mask.size(d));
+      mask = (one ? mask : mask.expand(full)).reshape({one ? 1 : batches, mask.size(-3), mask.size(-2), mask.size(-1)});
+    }
+  }
+  out.push_back(value.size(-1));
+
+  AttentionAttr attr{o.scale.value_or(1 / std::sqrt(double(query.size(-1)))), o.dropout_p, o.is_causal, {}};
+  if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
+  // Each chunk begins a new block of four numbers, and has a row or more.
+  if (o.dropout_p > 0) attr.state = (o.generator ? *o.generator : default_generator()).reserve(batches * heads * query.size(-2) * (key.size(-2) + 4));
+  return as_result(call<Sdpa>({q, k, v, mask}, attr).reshape(out));
+}
+
+void add_attention(OpList& list) {
+  list.add(Sdpa::info, [](Args& a) {
+    return scaled_dot_product_attention(a.tensor(0), a.tensor(1), a.tensor(2),
+                                        {.attn_mask = a.tensor_or_none(3),
+                                         .dropout_p = a.number("dropout_p", 0),
+                                         .is_causal = a.flag("is_causal", false),
+                                         .scale = a.number_or_none("scale"),
+                                         .enable_gqa = a.flag("enable_gqa", false)});
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,162 @@
+// A chain of Linear layers as one op: its backward multiplies by the activations' derivatives and sums the biases' gradients
+// in the passes that the products make anyway.
+#include <utility>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+struct Mlp {
+  struct Attr {
+    std::vector<Activation> activations;  // after each layer
+    size_t layers() const { return activations.size(); }
+    // What is saved: all inputs {x, w1, b1, w2, b2, ...}, then each layer's output and aux.
+    static size_t weight(size_t layer) { return 1 + 2 * layer; }
+    static size_t bias(size_t layer) { return 2 + 2 * layer; }
+    size_t output(size_t layer) const { return 1 + 2 * (layers() + layer); }
+    size_t aux(size_t layer) const { return output(layer) + 1; }
+  };
+  static constexpr OpInfo info{
+      .name = "mlp", .policy = CastPolicy::low, .doc = "act(x W^T + b), layer after layer; act: none, ReLU or GELU (tanh)"};
+
+  static void check(const Attr& a, const Tensors& in) {
+    halfstep::check<DTypeError>(in[0].is_floating_point(), "mlp", "input must be floating, got ", in[0].dtype());
+    int64_t width = in[0].size(-1);
+    for (size_t l = 0; l < a.layers(); ++l) {
+      const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
+      halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == width, "mlp", "weight ", l, " must be [out, ", width,
+                                  "] to match what comes in, got ", w.shape());
+      width = w.size(0);
+      halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == width), "mlp", "bias ", l, " must be [", width,
+                                  "] to match its weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
+    }
+    check_same_dtype("mlp", in);
+  }
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    for (const Tensor& t : in) ctx.save(t);
+    Tensor x = in[0];
+    for (size_t l = 0; l < a.layers(); ++l) {
+      const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
+      const Activation act = a.activations[l];
+      const bool last = l + 1 == a.layers();
+      Tensor aux;
+      // The last activation's derivative is not part of a product: for ReLU the output itself is at hand.
+      if (ctx.recording() && act != Activation::none && !(last && act == Activation::relu)) {
+        const AuxLayout layout = backend_for(x.device()).activation_aux(act, x.size(0), w.size(0), x.dtype());
+        if (!layout.shape.empty()) aux = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = x.device()});
+      }
+      x = product(x, w.t(), x.dtype(), {.bias = b.defined() ? b.contiguous() : b, .activation = act, .aux = aux});
+      if (!last)
+        ctx.save(x);
+      else if (act == Activation::relu)
+        ctx.save_output(x);
+      else
+        ctx.save(Tensor());
+      ctx.save(aux);
+    }
+    return x;
+  }
+
+  static Tensors backward(const OpContext& ctx, const Attr& a, Tensors grads) {
+    Tensors result(a.weight(a.layers()));
+    size_t lowest = 0;  // the layer at which the way down ends
+    while (lowest < a.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(a.weight(lowest)) && !ctx.needs(a.bias(lowest)))
+      ++lowest;
+    if (lowest == a.layers()) return result;
+
+    Tensor dz = through_last_activation(ctx, a, std::exchange(grads[0], {})), db;  // of layer l; db: already summed with dz
+    for (size_t l = a.layers(); l-- > lowest;) {
+      const size_t w = a.weight(l), b = a.bias(l);
+      const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};
+      if (ctx.needs(w))
+        result[w] = product(dz.t(), ctx.saved(l == 0 ? 0 : a.output(l - 1)), ctx.grad_dtype(w), {.a_row_sum = missing});
+      else if (missing.out)
+        db = column_sums(dz, missing.dtype);
+      result[b] = std::move(db);
+      db = Tensor();
+      if (l > lowest) {
+        const size_t below = a.bias(l - 1);
+        const Activation act = a.activations[l - 1];
+        const Tensor aux = ctx.saved(a.aux(l - 1));
+        dz = product(dz, ctx.saved(w), dz.dtype(),
+                     {.activation = act,
+                      .aux = act == Activation::none || aux.defined() ? aux : ctx.saved(a.output(l - 1)),
+                      .derivative = act != Activation::none,
+                      .column_sum = {ctx.needs(below) ? &db : nullptr, ctx.grad_dtype(below)}});
+        ctx.release(a.output(l - 1));
+        ctx.release(a.aux(l - 1));
+      } else if (ctx.needs(0)) {
+        result[0] = product(dz, ctx.saved(w), ctx.grad_dtype(0));
+      }
+    }
+    return result;
+  }
+
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    Tensor x = in[0];
+    for (size_t l = 0; l < a.layers(); ++l) {
+      x = linear(x, in[a.weight(l)], in[a.bias(l)], a.activations[l] == Activation::relu);
+      if (a.activations[l] == Activation::gelu) x = gelu_tanh(x);
+    }
+    return x;
+  }
+
+ private:
+  static Tensor through_last_activation(const OpContext& ctx, const Attr& a, const Tensor& g) {
+    const size_t l = a.layers() - 1;
+    const Activation act = a.activations[l];
+    if (act == Activation::none) return gemm_ready(g);
+    const Tensor dz = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
+    const auto backward = [&](Unary op, const Tensor& saved) {
+      backend_for(g.device()).unary_backward(op, g.view(), saved.view(), dz.view());
+    };
+    if (act == Activation::relu) {
+      backward(Unary::relu, ctx.saved(a.output(l)));
+    } else {
+      const Tensor z = ctx.saved(a.aux(l));  // its rows may be longer
+      backward(Unary::gelu_tanh, z.alias(g.shape(), z.strides()));
+    }
+    return dz;
+  }
+};
+
+}  // namespace
+
+Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers) {
+  check<ValueError>(!layers.empty(), "mlp", "needs at least one layer");
+  check<ShapeError>(x.dim() >= 1, "mlp", "input must have at least 1 dimension, got ", x.shape());
+  Shape out = x.shape();
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
+  Tensors in{x.dim() == 2 ? x : x.reshape({rows, x.size(-1)})};
+  Mlp::Attr attr;
+  for (const MlpLayer& layer : layers) {
+    in.push_back(layer.weight);
+    in.push_back(layer.bias);
+    attr.activations.push_back(layer.activation);
+  }
+  const Tensor y = call<Mlp>(std::move(in), std::move(attr));
+  if (x.dim() == 2) return y;
+  out[x.dim() - 1] = y.size(1);
+  return y.reshape(out);
+}
+
+void add_mlp(OpList& list) {
+  // x, then weight and bias of each layer; "activation" of all but the last.
+  list.add(Mlp::info, [](Args& a) {
+    const std::string name = a.text("activation", "none");
+    halfstep::check<ValueError>(name == "none" || name == "relu" || name == "gelu", "mlp", "activation must be none, relu or gelu, got '", name, "'");
+    const Activation inner = name == "relu" ? Activation::relu : name == "gelu" ? Activation::gelu : Activation::none;
+    std::vector<MlpLayer> layers;
+    for (size_t i = 1; a.has_tensor(i); i += 2) layers.push_back({a.tensor(i), a.tensor_or_none(i + 1), inner});
+    if (!layers.empty() && !a.flag("activate_last", false)) layers.back().activation = Activation::none;
+    return mlp(a.tensor(0), layers);
+  });
+}
+
+}  // namespace halfstep

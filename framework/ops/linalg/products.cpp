@@ -1,0 +1,375 @@
+// Matrix products. Accumulated in float32 (float64 for f64), rounded once. A backward GEMM writes its result in the dtype the
+// gradient is delivered in: for a float32 parameter that autocast lowered, float32 straight away.
+#include "framework/ops/linalg/products.h"
+
+#include <cmath>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/vectors.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+
+// Unit stride in one of the last two dimensions, and no overlap in the other.
+Tensor gemm_ready(const Tensor& x) {
+  const auto dense = [&](int inner, int outer) {
+    return (x.strides()[inner] == 1 || x.shape()[inner] == 1) && (x.shape()[outer] <= 1 || x.strides()[outer] >= x.shape()[inner]);
+  };
+  const int n = x.dim();
+  return dense(n - 1, n - 2) || dense(n - 2, n - 1) ? x : x.contiguous();
+}
+
+Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const ProductExtras& extras) {
+  const Tensor a = gemm_ready(a0), b = gemm_ready(b0);
+  Shape shape = a.shape();
+  shape[a.dim() - 1] = b.shape()[b.dim() - 1];
+  // Kernels write the operands' dtype or f32; anything else is one more conversion.
+  const DType direct = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
+  const Tensor c = Tensor::empty(shape, {.dtype = direct, .device = a.device()});
+  const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
+  const auto make = [&](const ProductSum& sum, int64_t n) {
+    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : direct, .device = a.device()});
+    return sum.out ? sum.out->view() : TensorView{};
+  };
+  backend_for(a.device())
+      .gemm({.a = a.view(),
+             .b = b.view(),
+             .c = c.view(),
+             .bias = view(extras.bias),
+             .activation = extras.activation,
+             .aux = view(extras.aux),
+             .derivative = extras.derivative,
+             .column_sum = make(extras.column_sum, shape.back()),
+             .a_row_sum = make(extras.a_row_sum, shape[0])});
+  return direct == out_dtype ? c : c.to(out_dtype);
+}
+
+void check_product_dtypes(std::string_view op, const Tensors& in) {
+  check_same_dtype(op, in);
+  for (const Tensor& t : in) check<DTypeError>(!t.defined() || t.dtype() != DType::boolean, op, "has no product of bool tensors");
+}
+
+void check_factors(std::string_view op, DType dtype, double beta, double alpha) {
+  check<ValueError>(is_floating(dtype) || (beta == std::nearbyint(beta) && alpha == std::nearbyint(alpha)), op, "of ", dtype,
+                    " tensors, beta and alpha must be whole numbers, got ", beta, " and ", alpha);
+}
+
+void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b) {
+  ctx.save(b.requires_grad() ? a : Tensor());
+  ctx.save(a.requires_grad() ? b : Tensor());
+}
+
+Tensor column_sums(const Tensor& x, DType dtype) {
+  const Tensor sums = Tensor::empty({1, x.size(1)}, {.dtype = dtype, .device = x.device()});
+  backend_for(x.device()).reduce(Reduce::sum, x.view(), sums.view());
+  return sums.alias({x.size(1)}, {1});
+}
+
+namespace {
+
+Tensor swap_last(const Tensor& x) { return x.transpose(-2, -1); }
+
+// The gradients of c = a b, for matrices and batches alike.
+template <class Product>
+Tensors product_backward(const OpContext& ctx, const Tensor& g, Product recorded) {
+  Tensors result(2);
+  if (grad_enabled()) {
+    if (ctx.needs(0)) result[0] = recorded(g, swap_last(ctx.saved(1)));
+    if (ctx.needs(1)) result[1] = recorded(swap_last(ctx.saved(0)), g);
+  } else {
+    if (ctx.needs(0)) result[0] = product(g, swap_last(ctx.saved(1)), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = product(swap_last(ctx.saved(0)), g, ctx.grad_dtype(1));
+  }
+  return result;
+}
+
+void check_inner(std::string_view op, const Tensor& a, const Tensor& b, int rank) {
+  check<ShapeError>(a.dim() == rank && b.dim() == rank, op, "both inputs must have ", rank, " dimensions, got ", a.shape(), " and ",
+                    b.shape());
+  check<ShapeError>(a.size(-1) == b.size(-2) && (rank == 2 || a.size(0) == b.size(0)), op, "inner sizes must match, got ",
+                    a.shape(), " and ", b.shape());
+  check_product_dtypes(op, {a, b});
+}
+
+struct Mm {
+  struct Attr {};
+  static constexpr OpInfo info{
+      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
+  static void check(const Attr&, const Tensors& in) { check_inner("mm", in[0], in[1], 2); }
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return product(in[0], in[1], in[0].dtype());
+  }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return mm(a, b); });
+  }
+};
+
+struct Bmm {
+  struct Attr {};
+  static constexpr OpInfo info{
+      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
+  static void check(const Attr&, const Tensors& in) { check_inner("bmm", in[0], in[1], 3); }
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return product(in[0], in[1], in[0].dtype());
+  }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return bmm(a, b); });
+  }
+};
+
+struct Linear {
+  struct Attr {
+    bool relu = false;
+  };
+  static constexpr OpInfo info{.name = "linear",
+                               .policy = CastPolicy::low,
+                               .doc = "x W^T + b, optionally ReLU of it in the same pass",
+                               .takes = Takes::numbers};
+
+  static void check(const Attr&, const Tensors& in) {
+    const Tensor &x = in[0], &w = in[1], &b = in[2];
+    halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
+                                "] to match input ", x.shape(), ", got ", w.shape());
+    halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == w.size(0)), "linear", "bias must be [", w.size(0),
+                                "] to match weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
+    check_product_dtypes("linear", in);
+  }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor y = product(
+        in[0], in[1].t(), in[0].dtype(),
+        {.bias = in[2].defined() ? in[2].contiguous() : Tensor(), .activation = a.relu ? Activation::relu : Activation::none});
+    save_factors(ctx, in[0], in[1]);
+    if (a.relu) ctx.save_output(y);
+    return y;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    Tensor g = grads[0];
+    Tensors result(3);
+    if (grad_enabled()) {
+      if (a.relu) g = where(ctx.saved(2) <= 0, 0.0, g);
+      if (ctx.needs(0)) result[0] = mm(g, ctx.saved(1));
+      if (ctx.needs(1)) result[1] = mm(g.t(), ctx.saved(0));
+      if (ctx.needs(2)) result[2] = sum(g, {0});
+      return result;
+    }
+    if (a.relu) {
+      const Tensor masked = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
+      backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(2).view(), masked.view());
+      g = masked;
+    }
+    g = gemm_ready(g);
+    if (ctx.needs(0)) result[0] = product(g, ctx.saved(1), ctx.grad_dtype(0));
+    if (ctx.needs(1)) {
+      const ProductSum bias_sum{ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2)};
+      result[1] = product(g.t(), ctx.saved(0), ctx.grad_dtype(1), {.a_row_sum = bias_sum});
+    } else if (ctx.needs(2)) {
+      result[2] = column_sums(g, ctx.grad_dtype(2));
+    }
+    return result;
+  }
+};
+
+// For matrices and batches alike.
+struct Addmm {
+  struct Attr {
+    double beta, alpha;
+    Shape input_shape;
+    bool batched;
+  };
+  static constexpr OpInfo kInfo[2] = {{.name = "addmm",
+                                       .policy = CastPolicy::low,
+                                       .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all",
+                                       .takes = Takes::numbers},
+                                      {.name = "baddbmm",
+                                       .policy = CastPolicy::low,
+                                       .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all",
+                                       .takes = Takes::numbers}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
+
+  static void check(const Attr& a, const Tensors& in) {
+    const std::string_view name = info_of(a).name;
+    check_inner(name, in[1], in[2], a.batched ? 3 : 2);
+    const Shape out = shape_of(in);
+    halfstep::check<ShapeError>(in[0].dim() <= out.size() && broadcast(in[0].shape(), out, name) == out, name, "input ",
+                                in[0].shape(), " must broadcast to ", out);
+    check_same_dtype(name, in);
+    check_factors(name, in[0].dtype(), a.beta, a.alpha);
+  }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    save_factors(ctx, in[1], in[2]);
+    const DType dtype = in[1].dtype();
+    const Shape shape = shape_of(in);
+    if (a.beta == 1 && a.alpha == 1 && !a.batched && in[0].shape() == Shape{shape.back()} && is_floating(dtype))
+      return product(in[1], in[2], dtype, {.bias = in[0].contiguous()});
+    Backend& backend = backend_for(in[1].device());
+    const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[1].device()});
+    if (a.beta != 0 && a.alpha == 1 && (dtype == DType::f32 || dtype == DType::f64)) {
+      const TensorView input = broadcast_view(in[0], shape);
+      if (a.beta == 1)
+        backend.copy(input, out.view());
+      else
+        backend.binary(Binary::mul, input, broadcast_view(wrapped_number(a.beta, in[0]), shape), out.view());
+      backend.gemm({.a = gemm_ready(in[1]).view(), .b = gemm_ready(in[2]).view(), .c = out.view(), .accumulate = true});
+      return out;
+    }
+    const Tensor y = product(in[1], in[2], is_half(dtype) ? DType::f32 : dtype);
+    if (a.alpha != 1) y.mul_(a.alpha);
+    if (a.beta == 0) return y.to(dtype);
+    const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(a.beta);
+    backend.binary(Binary::add, y.view(), broadcast_view(scaled, shape), out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensors result(3);
+    if (ctx.needs(0)) {
+      const Tensor sum = sum_to(g, a.input_shape);
+      result[0] = a.beta == 1 ? sum : a.beta == 0 ? zeros_like(sum) : sum * a.beta;
+    }
+    const Tensor ga = a.alpha == 1 ? g : g * a.alpha;
+    const auto times = [&](const Tensor& x, const Tensor& y, size_t input) {
+      return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : a.batched ? bmm(x, y) : mm(x, y);
+    };
+    if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(1)), 1);
+    if (ctx.needs(2)) result[2] = times(swap_last(ctx.saved(0)), ga, 2);
+    return result;
+  }
+
+ private:
+  static Shape shape_of(const Tensors& in) {
+    Shape shape = in[1].shape();
+    shape[in[1].dim() - 1] = in[2].size(-1);
+    return shape;
+  }
+};
+
+constexpr OpInfo kAddbmmInfo{.name = "addbmm",
+                             .policy = CastPolicy::low,
+                             .doc = "beta input + alpha (the sum of a b over the batch); beta 0 ignores input, NaN and all",
+                             .takes = Takes::numbers};
+constexpr OpInfo kMatmulInfo{.name = "matmul",
+                             .policy = CastPolicy::low,
+                             .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm",
+                             .takes = Takes::numbers};
+
+}  // namespace
+
+Tensor mm(const Tensor& a, const Tensor& b) { return call<Mm>({a, b}); }
+Tensor bmm(const Tensor& a, const Tensor& b) { return call<Bmm>({a, b}); }
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return call<Addmm>({input, a, b}, {beta, alpha, input.shape(), false});
+}
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  return call<Addmm>({input, a, b}, {beta, alpha, input.shape(), true});
+}
+
+Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  check_same_device("addbmm", {input, a, b});
+  check<ShapeError>(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "addbmm",
+                    "needs batches [B, N, M] and [B, M, P], got ", a.shape(), " and ", b.shape());
+  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);
+  check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ",
+                    input.shape(), " must broadcast to ", Shape{n, p});
+  std::array<Tensor, 3> in{input, a, b};
+  autocast::apply("addbmm", kAddbmmInfo.policy, in, "");
+  check_product_dtypes("addbmm", {in[0], in[1], in[2]});
+  check_factors("addbmm", in[0].dtype(), beta, alpha);
+  const autocast::Off off;
+  // The sum over the batch is part of one product's sum.
+  return addmm(in[0], in[1].permute({1, 0, 2}).reshape({n, inner}), in[2].reshape({inner, p}), beta, alpha);
+}
+
+// A single output, without its dimension: weight [in], bias [].
+Tensor linear_of_vector(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
+  check<ShapeError>(!bias.defined() || bias.dim() == 0, "linear", "bias must be [] to match weight ", weight.shape(), ", got ",
+                    bias.defined() ? bias.shape() : Shape{});
+  return squeeze(linear(x, weight.unsqueeze(0), bias.defined() ? bias.reshape({1}) : bias, relu), -1);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
+  check<ShapeError>(x.dim() >= 1, "linear", "input must have at least 1 dimension, got ", x.shape());
+  if (weight.dim() == 1) return linear_of_vector(x, weight, bias, relu);
+  if (x.dim() == 2) return call<Linear>({x, weight, bias}, {relu});
+  check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
+                    "] to match input ", x.shape(), ", got ", weight.shape());
+  Shape out = x.shape();
+  out[x.dim() - 1] = weight.size(0);
+  int64_t rows = 1;
+  for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
+  return as_result(call<Linear>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "both inputs must have at least 1 dimension, got ", a.shape(), " and ",
+                    b.shape());
+  if (a.dim() == 1 || b.dim() == 1) {  // a vector is a one-row or one-column matrix whose extra dimension is dropped again
+    const int last = b.dim() == 1 ? -1 : -2;
+    check<ShapeError>(a.size(-1) == b.size(last), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
+    if (a.dim() == 1 && b.dim() == 1) return dot_rows(a, b);
+    if (a.dim() == 2) return mv(a, b);
+    if (b.dim() == 2) return mv(b.t(), a);
+    const Tensor y = matmul(a.dim() == 1 ? a.unsqueeze(0) : a, b.dim() == 1 ? b.unsqueeze(1) : b);
+    return as_result(a.dim() == 1 ? y.squeeze(-2) : y.squeeze(-1));
+  }
+  check<ShapeError>(a.size(-1) == b.size(-2), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
+  if (a.dim() == 2 && b.dim() == 2) return mm(a, b);
+  const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  Shape a_batch = a.shape(), b_batch = b.shape();
+  a_batch.erase(a.dim() - 1), a_batch.erase(a.dim() - 2);
+  b_batch.erase(b.dim() - 1), b_batch.erase(b.dim() - 2);
+  Shape out = broadcast(a_batch, b_batch, "matmul");
+  const int64_t batches = numel(out);
+  auto with = [&](int64_t r, int64_t c) {
+    Shape s = out;
+    s.push_back(r), s.push_back(c);
+    return s;
+  };
+  if (b.dim() == 2) return as_result(mm(a.reshape({batches * m, k}), b).reshape(with(m, n)));  // one tall product
+  // As it is where it is one batch already: a parameter's kept 16-bit copy is found by the parameter itself.
+  const auto batch = [&](const Tensor& t, int64_t r, int64_t c) {
+    return t.dim() == 3 && t.size(0) == batches ? t : t.expand(with(r, c)).reshape({batches, r, c});
+  };
+  return as_result(bmm(batch(a, m, k), batch(b, k, n)).reshape(with(m, n)));
+}
+
+Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o); }
+Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
+Tensor Tensor::bmm(const Tensor& o) const { return halfstep::bmm(*this, o); }
+Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::addmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::addbmm(*this, a, b, beta, alpha);
+}
+Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::baddbmm(*this, a, b, beta, alpha);
+}
+const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  const autocast::Off off;
+  return assign_in_place(*this, halfstep::addmm(*this, a, b, beta, alpha), "addmm_");
+}
+const Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  const autocast::Off off;
+  return assign_in_place(*this, halfstep::baddbmm(*this, a, b, beta, alpha), "baddbmm_");
+}
+
+void add_products(OpList& list) {
+  list.add(Mm::info, [](Args& a) { return mm(a.tensor(0), a.tensor(1)); });
+  list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
+  list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
+  list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
+  list.add(Addmm::kInfo[0],
+           [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(Addmm::kInfo[1],
+           [](Args& a) { return baddbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(kAddbmmInfo,
+           [](Args& a) { return addbmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.alias("__matmul__", "matmul");
+}
+
+}  // namespace halfstep

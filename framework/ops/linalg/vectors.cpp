@@ -1,0 +1,225 @@
+// Products with vectors: matrix products of one row or column, and sums of products.
+#include "framework/ops/linalg/vectors.h"
+
+#include "framework/ops/ops.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+Tensor as_column(const Tensor& v) { return v.alias({v.size(0), 1}, {v.strides()[0], 1}); }
+Tensor as_row(const Tensor& v) { return v.alias({1, v.size(0)}, {v.size(0), v.strides()[0]}); }
+
+struct Mv {
+  struct Attr {};
+  static constexpr OpInfo info{
+      .name = "mv", .policy = CastPolicy::low, .doc = "matrix times vector, [N, M] [M]", .takes = Takes::numbers};
+
+  static void check(const Attr&, const Tensors& in) {
+    const Tensor &mat = in[0], &vec = in[1];
+    halfstep::check<ShapeError>(mat.dim() == 2 && vec.dim() == 1 && mat.size(1) == vec.size(0), "mv",
+                                "needs a matrix [N, M] and a vector [M], got ", mat.shape(), " and ", vec.shape());
+    check_product_dtypes("mv", in);
+  }
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return product(in[0], as_column(in[1]), in[0].dtype()).alias({in[0].size(0)}, {1});
+  }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensors result(2);
+    if (grad_enabled()) {
+      if (ctx.needs(0)) result[0] = outer(g, ctx.saved(1));
+      if (ctx.needs(1)) result[1] = mv(ctx.saved(0).t(), g);
+      return result;
+    }
+    if (ctx.needs(0)) result[0] = product(as_column(g), as_row(ctx.saved(1)), ctx.grad_dtype(0));
+    if (ctx.needs(1)) {
+      const Tensor mat = ctx.saved(0);
+      result[1] = product(mat.t(), as_column(g), ctx.grad_dtype(1)).alias({mat.size(1)}, {1});
+    }
+    return result;
+  }
+};
+
+// Of vectors [N], or of the rows of matrices [B, N].
+struct Dot {
+  enum class Form : uint8_t { dot, vdot, rows };
+  struct Attr {
+    Form form;
+  };
+  static constexpr OpInfo kInfo[3] = {
+      {.name = "dot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .takes = Takes::numbers},
+      {.name = "vdot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .takes = Takes::numbers},
+      {.name = "linalg_vecdot", .policy = CastPolicy::low, .doc = "sum a b along a dimension"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[size_t(a.form)]; }
+
+  static void check(const Attr& a, const Tensors& in) {
+    const std::string_view name = info_of(a).name;
+    halfstep::check<ShapeError>(a.form == Form::rows || (in[0].dim() == 1 && in[1].dim() == 1 && in[0].size(0) == in[1].size(0)),
+                                name, "needs two vectors of one length, got ", in[0].shape(), " and ", in[1].shape());
+    check_product_dtypes(name, in);
+  }
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    const DType dtype = in[0].dtype();
+    if (in[0].dim() == 1) return of_vectors(in[0], in[1]).alias({}, {});
+    const Tensor a = in[0].contiguous(), b = in[1].contiguous();
+    const int64_t rows = a.size(0), n = a.size(1);
+    return product(a.alias({rows, 1, n}, {n, n, 1}), b.alias({rows, n, 1}, {n, 1, 1}), dtype).alias({rows}, {1});
+  }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    Tensors result(2);
+    for (size_t i = 0; i < 2; ++i) {
+      if (!ctx.needs(i)) continue;
+      const Tensor other = ctx.saved(1 - i), g = other.dim() == 1 ? grads[0] : grads[0].unsqueeze(1);
+      if (grad_enabled()) {
+        result[i] = g * other;
+        continue;
+      }
+      result[i] = Tensor::empty(other.shape(), {.dtype = ctx.grad_dtype(i), .device = other.device()});
+      backend_for(other.device()).binary(Binary::mul, broadcast_view(g, other.shape()), other.view(), result[i].view());
+    }
+    return result;
+  }
+
+ private:
+  // Long vectors in parts: many short sums keep every thread busy and are closer to the truth than one long one.
+  static Tensor of_vectors(const Tensor& a0, const Tensor& b0) {
+    constexpr int64_t kPart = 8192;
+    const DType dtype = a0.dtype();
+    const int64_t n = a0.size(0), parts = n / kPart, rest = n - parts * kPart;
+    if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
+    // Kernels take no strides of 0.
+    const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
+    const DType wide = is_half(dtype) ? DType::f32 : dtype;
+    const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
+    const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});
+    Backend& backend = backend_for(a.device());
+    const auto part = [&](int64_t first, int64_t count, int64_t length) {
+      // Of size 1 dimensions the strides do not matter, but for the rule that one of the last two is 1.
+      const Tensor left = a.alias({count, 1, length}, {kPart * a_step, 1, a_step}, first * a_step);
+      const Tensor right = b.alias({count, length, 1}, {kPart * b_step, b_step, 1}, first * b_step);
+      backend.gemm({.a = left.view(), .b = right.view(), .c = sums.alias({count, 1, 1}, {1, 1, 1}, first / kPart).view()});
+    };
+    part(0, parts, kPart);
+    part(n - rest, 1, rest);
+    const Tensor out = Tensor::empty({1}, {.dtype = dtype, .device = a.device()});
+    backend.reduce(Reduce::sum, sums.view(), out.view());
+    return out;
+  }
+};
+
+constexpr OpInfo kOuterInfo{.name = "outer", .policy = CastPolicy::keep, .doc = "a[i] b[j] of two vectors", .takes = Takes::any};
+constexpr OpInfo kAddmvInfo{.name = "addmv",
+                            .policy = CastPolicy::low,
+                            .doc = "beta input + alpha mat vec; beta 0 ignores input, NaN and all",
+                            .takes = Takes::numbers};
+constexpr OpInfo kAddrInfo{.name = "addr",
+                           .policy = CastPolicy::low,
+                           .doc = "beta input + alpha a b^T; beta 0 ignores input, NaN and all",
+                           .takes = Takes::numbers};
+
+void check_input(std::string_view op, const Tensor& input, const Shape& out) {
+  check<ShapeError>(input.dim() <= out.size() && broadcast(input.shape(), out, op) == out, op, "input ", input.shape(),
+                    " must broadcast to ", out);
+}
+
+}  // namespace
+
+Tensor mv(const Tensor& mat, const Tensor& vec) { return call<Mv>({mat, vec}); }
+Tensor dot(const Tensor& a, const Tensor& b) { return call<Dot>({a, b}, {Dot::Form::dot}); }
+Tensor vdot(const Tensor& a, const Tensor& b) { return call<Dot>({a, b}, {Dot::Form::vdot}); }
+Tensor dot_rows(const Tensor& a, const Tensor& b) { return call<Dot>({a, b}, {Dot::Form::rows}); }
+
+Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+  const OpInfo& info = Dot::kInfo[size_t(Dot::Form::rows)];
+  check_same_device(info.name, {x, y});
+  check<DTypeError>(x.is_floating_point() && y.is_floating_point(), info.name, "needs floating tensors, got ", x.dtype(), " and ",
+                    y.dtype());
+  Shape shape = broadcast(x.shape(), y.shape(), info.name);
+  const int d = wrap_dim(dim, shape.size(), info.name);
+  std::array<Tensor, 2> in{x, y};
+  autocast::apply(info.name, info.policy, in, "");
+  check_same_dtype(info.name, {in[0], in[1]});
+  const autocast::Off off;
+  const DType dtype = in[0].dtype();
+  // The gradient of what broadcasts is a sum: in float32, rounded once.
+  const bool widens = is_half(dtype) && (x.shape() != shape || y.shape() != shape);
+  if (widens)
+    for (Tensor& t : in) t = t.to(DType::f32);
+  if (shape.empty()) return dot_rows(in[0].reshape({1}), in[1].reshape({1}));
+  const int64_t n = shape[d];
+  Dims order;
+  for (int i = 0; i < shape.size(); ++i)
+    if (i != d) order.push_back(i);
+  order.push_back(d);
+  for (Tensor& t : in) t = t.expand(shape).permute(order);
+  shape.erase(d);
+  const int64_t rows = numel(shape);
+  const Tensor sums =
+      shape.empty() ? dot_rows(in[0], in[1]) : dot_rows(in[0].reshape({rows, n}), in[1].reshape({rows, n})).reshape(shape);
+  return widens ? sums.to(dtype) : sums;
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  check_same_device("outer", {a, b});
+  check<ShapeError>(a.dim() == 1 && b.dim() == 1, "outer", "needs two vectors, got ", a.shape(), " and ", b.shape());
+  return mul(a.unsqueeze(1), b);
+}
+
+Tensor addmv(const Tensor& input, const Tensor& mat, const Tensor& vec, double beta, double alpha) {
+  check_same_device("addmv", {input, mat, vec});
+  check<ShapeError>(mat.dim() == 2 && vec.dim() == 1 && mat.size(1) == vec.size(0), "addmv",
+                    "needs a matrix [N, M] and a vector [M], got ", mat.shape(), " and ", vec.shape());
+  check_input("addmv", input, {mat.size(0)});
+  std::array<Tensor, 3> in{input, mat, vec};
+  autocast::apply("addmv", kAddmvInfo.policy, in, "");
+  check_product_dtypes("addmv", {in[0], in[1], in[2]});
+  check_factors("addmv", in[0].dtype(), beta, alpha);
+  const autocast::Off off;
+  return addmm(input.dim() == 0 ? in[0] : in[0].unsqueeze(1), in[1], in[2].unsqueeze(1), beta, alpha).squeeze(1);
+}
+
+Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, double beta, double alpha) {
+  check_same_device("addr", {input, a, b});
+  check<ShapeError>(a.dim() == 1 && b.dim() == 1, "addr", "needs two vectors, got ", a.shape(), " and ", b.shape());
+  check_input("addr", input, {a.size(0), b.size(0)});
+  std::array<Tensor, 3> in{input, a, b};
+  autocast::apply("addr", kAddrInfo.policy, in, "");
+  const autocast::Off off;
+  const DType type = result_type({in[0], in[1], in[2]});
+  for (Tensor& t : in) t = t.to(type);
+  check_product_dtypes("addr", {in[0], in[1], in[2]});
+  check_factors("addr", type, beta, alpha);
+  return addmm(in[0], in[1].unsqueeze(1), in[2].unsqueeze(0), beta, alpha);
+}
+
+Tensor Tensor::mv(const Tensor& vec) const { return halfstep::mv(*this, vec); }
+Tensor Tensor::dot(const Tensor& o) const { return halfstep::dot(*this, o); }
+Tensor Tensor::vdot(const Tensor& o) const { return halfstep::vdot(*this, o); }
+Tensor Tensor::outer(const Tensor& o) const { return halfstep::outer(*this, o); }
+Tensor Tensor::addmv(const Tensor& mat, const Tensor& vec, double beta, double alpha) const {
+  return halfstep::addmv(*this, mat, vec, beta, alpha);
+}
+Tensor Tensor::addr(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return halfstep::addr(*this, a, b, beta, alpha);
+}
+
+void add_vectors(OpList& list) {
+  list.add(Mv::info, [](Args& a) { return mv(a.tensor(0), a.tensor(1)); });
+  list.add(Dot::kInfo[0], [](Args& a) { return dot(a.tensor(0), a.tensor(1)); });
+  list.add(Dot::kInfo[1], [](Args& a) { return vdot(a.tensor(0), a.tensor(1)); });
+  list.add(Dot::kInfo[2], [](Args& a) { return linalg_vecdot(a.tensor(0), a.tensor(1), a.integer("dim", -1)); });
+  list.add(kOuterInfo, [](Args& a) { return outer(a.tensor(0), a.tensor(1)); });
+  list.add(kAddmvInfo,
+           [](Args& a) { return addmv(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.add(kAddrInfo,
+           [](Args& a) { return addr(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
+  list.alias("vecdot", "linalg_vecdot");
+  list.alias("ger", "outer");
+}
+
+}  // namespace halfstep

@@ -1,0 +1,114 @@
+#include "framework/ops/loss/ctc_loss.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+constexpr OpInfo kCtc{.name = "ctc_loss", .policy = CastPolicy::f32, .doc = "-ln of the probability of all alignments of a target"};
+constexpr double kNever = -1e30;  // the logarithm of what cannot be: finite, so that differences of two stay numbers
+
+// The targets with blanks around every label, as tables for all examples: [N, 2 S + 1].
+struct Alignment {
+  int64_t states = 1;
+  std::vector<int64_t> label, last;  // last: [N], index of the final state
+  std::vector<bool> skip;            // a label may follow the one before it directly: they differ
+
+  Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
+            int64_t blank) {
+    for (int64_t n : lengths) states = std::max(states, 2 * n + 1);
+    label.assign(lengths.size() * size_t(states), blank);
+    skip.assign(label.size(), false);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      last.push_back(2 * lengths[i]);
+      for (int64_t k = 0; k < lengths[i]; ++k) {
+        const size_t at = i * size_t(states) + size_t(2 * k + 1);
+        label[at] = targets[size_t(starts[i] + k)];
+        skip[at] = k > 0 && label[at] != label[at - 2];
+      }
+    }
+  }
+};
+
+std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch, int64_t most) {
+  check<DTypeError>(is_integral(t.dtype()), "ctc_loss", what, " must be integers, got ", t.dtype());
+  check<ShapeError>(t.dim() <= 1 && t.numel() == batch, "ctc_loss", what, " must be [", batch, "], got ", t.shape());
+  const auto v = t.to_vector<int64_t>();
+  for (int64_t n : v) check<ValueError>(n >= 0 && n <= most, "ctc_loss", what, " must be between 0 and ", most, ", got ", n);
+  return v;
+}
+
+}  // namespace
+
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
+                const CtcOptions& o) {
+  constexpr std::string_view op = kCtc.name;
+  check_floating(op, {log_probs});
+  check<ShapeError>(log_probs.dim() == 3 || log_probs.dim() == 2, op, "log_probs must be [T, N, C] or [T, C], got ",
+                    log_probs.shape());
+  const bool batched = log_probs.dim() == 3;
+  const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
+  check<ValueError>(o.blank >= 0 && o.blank < classes, op, "blank must be in [0, ", classes, "), got ", o.blank);
+  check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
+  check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
+                    ", S] or the targets joined, got ", targets.shape());
+  check_has_values(op, {targets, input_lengths, target_lengths});
+  const bool joined = targets.dim() == 1;
+  const auto in_lengths = lengths_of(input_lengths, "input_lengths", batch, steps);
+  const auto out_lengths = lengths_of(target_lengths, "target_lengths", batch, joined ? targets.numel() : targets.size(1));
+  std::vector<int64_t> starts;
+  int64_t total = 0;
+  for (int64_t i = 0; i < batch; ++i) {
+    starts.push_back(joined ? total : i * targets.size(1));
+    total += out_lengths[size_t(i)];
+  }
+  check<ShapeError>(!joined || total <= targets.numel(), op, "target_lengths ask for ", total, " labels, targets have ",
+                    targets.numel());
+  const Alignment table(targets.to_vector<int64_t>(), starts, out_lengths, o.blank);
+  for (int64_t label : table.label)
+    check<IndexError>(label >= 0 && label < classes, op, "target ", label, " is outside [0, ", classes, ")");
+
+  const Device device = log_probs.device();
+  const int64_t states = table.states;
+  const Tensor labels = from_vector(table.label, {1, batch, states}, device),
+               skip = from_vector(table.skip, {batch, states}, device);
+  const Tensor frames = from_vector(in_lengths, {batch, 1}, device), last = from_vector(table.last, {batch, 1}, device);
+  return composite(kCtc, {log_probs}, [&](const Tensors& in) {
+    const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
+    const TensorOptions like{.dtype = x.dtype(), .device = device};
+    const Tensors emitted = x.gather(2, labels.expand({steps, batch, states})).unbind(0);
+    const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
+    // ln of the probability of being in a state after t frames; before the first, in the state before all labels.
+    Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
+    const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
+    for (int64_t t = 0; t < steps; ++t) {
+      const Tensor one = shifted(alpha), two = where(skip, shifted(one), kNever);
+      const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
+      alpha = where(gt(frames, double(t)), next, alpha);
+    }
+    // It may end in the last label or in the blank behind it.
+    const Tensor label = where(gt(last, 0.0), alpha.gather(1, maximum(last - 1.0, last * 0.0)), kNever);
+    const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
+    const double impossible = o.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
+    Tensor losses = where(lt(likelihood, kNever / 10), impossible, neg(likelihood));
+    if (o.reduction == Reduction::mean) {
+      std::vector<double> divisors;
+      for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));
+      losses = losses / tensor(divisors, {batch}, like);
+    }
+    return reduce_loss(batched ? losses : losses.squeeze(0), o.reduction);
+  });
+}
+
+void add_ctc_loss(OpList& list) {
+  list.add(kCtc, [](Args& a) {
+    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3),
+                    {.blank = a.integer("blank", 0), .reduction = a.reduction(), .zero_infinity = a.flag("zero_infinity", false)});
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,238 @@
+// Losses. Kernels read 16-bit inputs as they are and compute in float32, so a region casts nothing for them.
+#include <memory>
+#include <utility>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/loss/loss_seed.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+thread_local Tensor expected_seed;
+
+// Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
+DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
+DType kernel_dtype(DType input) { return input == DType::f64 ? DType::f64 : DType::f32; }
+
+// ---- cross entropy
+
+struct CrossEntropy {
+  struct Attr {
+    int64_t ignore_index;
+    Reduction reduction;
+    double label_smoothing;
+    std::optional<DType> dtype;
+  };
+  static constexpr OpInfo info{.name = "cross_entropy", .policy = CastPolicy::f32, .doc = "-ln softmax(logits)[target], weighted and averaged",
+                               .reads_half = true};
+
+  static CrossEntropyArgs args(const Attr& a, const Tensor& logits, const Tensor& target, const Tensor& weight) {
+    return {.logits = logits.view(),
+            .target = target.view(),
+            .weight = weight.defined() ? weight.view() : TensorView{},
+            .ignore_index = a.ignore_index,
+            .label_smoothing = a.label_smoothing,
+            .reduction = a.reduction};
+  }
+  // in: logits [N, C], target [N], weight [C] or undefined
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const TensorOptions wide{.dtype = kernel_dtype(x.dtype()), .device = x.device()};
+    const Tensor loss = Tensor::empty(a.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
+    const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
+    backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view());
+    for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
+    return loss.to(loss_dtype(x.dtype(), a.dtype));
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0), target = ctx.saved(1), weight = ctx.saved(2), lse = ctx.saved(3), total = ctx.saved(4);
+    const Tensor g = grads[0].to(lse.dtype());
+    const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
+    backend_for(x.device()).cross_entropy_backward(args(a, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
+    return {dx, Tensor(), Tensor()};
+  }
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const Tensor logp = log_softmax(in[0], 1, kernel_dtype(in[0].dtype()));
+    const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
+    if (a.label_smoothing == 0) return nll;
+    // The smoothed part: the mean over classes of -logp, class weights included, divided as the other part is.
+    const Tensor valid = ne(in[1], double(a.ignore_index));
+    Tensor smooth = neg(sum(in[2].defined() ? logp * in[2] : logp, {1})) / double(in[0].size(1));
+    smooth = where(valid, smooth, 0.0);
+    if (a.reduction != Reduction::none) {
+      Tensor divisor = sum(valid.to(logp.dtype()));
+      if (in[2].defined()) divisor = sum(where(valid, gather(in[2], 0, where(valid, in[1], 0.0)), 0.0));
+      smooth = sum(smooth);
+      if (a.reduction == Reduction::mean) smooth = smooth / divisor;
+    }
+    return nll * (1 - a.label_smoothing) + smooth * a.label_smoothing;
+  }
+};
+
+void check_class_targets(std::string_view op, const Tensor& target, int64_t classes, int64_t ignore_index) {
+  const int64_t bad = backend_for(target.device()).check_targets(target.view(), classes, ignore_index);
+  if (bad < 0) return;
+  fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [0, ", classes, ")",
+                   Help{"labels must be class indices; use ignore_index for rows without a label"});
+}
+
+// Classes in dimension 1 (or 0 of a vector): checks, and [N, C] / [N] for the kernels.
+struct Rows {
+  Tensor scores, target;
+  Shape target_shape;
+};
+Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t ignore_index, const Tensor& weight) {
+  check<ShapeError>(x.dim() >= 1, op, "scores must be [C] or [N, C, ...], got ", x.shape());
+  check<DTypeError>(target.dtype() == DType::i64, op, "class targets must be int64, got ", target.dtype());
+  Shape expected = x.shape();
+  expected.erase(x.dim() == 1 ? 0 : 1);
+  check<ShapeError>(target.shape() == expected, op, "target must be ", expected, " to match scores ", x.shape(), ", got ", target.shape());
+  const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
+  check<ShapeError>(!weight.defined() || weight.shape() == Shape{classes}, op, "weight must be [", classes, "], got ",
+                    weight.defined() ? weight.shape() : Shape{});
+  Rows r{x, target, expected};
+  if (x.dim() == 1) r.scores = x.unsqueeze(0);
+  if (x.dim() > 2) {
+    Dims order{0};
+    for (int d = 2; d < x.dim(); ++d) order.push_back(d);
+    order.push_back(1);
+    r.scores = x.permute(order).reshape({-1, classes});
+  }
+  if (target.dim() != 1) r.target = target.reshape({-1});
+  r.target = r.target.contiguous();
+  check_class_targets(op, r.target, classes, ignore_index);
+  return r;
+}
+
+// ---- mean squared error
+
+// A gradient made in the forward pass, and what for.
+struct Foreseen {
+  Tensor grad, seed;
+  uint64_t version = 0;
+};
+
+struct Mse {
+  struct Attr {
+    Reduction reduction;
+    std::optional<DType> dtype;
+  };
+  static constexpr OpInfo info{.name = "mse_loss", .policy = CastPolicy::f32, .doc = "(x - target)^2, averaged, summed or as it is", .reads_half = true};
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const DType input = promote(in[0].dtype(), in[1].dtype());
+    ctx.save(in[0]);
+    ctx.save(in[1]);
+    const Tensor loss = Tensor::empty({}, {.dtype = kernel_dtype(input), .device = in[0].device()});
+    const Tensor& seed = LossSeed::expected();
+    MseGradient gradient;
+    if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() && seed.dtype() == loss.dtype()) {
+      const Tensor grad = Tensor::empty(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+      gradient = {seed.view(), grad.view()};
+      ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
+    }
+    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), gradient);
+    return loss.to(loss_dtype(input, a.dtype));
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0), t = ctx.saved(1);
+    const Tensor g = grads[0].to(kernel_dtype(promote(x.dtype(), t.dtype())));
+    Tensors result(2);
+    if (const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state)) {
+      const Foreseen f = std::exchange(**held, {});
+      if (ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == grads[0].storage() &&
+          f.version == grads[0].version())
+        result[0] = f.grad;
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      if (!ctx.needs(i) || result[i].defined()) continue;
+      result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
+      backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), a.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
+    }
+    return result;
+  }
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const Tensor e = square(in[0] - in[1]);
+    return a.reduction == Reduction::mean ? mean(e) : sum(e);
+  }
+};
+
+constexpr OpInfo kNllInfo{.name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
+
+}  // namespace
+
+LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(seed))) {}
+LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
+const Tensor& LossSeed::expected() { return expected_seed; }
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
+  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ", o.label_smoothing);
+  check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
+  const Tensor weight = o.weight.defined() ? o.weight.to(kernel_dtype(logits.dtype())).contiguous() : Tensor();
+  if (target.is_floating_point()) {  // probabilities
+    check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ", logits.shape(),
+                      ", got ", target.shape());
+    std::array<Tensor, 2> in{logits, target};
+    autocast::apply("cross_entropy", CrossEntropy::info.policy, in, "");
+    const autocast::Off off;
+    const int dim = logits.dim() == 1 ? 0 : 1;
+    Tensor p = in[1];
+    if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(logits.size(dim));
+    if (weight.defined()) {
+      Shape shape = Dims::filled(logits.dim(), 1);
+      shape[dim] = -1;
+      p = p * weight.to(p.dtype()).reshape(shape);
+    }
+    const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
+    if (o.reduction == Reduction::none) return losses;
+    return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
+  }
+  const Rows r = as_rows("cross_entropy", logits, target, o.ignore_index, weight);
+  const Tensor loss = call<CrossEntropy>({r.scores, r.target, weight}, {o.ignore_index, o.reduction, o.label_smoothing, {}});
+  return o.reduction == Reduction::none ? loss.reshape(r.target_shape) : loss;
+}
+
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
+  std::array<Tensor, 1> in{log_probs};
+  autocast::apply("nll_loss", kNllInfo.policy, in, "");
+  const autocast::Off off;
+  const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
+  const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);
+  const Tensor valid = ne(r.target, double(o.ignore_index));
+  const Tensor safe = where(valid, r.target, 0.0);
+  Tensor w = valid.to(in[0].dtype());
+  if (weight.defined()) w = w * gather(weight, 0, safe);
+  // where, not a product: a row that is ignored gives 0 even if its scores are not finite.
+  const Tensor picked = gather(r.scores, 1, safe.unsqueeze(1)).squeeze(1);
+  const Tensor losses = where(valid, neg(picked * w), 0.0);
+  if (o.reduction == Reduction::none) return losses.reshape(r.target_shape);
+  return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
+}
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  check<ShapeError>(x.shape() == target.shape(), "mse_loss", "input and target must have one shape, got ", x.shape(), " and ", target.shape(),
+                    Help{"broadcasting here is nearly always a mistake: reshape one of them"});
+  check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ", x.dtype(), " and ",
+                    target.dtype());
+  if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});
+  std::array<Tensor, 2> in{x, target};
+  autocast::apply("mse_loss", Mse::info.policy, in, "");
+  const autocast::Off off;
+  return square(in[0] - in[1]);
+}
+
+void add_losses(OpList& list) {
+  list.add(CrossEntropy::info, [](Args& a) {
+    return cross_entropy(a.tensor(0), a.tensor(1),
+                         {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction(),
+                          .label_smoothing = a.number("label_smoothing", 0)});
+  });
+  list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
+  list.add(kNllInfo, [](Args& a) {
+    return nll_loss(a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
+  });
+}
+
+}  // namespace halfstep

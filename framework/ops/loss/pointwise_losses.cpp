@@ -1,0 +1,218 @@
+#include "framework/ops/loss/pointwise_losses.h"
+
+#include <cmath>
+#include <numbers>
+#include <sstream>
+
+#include "framework/base/log.h"
+#include "framework/ops/core/composite.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/elementwise/pointwise.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+constexpr std::string_view kBce = "binary_cross_entropy";
+constexpr std::string_view kBceLogits = "binary_cross_entropy_with_logits";
+
+void check_defined(std::string_view op, const Tensors& in) {
+  for (const Tensor& t : in) check<ValueError>(t.defined(), op, "an input is undefined");
+  check<DTypeError>(in[0].is_floating_point(), op, "the input must be floating, got ", in[0].dtype());
+}
+void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
+  check_defined(op, {x, target});
+  check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
+}
+void warn_of_broadcast(std::string_view op, const Tensor& x, const Tensor& target) {
+  broadcast(x.shape(), target.shape(), op);
+  if (x.shape() == target.shape()) return;
+  std::ostringstream text;
+  text << "[" << op << "] the target's shape " << target.shape() << " is not the input's, " << x.shape()
+       << ": broadcasting them is nearly always a mistake";
+  logging::warn_once(text.str());
+}
+
+// The op's policy, and the reduction of the losses that each(inputs, dtype) computes in float32 or float64.
+template <class Each>
+Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
+  check_same_device(info.name, in);
+  const bool banned = info.policy == CastPolicy::banned;
+  const bool region = autocast::apply(info.name, banned ? info.policy : CastPolicy::f32_output, in, info.advice);
+  const autocast::Off off;
+  const DType own = result_type(in), wide = own == DType::f64 ? own : DType::f32;
+  return reduce_loss(each(in, wide), reduction).to(region ? wide : own);
+}
+Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction reduction, double p = 0) {
+  return loss_of(info_of(row), {x, target}, reduction,
+                 [&](const Tensors& in, DType wide) { return call_pointwise(row, in, p, 0, wide); });
+}
+Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? loss * weight : loss; }
+
+// A look at the values costs no wait on the CPU only.
+void check_probabilities(std::string_view what, const Tensor& t) {
+  if (!t.device().is_cpu() || t.numel() == 0) return;
+  const NoGrad quiet;
+  const double lo = amin(t).item<double>(), hi = amax(t).item<double>();
+  check<ValueError>(lo >= 0 && hi <= 1, kBce, "all ", what, " must lie in [0, 1], got ", lo, " to ", hi);
+}
+
+OpInfo bce_info() {
+  OpInfo info = info_of(Pointwise::binary_cross_entropy);
+  info.advice =
+      "use binary_cross_entropy_with_logits, which is safe, instead of sigmoid and binary_cross_entropy; or compute this loss in a "
+      "region that is disabled";
+  return info;
+}
+
+// var, or a view of it, in a shape that broadcasts to x's.
+Tensor variance_like(const Tensor& x, const Tensor& var) {
+  if (var.shape() == x.shape()) return var;
+  bool fits = var.dim() == x.dim(), shorter = var.dim() + 1 == x.dim();
+  int differing = 0;
+  for (int d = 0; d < var.dim(); ++d) {
+    if (shorter) shorter = var.size(d) == x.size(d);
+    if (!fits || var.size(d) == x.size(d)) continue;
+    ++differing;
+    fits = var.size(d) == 1;
+  }
+  check<ShapeError>(shorter || (fits && differing <= 1), "gaussian_nll_loss", "var must have the input's shape ", x.shape(),
+                    ", or it with one size of 1 or without the last, got ", var.shape());
+  return shorter ? var.unsqueeze(-1) : var;
+}
+
+}  // namespace
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  check_target("l1_loss", x, target);
+  warn_of_broadcast("l1_loss", x, target);
+  return loss_of(Pointwise::l1_loss, x, target, reduction);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
+  check_target("smooth_l1_loss", x, target);
+  check<ValueError>(beta >= 0, "smooth_l1_loss", "beta must not be negative, got ", beta);
+  warn_of_broadcast("smooth_l1_loss", x, target);
+  return loss_of(info_of(Pointwise::smooth_l1_loss), {x, target}, reduction, [&](const Tensors& in, DType wide) {
+    return call_pointwise(beta == 0 ? Pointwise::l1_loss : Pointwise::smooth_l1_loss, in, beta, 0, wide);
+  });
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
+  check_target("huber_loss", x, target);
+  check<ValueError>(delta > 0, "huber_loss", "delta must be positive, got ", delta);
+  warn_of_broadcast("huber_loss", x, target);
+  return loss_of(Pointwise::huber_loss, x, target, reduction, delta);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool log_target) {
+  check_target("kl_div", x, target);
+  const Pointwise row = log_target ? Pointwise::kl_div_log : Pointwise::kl_div;
+  const bool by_batch = reduction == KlReduction::batchmean && x.dim() > 0;
+  return loss_of(info_of(row), {x, target},
+                 reduction == KlReduction::none   ? Reduction::none
+                 : reduction == KlReduction::mean ? Reduction::mean
+                                                  : Reduction::sum,
+                 [&](const Tensors& in, DType wide) {
+                   const Tensor each = call_pointwise(row, in, 0, 0, wide);
+                   return by_batch ? sum(each) / double(x.size(0)) : each;
+                 });
+}
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
+  check_target(kBce, x, target);
+  check<ShapeError>(x.shape() == target.shape(), kBce, "input and target must have one shape, got ", x.shape(), " and ",
+                    target.shape());
+  if (weight.defined()) broadcast(x.shape(), weight.shape(), kBce);
+  return loss_of(bce_info(), {x, target, weight}, reduction, [&](const Tensors& in, DType wide) {
+    check_probabilities("inputs", in[0]);
+    check_probabilities("targets", in[1]);
+    return weighted(call_pointwise(Pointwise::binary_cross_entropy, {in[0], in[1]}, 0, 0, wide), in[2]);
+  });
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& o) {
+  check_target(kBceLogits, x, target);
+  check<ShapeError>(x.shape() == target.shape(), kBceLogits, "input and target must have one shape, got ", x.shape(), " and ",
+                    target.shape());
+  for (const Tensor& w : {o.weight, o.pos_weight})
+    if (w.defined()) broadcast(x.shape(), w.shape(), kBceLogits);
+  return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, o.weight, o.pos_weight}, o.reduction,
+                 [](const Tensors& in, DType wide) {
+                   const Tensor each =
+                       in[3].defined() ? call_pointwise(Pointwise::weighted_bce, {in[0], in[1], in[3]}, 0, 0, wide)
+                                       : call_pointwise(Pointwise::binary_cross_entropy_with_logits, {in[0], in[1]}, 0, 0, wide);
+                   return weighted(each, in[2]);
+                 });
+}
+
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& o) {
+  check_defined("poisson_nll_loss", {x, target});
+  return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, o.reduction, [&](const Tensors& in, DType wide) {
+    const Tensor each = call_pointwise(o.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, o.eps, 0, wide);
+    return o.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
+  });
+}
+
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  check_defined("soft_margin_loss", {x, target});
+  check<ShapeError>(broadcast(x.shape(), target.shape(), "soft_margin_loss") == x.shape(), "soft_margin_loss",
+                    "the target must broadcast to the input's shape ", x.shape(), ", got ", target.shape());
+  return loss_of(Pointwise::soft_margin_loss, x, target, reduction);
+}
+
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction reduction) {
+  check_defined("hinge_embedding_loss", {x, target});
+  return loss_of(Pointwise::hinge_embedding_loss, x, target, reduction, margin);
+}
+
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
+  check_target("gaussian_nll_loss", x, target);
+  check_target("gaussian_nll_loss", x, var);
+  check<ValueError>(o.eps > 0, "gaussian_nll_loss", "eps must be positive, got ", o.eps);
+  const Tensor v = variance_like(x, var);
+  if (var.device().is_cpu() && var.numel() > 0) {
+    const NoGrad quiet;
+    check<ValueError>(!any(lt(var, 0.0)).item<bool>(), "gaussian_nll_loss", "var must not be negative");
+  }
+  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, v}, o.reduction, [&](const Tensors& in, DType wide) {
+    const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, o.eps, 0, wide);
+    return o.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
+  });
+}
+
+void add_pointwise_losses(OpList& list) {
+  list.add(info_of(Pointwise::l1_loss), [](Args& a) { return l1_loss(a.tensor(0), a.tensor(1), a.reduction()); });
+  list.add(info_of(Pointwise::smooth_l1_loss),
+           [](Args& a) { return smooth_l1_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("beta", 1)); });
+  list.add(info_of(Pointwise::huber_loss),
+           [](Args& a) { return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", 1)); });
+  list.add(info_of(Pointwise::kl_div), [](Args& a) {
+    const bool batchmean = a.text("reduction", "mean") == "batchmean";
+    const KlReduction how = batchmean ? KlReduction::batchmean
+                                      : std::array{KlReduction::none, KlReduction::mean, KlReduction::sum}[size_t(a.reduction())];
+    return kl_div(a.tensor(0), a.tensor(1), how, a.flag("log_target", false));
+  });
+  list.add(bce_info(), [](Args& a) { return binary_cross_entropy(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.reduction()); });
+  list.add(info_of(Pointwise::binary_cross_entropy_with_logits), [](Args& a) {
+    return binary_cross_entropy_with_logits(
+        a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .pos_weight = a.tensor_or_none(3), .reduction = a.reduction()});
+  });
+  list.add(info_of(Pointwise::poisson_nll_loss), [](Args& a) {
+    return poisson_nll_loss(a.tensor(0), a.tensor(1),
+                            {.log_input = a.flag("log_input", true),
+                             .full = a.flag("full", false),
+                             .eps = a.number("eps", 1e-8),
+                             .reduction = a.reduction()});
+  });
+  list.add(info_of(Pointwise::soft_margin_loss), [](Args& a) { return soft_margin_loss(a.tensor(0), a.tensor(1), a.reduction()); });
+  list.add(info_of(Pointwise::hinge_embedding_loss),
+           [](Args& a) { return hinge_embedding_loss(a.tensor(0), a.tensor(1), a.number("margin", 1), a.reduction()); });
+  list.add(info_of(Pointwise::gaussian_nll_loss), [](Args& a) {
+    return gaussian_nll_loss(a.tensor(0), a.tensor(1), a.tensor(2),
+                             {.full = a.flag("full", false), .eps = a.number("eps", 1e-6), .reduction = a.reduction()});
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,199 @@
+#include "framework/ops/reduce/moments.h"
+
+#include <algorithm>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/core/composite.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/reduce/reductions.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+struct Prod {
+  struct Attr {
+    std::optional<int64_t> dim;
+    bool keepdim;
+    std::optional<DType> dtype;
+
+    Dims dims() const { return dim ? Dims{*dim} : Dims(); }
+  };
+  static constexpr OpInfo info{.name = "prod", .policy = CastPolicy::f32_output, .doc = "product over a dimension or all; integers in int64", .takes = Takes::any};
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    ctx.save(in[0]);
+    return run_reduce(Reduce::prod, in[0], reduced(in[0].shape(), a.dims(), "prod"), a.keepdim, sum_dtype(in[0], a.dtype));
+  }
+  // The product of the others: without zeros y / x; one zero gets the product of the rest; beside a zero everything is 0.
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = widened(ctx.saved(0)), zero = eq(x, 0);
+    const ReducedShapes shapes = reduced(x.shape(), a.dims(), "prod");
+    const Tensor zeros = sum(zero, a.dims(), true);
+    const Tensor factors = where(zero, 1, x);
+    const Tensor rest = run_reduce(Reduce::prod, factors, shapes, true, x.dtype()) * grads[0].reshape(shapes.kept);
+    return {where(zero, where(eq(zeros, 1), rest, 0), where(eq(zeros, 0), rest, 0)) / factors};
+  }
+  // Halves multiplied until one is left.
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const ReducedShapes shapes = reduced(in[0].shape(), a.dims(), "prod");
+    Tensor x = widened(in[0]);
+    if (!a.dim || x.dim() == 0) x = x.reshape({-1});
+    const int64_t dim = a.dim && in[0].dim() > 0 ? *a.dim : 0;
+    if (x.size(dim) == 0) return sum(x, {dim}).reshape(a.keepdim ? shapes.kept : shapes.dropped) + 1;
+    for (int64_t n = x.size(dim); n > 1; n = x.size(dim)) {
+      const int64_t half = n / 2;
+      const Tensor y = x.narrow(dim, 0, half) * x.narrow(dim, half, half);
+      x = n % 2 ? cat({y, x.narrow(dim, n - 1, 1)}, dim) : y;
+    }
+    return x.reshape(a.keepdim ? shapes.kept : shapes.dropped);
+  }
+};
+
+struct Variance {
+  struct Attr {
+    bool root, with_mean;
+    Dims dims;
+    double correction;
+    bool keepdim;
+  };
+  static constexpr OpInfo kInfo[4] = {{.name = "var", .doc = "sum (x - mean)^2 / max(0, n - correction)"},
+                                      {.name = "std", .doc = "the square root of var; no gradient where it is 0"},
+                                      {.name = "var_mean", .doc = "var and mean"},
+                                      {.name = "std_mean", .doc = "std and mean"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[(a.with_mean ? 2 : 0) + (a.root ? 1 : 0)]; }
+  static void check(const Attr& a, const Tensors& in) { check_floating(info_of(a).name, in); }
+
+  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
+    const DType wide = is_half(x.dtype()) ? DType::f32 : x.dtype();
+    const auto make = [&](DType dtype) { return Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()}); };
+    const Tensor mean = a.with_mean || ctx.recording() ? make(wide) : Tensor(), var = make(a.root ? wide : x.dtype());
+    backend_for(x.device()).variance(x.view(), a.correction, mean.defined() ? mean.view() : TensorView{}, var.view());
+    if (a.root) var.sqrt_();
+    // Copies of the handles: an output must not be held by its own node.
+    ctx.save(x);
+    if (ctx.recording()) ctx.save(mean.detach());
+    if (a.root) ctx.save(var.detach());
+    Tensors out{shown(var.to(x.dtype()), shapes, a.keepdim)};
+    if (a.with_mean) out.push_back(shown(mean.to(x.dtype()), shapes, a.keepdim));
+    return out;
+  }
+
+  // 2 (x - mean) / (n - correction); through the root: divided by 2 std.
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const bool recorded = grad_enabled();
+    const Tensor given = ctx.saved(0), x = recorded ? widened(given) : given;
+    const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
+    const double n = double(x.numel()) / double(std::max<int64_t>(1, numel(shapes.kept)));
+    Tensor dx;
+    if (grads[0].defined()) {
+      const Tensor mean = recorded ? halfstep::mean(x, a.dims, true) : ctx.saved(1);
+      Tensor scale = widened(grads[0]).reshape(shapes.kept) * (2 / std::max(0.0, n - a.correction));
+      if (a.root) {
+        const Tensor y = recorded ? halfstep::std(x, a.dims, a.correction, true) : ctx.saved(2);
+        const Tensor flat = eq(y, 0);
+        scale = where(flat, 0, scale / where(flat, 1, 2 * y));
+      }
+      dx = (x - mean) * scale;
+    }
+    if (grads.size() > 1 && grads[1].defined()) {
+      const Tensor even = (widened(grads[1]) / n).reshape(shapes.kept);
+      dx = dx.defined() ? dx + even : even.expand(x.shape());
+    }
+    return {dx};
+  }
+};
+
+struct LogSumExp {
+  struct Attr {
+    Dims dims;
+    bool keepdim;
+  };
+  static constexpr OpInfo info{.name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const ReducedShapes shapes = reduced(x.shape(), a.dims, "logsumexp");
+    // 16-bit values are widened by the difference, not by a copy of x.
+    const Tensor top =
+        widened(x.numel() == 0 ? zeros(shapes.kept, {.dtype = x.dtype(), .device = x.device()}) : amax(x, a.dims, true));
+    const Tensor shift = where(isfinite(top), top, 0);
+    const Tensor y = sum((x - shift).exp_(), a.dims, true).log_() + shift;
+    ctx.save(in[0]);
+    ctx.save(y.detach());
+    return shown(y.to(in[0].dtype()), shapes, a.keepdim);
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0);
+    if (!grad_enabled()) return {(x - ctx.saved(1)).exp_().mul_(widened(grads[0]).reshape(ctx.saved(1).shape()))};
+    const Tensor wide = widened(x), y = logsumexp(wide, a.dims, true);
+    return {exp(wide - y) * widened(grads[0]).reshape(y.shape())};
+  }
+};
+
+constexpr OpInfo kCountInfo{.name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of what is not NaN", .takes = Takes::any};
+constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of what is not NaN"};
+
+Tensor without_nan(const Tensor& x) { return x.is_floating_point() ? where(ne(x, x), 0, x) : x; }
+
+std::pair<Tensor, Tensor> both(const Tensors& t) { return {t[0], t[1]}; }
+
+}  // namespace
+
+Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::optional<DType> dtype) {
+  if (dim) dim = wrap_dim(*dim, x.dim(), "prod");
+  return call<Prod>({before_sum(x, dtype)}, {dim, keepdim, dtype});
+}
+Tensor var(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return call<Variance>({x}, {false, false, dims, correction, keepdim})[0];
+}
+Tensor std(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return call<Variance>({x}, {true, false, dims, correction, keepdim})[0];
+}
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return both(call<Variance>({x}, {false, true, dims, correction, keepdim}));
+}
+std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
+  return both(call<Variance>({x}, {true, true, dims, correction, keepdim}));
+}
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  return call<LogSumExp>({x.is_floating_point() ? x : x.to(DType::f32)}, {dims, keepdim});
+}
+Tensor count_nonzero(const Tensor& x, const Dims& dims) { return sum(ne(x, 0), dims); }
+Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  const autocast::Off off;
+  return sum(without_nan(x), dims, keepdim, dtype);
+}
+Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType> dtype) {
+  check_floating("nanmean", {x});
+  const autocast::Off off;
+  const Tensor wide = widened(x);
+  return (sum(without_nan(wide), dims, keepdim, dtype == DType::f64 ? dtype : std::nullopt) / sum(eq(wide, wide), dims, keepdim)).to(dtype.value_or(x.dtype()));
+}
+
+Tensor Tensor::prod(std::optional<int64_t> d, bool k, std::optional<DType> t) const { return halfstep::prod(*this, d, k, t); }
+Tensor Tensor::var(const Dims& d, double c, bool k) const { return halfstep::var(*this, d, c, k); }
+Tensor Tensor::std(const Dims& d, double c, bool k) const { return halfstep::std(*this, d, c, k); }
+Tensor Tensor::logsumexp(const Dims& d, bool k) const { return halfstep::logsumexp(*this, d, k); }
+
+void add_moments(OpList& list) {
+  list.add(Prod::info, [](Args& a) { return prod(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false), a.dtype()); });
+  const auto add_variance = [&](bool root, bool with_mean) {
+    list.add(Variance::info_of({root, with_mean, {}, 1, false}), [root, with_mean](Args& a) {
+      const double correction = a.has("unbiased") ? double(a.flag("unbiased")) : a.number("correction", 1);
+      return call<Variance>({a.tensor(0)}, {root, with_mean, a.ints("dim", Dims()), correction, a.flag("keepdim", false)});
+    });
+  };
+  for (bool root : {false, true}) {
+    for (bool with_mean : {false, true}) add_variance(root, with_mean);
+  }
+  list.add(LogSumExp::info, [](Args& a) { return logsumexp(a.tensor(0), a.ints("dim"), a.flag("keepdim", false)); });
+  list.add(kCountInfo, [](Args& a) { return count_nonzero(a.tensor(0), a.ints("dim", Dims())); });
+  list.add(kNansumInfo, [](Args& a) { return nansum(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+  list.add(kNanmeanInfo, [](Args& a) { return nanmean(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,321 @@
+#include "framework/ops/reduce/normalization.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+DType wide(DType t) { return t == DType::f64 ? t : DType::f32; }
+TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
+Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
+Tensor floats(const Shape& shape, const Tensor& like) {
+  return Tensor::empty(shape, {.dtype = wide(like.dtype()), .device = like.device()});
+}
+
+// `anything`: an autocast region reads all as float32.
+void check_parameter(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape, DType x,
+                     bool anything = false) {
+  if (!t.defined()) return;
+  check<ShapeError>(t.shape() == shape, op, name, " must be ", shape, ", got ", t.shape());
+  check<DTypeError>(t.is_floating_point(), op, name, " must be floating, got ", t.dtype());
+  check<DTypeError>(anything || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
+                    " must have the input's dtype, or be float32 beside a 16-bit input; got ", t.dtype(), " beside ", x);
+}
+
+// The gradients of input and parameters: dx like x, the others like `parameter`.
+struct Gradients {
+  Tensor dx, dweight, dbias;
+
+  Gradients(const OpContext& ctx, const Tensor& x, const Shape& parameter, size_t weight, size_t bias) {
+    const auto make = [&](size_t i, const Shape& shape) {
+      return ctx.needs(i) ? Tensor::empty(shape, {.dtype = ctx.grad_dtype(i), .device = x.device()}) : Tensor();
+    };
+    dx = make(0, x.shape());
+    dweight = make(weight, parameter);
+    dbias = make(bias, parameter);
+  }
+};
+
+// ---- statistics of one sample
+
+struct Normalize {
+  enum Kind { layer, rms, group, instance, native };
+  struct Attr {
+    Kind kind;
+    NormArgs args;
+    Shape parameter;  // of weight and bias
+    std::optional<DType> dtype = {};
+    std::shared_ptr<Tensors> statistics = {};  // where to leave mean and rstd
+  };
+  static constexpr OpInfo kInfo[5] = {
+      {.name = "layer_norm",
+       .policy = CastPolicy::f32,
+       .doc = "(x - mean) / sqrt(var + eps) * weight + bias, over the last dimensions",
+       .reads_half = true},
+      {.name = "rms_norm",
+       .policy = CastPolicy::f32,
+       .doc = "x / sqrt(mean(x^2) + eps) * weight, over the last dimensions",
+       .reads_half = true},
+      {.name = "group_norm", .policy = CastPolicy::f32, .doc = "as layer_norm, over groups of channels", .reads_half = true},
+      {.name = "instance_norm", .doc = "as layer_norm, over the positions of each channel; or by running statistics"},
+      {.name = "native_layer_norm",
+       .policy = CastPolicy::f32,
+       .doc = "layer_norm with its mean and 1/sqrt(var + eps)",
+       .reads_half = true}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.kind]; }
+
+  static void check(const Attr& a, const Tensors& in) {
+    const std::string_view op = info_of(a).name;
+    check_floating(op, {in[0]});
+    check_parameter(op, "weight", in[1], a.parameter, in[0].dtype(), a.dtype.has_value());
+    check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
+  }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous(), w = dense(in[1]), b = dense(in[2]);
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
+    const Shape slices{a.args.rows * a.args.groups};
+    const Tensor mean = a.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
+    backend_for(x.device()).normalize(a.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
+    for (const Tensor& t : {in[0], in[1], in[2], mean, rstd}) ctx.save(t);
+    if (a.statistics) *a.statistics = {mean, rstd};
+    return y;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
+                 g = grads[0].contiguous();
+    const Gradients d(ctx, x, a.parameter, 1, 2);
+    backend_for(x.device())
+        .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
+                            view_of(d.dbias));
+    return {d.dx, d.dweight, d.dbias};
+  }
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const NormArgs& n = a.args;
+    const DType computed = wide(in[0].dtype());
+    Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
+    if (n.centered) x = x - mean(x, {2, 3}, true);
+    Tensor y = x * rsqrt(mean(x * x, {2, 3}, true) + n.eps);
+    const Shape per_channel{1, n.groups, n.channels, 1};
+    if (in[1].defined()) y = y * in[1].to(computed).reshape(per_channel);
+    if (in[2].defined()) y = y + in[2].to(computed).reshape(per_channel);
+    return y.reshape(in[0].shape()).to(a.dtype.value_or(in[0].dtype()));
+  }
+};
+
+// Rows are what is left of the normalised dimensions.
+NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized, double eps) {
+  check<ValueError>(!normalized.empty(), op, "normalized_shape must have at least one entry");
+  const int lead = x.dim() - normalized.size();
+  bool fits = lead >= 0;
+  for (int d = 0; fits && d < normalized.size(); ++d) fits = x.shape()[lead + d] == normalized[d];
+  check<ShapeError>(fits, op, "the input's last dimensions must be normalized_shape ", normalized, ", got ", x.shape());
+  NormArgs a{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
+  for (int d = 0; d < lead; ++d) a.rows *= x.shape()[d];
+  return a;
+}
+
+// [N, C, positions]
+struct Channels {
+  int64_t batch, channels, positions = 1;
+
+  Channels(std::string_view op, const Tensor& x) {
+    check<ShapeError>(x.dim() >= 2, op, "input must be [N, C, ...], got ", x.shape());
+    batch = x.size(0);
+    channels = x.size(1);
+    for (int d = 2; d < x.dim(); ++d) positions *= x.shape()[d];
+  }
+  Shape shape() const { return {batch, channels, positions}; }
+};
+
+// ---- statistics of the batch, or given
+
+struct BatchNorm {
+  static constexpr OpInfo kInfo{
+      .name = "batch_norm",
+      .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel; statistics of the batch or running ones"};
+  struct Attr {
+    BatchNormArgs args;
+    const OpInfo* info = &kInfo;  // instance_norm by running statistics is this, too
+  };
+  static const OpInfo& info_of(const Attr& a) { return *a.info; }
+
+  static void check(const Attr& a, const Tensors& in) {
+    const std::string_view op = a.info->name;
+    check_floating(op, {in[0]});
+    constexpr std::string_view kNames[] = {"", "running_mean", "running_var", "weight", "bias"};
+    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {a.args.channels}, in[0].dtype());
+    halfstep::check<ValueError>(in[1].defined() == in[2].defined(), op, "running_mean and running_var come together or not at all");
+    halfstep::check<ValueError>(a.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
+  }
+  // in: x, running_mean, running_var, weight, bias
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous(), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]),
+                 b = dense(in[4]);
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
+    Backend& backend = backend_for(x.device());
+    backend.batch_norm(a.args, x.view(), view_of(w), view_of(b), view_of(running_mean), view_of(running_var), y.view(), mean.view(),
+                       rstd.view());
+    if (a.args.training && in[1].defined()) {
+      for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
+        if (!used.same(given)) backend.copy(used.view(), given.view());
+        given.bump_version();
+      }
+    }
+    // Running statistics that training changes are not what the output was made of.
+    for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == 1 || i == 2) ? Tensor() : in[i]);
+    ctx.save(mean);
+    ctx.save(rstd);
+    return y;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(3)), g = grads[0].contiguous();
+    const Gradients d(ctx, x, {a.args.channels}, 3, 4);
+    backend_for(x.device())
+        .batch_norm_backward(a.args, g.view(), x.view(), view_of(w), ctx.saved(5).view(), ctx.saved(6).view(), view_of(d.dx),
+                             view_of(d.dweight), view_of(d.dbias));
+    return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
+  }
+  static Tensor composite(const Attr& a, const Tensors& in) {
+    const DType computed = wide(in[0].dtype());
+    const Shape per_channel{1, a.args.channels, 1};
+    const auto read = [&](const Tensor& t) { return t.to(computed).reshape(per_channel); };
+    Tensor x = in[0].to(computed).reshape({a.args.batch, a.args.channels, a.args.inner});
+    x = x - (a.args.training ? mean(x, {0, 2}, true) : read(in[1]));
+    Tensor y = x * rsqrt((a.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + a.args.eps);
+    if (in[3].defined()) y = y * read(in[3]);
+    if (in[4].defined()) y = y + read(in[4]);
+    return y.reshape(in[0].shape()).to(in[0].dtype());
+  }
+};
+
+// The running statistics after statistics of every sample and channel.
+void update_running(const Tensor& x, const Channels& n, const Tensor& running_mean, const Tensor& running_var, double momentum) {
+  const NoGrad quiet;
+  const autocast::Off off;
+  const Tensor mean = floats({n.batch, n.channels, 1}, x), var = floats({n.batch, n.channels, 1}, x);
+  backend_for(x.device()).variance(x.detach().reshape(n.shape()).view(), 1, mean.view(), var.view());
+  const auto update = [&](const Tensor& running, const Tensor& fresh) {
+    running.copy_(running.to(fresh.dtype()) * (1 - momentum) + halfstep::mean(fresh, {0, 2}) * momentum);
+  };
+  update(running_mean, mean);
+  update(running_var, var);
+}
+
+constexpr OpInfo kResponseInfo{.name = "local_response_norm", .doc = "x / (k + alpha mean(x^2 over neighbouring channels))^beta"};
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+  return call<Normalize>({x, weight, bias},
+                         {Normalize::layer, over_last("layer_norm", x, normalized_shape, eps), normalized_shape});
+}
+
+Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+  const auto statistics = std::make_shared<Tensors>();
+  Shape rows = x.shape();
+  const Tensor y = call<Normalize>(
+      {x, weight, bias},
+      {Normalize::native, over_last("native_layer_norm", x, normalized_shape, eps), normalized_shape, {}, statistics});
+  for (int d = x.dim() - normalized_shape.size(); d < x.dim(); ++d) rows[d] = 1;
+  const DType dtype = weight.defined() ? promote(y.dtype(), weight.dtype()) : y.dtype();
+  return {y, (*statistics)[0].reshape(rows).to(dtype), (*statistics)[1].reshape(rows).to(dtype)};
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
+  NormArgs args = over_last("rms_norm", x, normalized_shape, eps.value_or(x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23));
+  args.centered = false;
+  return call<Normalize>({x, weight, Tensor()}, {Normalize::rms, args, normalized_shape});
+}
+
+Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
+  const Channels n("group_norm", x);
+  check<ValueError>(num_groups > 0 && n.channels > 0 && n.channels % num_groups == 0, "group_norm", "num_groups must divide the ",
+                    n.channels, " channels of the input ", x.shape(), ", got ", num_groups);
+  const int64_t channels = n.channels / num_groups;
+  check<ValueError>(n.batch * channels * n.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
+                    x.shape());
+  return call<Normalize>({x, weight, bias}, {Normalize::group, {n.batch, num_groups, channels, n.positions, eps}, {n.channels}});
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                  bool training, double momentum, double eps) {
+  // PyTorch's form of no batch without channels.
+  if (x.dim() == 1 && x.size(0) == 0)
+    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps).reshape({0});
+  const Channels n("batch_norm", x);
+  check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
+                    "needs more than 1 value per channel when training, got input ", x.shape());
+  return call<BatchNorm>({x, running_mean, running_var, weight, bias},
+                         {{n.batch, n.channels, n.positions, eps, momentum, training}});
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                     const Tensor& bias, bool use_input_stats, double momentum, double eps) {
+  const Channels n("instance_norm", x);
+  check<ValueError>(running_mean.defined() == running_var.defined(), "instance_norm",
+                    "running_mean and running_var come together or not at all");
+  if (!use_input_stats) {
+    check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
+    return call<BatchNorm>({x, running_mean, running_var, weight, bias},
+                           {{n.batch, n.channels, n.positions, eps, momentum, false}, &Normalize::kInfo[Normalize::instance]});
+  }
+  check<ValueError>(n.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
+                    x.shape());
+  check_same_device("instance_norm", {x, running_mean, running_var});
+  check_parameter("instance_norm", "running_mean", running_mean, {n.channels}, x.dtype());
+  check_parameter("instance_norm", "running_var", running_var, {n.channels}, x.dtype());
+  const Tensor y =
+      call<Normalize>({x, weight, bias}, {Normalize::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}});
+  if (running_mean.defined() && x.numel() > 0) update_running(x, n, running_mean, running_var, momentum);
+  return y;
+}
+
+Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double beta, double k) {
+  check<ValueError>(size > 0, "local_response_norm", "size must be at least 1, got ", size);
+  check<ShapeError>(x.dim() >= 3, "local_response_norm", "input must be [N, C, L, ...], got ", x.shape());
+  check_floating("local_response_norm", {x});
+  return composite(kResponseInfo, {x}, [&](const Tensors& in) {
+    const int64_t channels = x.size(1), before = std::min(size / 2, channels), after = std::min((size - 1) / 2, channels);
+    const auto padding = [&](int64_t n) {
+      Shape shape = x.shape();
+      shape[1] = n;
+      return zeros(shape, {.dtype = in[0].dtype(), .device = x.device()});
+    };
+    const Tensor padded = cat({padding(before), square(in[0]), padding(after)}, 1);
+    Tensor total = padded.narrow(1, 0, channels);
+    for (int64_t shift = 1; shift <= before + after; ++shift) total = total + padded.narrow(1, shift, channels);
+    return in[0] / pow(total * (alpha / double(size)) + k, beta);
+  });
+}
+
+void add_normalization(OpList& list) {
+  list.add(Normalize::kInfo[Normalize::layer], [](Args& a) {
+    return layer_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
+  });
+  list.add(Normalize::kInfo[Normalize::native], [](Args& a) {
+    return native_layer_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps"));
+  });
+  list.add(Normalize::kInfo[Normalize::rms],
+           [](Args& a) { return rms_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.number_or_none("eps")); });
+  list.add(Normalize::kInfo[Normalize::group], [](Args& a) {
+    return group_norm(a.tensor(0), a.integer("num_groups"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
+  });
+  list.add(BatchNorm::kInfo, [](Args& a) {
+    return batch_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
+                      a.flag("training", false), a.number("momentum", 0.1), a.number("eps", 1e-5));
+  });
+  list.add(Normalize::kInfo[Normalize::instance], [](Args& a) {
+    return instance_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
+                         a.flag("use_input_stats", true), a.number("momentum", 0.1), a.number("eps", 1e-5));
+  });
+  list.add(kResponseInfo, [](Args& a) {
+    return local_response_norm(a.tensor(0), a.integer("size"), a.number("alpha", 1e-4), a.number("beta", 0.75), a.number("k", 1));
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,58 @@
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+struct Softmax {
+  struct Attr {
+    int dim;
+    bool log;
+    std::optional<DType> dtype;
+  };
+  static constexpr OpInfo kInfo[2] = {{.name = "softmax", .policy = CastPolicy::f32_output, .doc = "e^x / sum e^x along a dimension"},
+                                      {.name = "log_softmax", .policy = CastPolicy::f32_output, .doc = "x - ln sum e^x along a dimension"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.log]; }
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
+    const auto rows = [](const Tensor& t) { return t.dim() == 0 ? t.alias({1}, {1}).view() : t.view(); };
+    backend_for(x.device()).softmax(rows(x), rows(y), a.dim, a.log);
+    ctx.save_output(y);
+    return y;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor &g = grads[0], y = ctx.saved(0);
+    if (grad_enabled()) {
+      if (a.log) return {g - exp(y) * sum(g, {a.dim}, true)};
+      return {y * (g - sum(g * y, {a.dim}, true))};
+    }
+    const Tensor dx = Tensor::empty(g.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
+    if (g.dim() == 0) dx.zero_();
+    else backend_for(g.device()).softmax_backward(g.view(), y.view(), dx.view(), a.dim, a.log);
+    return {dx};
+  }
+};
+
+Tensor run(bool log, Tensor x, int64_t dim, std::optional<DType> dtype) {
+  const int d = wrap_dim(dim, x.dim(), Softmax::kInfo[log].name);
+  if (!x.is_floating_point()) x = x.to(dtype.value_or(DType::f32));
+  else if (dtype && size_of(*dtype) < size_of(x.dtype())) x = x.to(*dtype);  // the caller chose to lose precision before
+  return call<Softmax>({x}, {d, log, dtype});
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype) { return run(false, x, dim, dtype); }
+Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype) { return run(true, x, dim, dtype); }
+Tensor Tensor::softmax(int64_t dim, std::optional<DType> dtype) const { return halfstep::softmax(*this, dim, dtype); }
+Tensor Tensor::log_softmax(int64_t dim, std::optional<DType> dtype) const { return halfstep::log_softmax(*this, dim, dtype); }
+
+void add_softmax(OpList& list) {
+  list.add(Softmax::kInfo[0], [](Args& a) { return softmax(a.tensor(0), a.integer("dim"), a.dtype()); });
+  list.add(Softmax::kInfo[1], [](Args& a) { return log_softmax(a.tensor(0), a.integer("dim"), a.dtype()); });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,147 @@
+#include "framework/ops/reduce/sorting.h"
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/reduce/reductions.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+using Pair = std::pair<Tensor, Tensor>;
+
+enum class Order : uint8_t { sort, topk, kthvalue };
+
+struct Sort {
+  struct Attr {
+    Order kind;
+    int dim;
+    bool descending;
+    int64_t k;
+    Shape from;
+  };
+  static constexpr OpInfo kInfo[3] = {
+      {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .takes = Takes::any},
+      {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .takes = Takes::any},
+      {.name = "kthvalue", .doc = "the k-th smallest and its index", .takes = Takes::any}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
+
+  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    Shape shape = a.from;
+    shape[a.dim] = a.k;
+    const Tensor values = Tensor::empty(shape, {.dtype = in[0].dtype(), .device = in[0].device()});
+    const Tensor indices = Tensor::empty(shape, {.dtype = DType::i64, .device = in[0].device()});
+    backend_for(in[0].device()).sort(in[0].view(), a.dim, a.descending, a.k, values.view(), indices.view());
+    ctx.save(indices);
+    return {values, indices};
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    if (!grads[0].defined()) return {};
+    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(0), grads[0])};
+  }
+};
+
+Pair run(Order kind, const Tensor& x, int dim, bool descending, int64_t k) {
+  if (x.dim() == 0) {
+    const auto [values, indices] = run(kind, x.reshape({1}), 0, descending, k);
+    return k == 1 ? Pair{values.reshape({}), indices.reshape({})} : Pair{values, indices};
+  }
+  const Tensors out = call<Sort>({x}, {kind, dim, descending, k, x.shape()});
+  return {out[0], out[1]};
+}
+
+int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[dim]; }
+
+struct Median {
+  struct Attr {};
+  static constexpr OpInfo info{
+      .name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
+  static void check(const Attr&, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0, "median", "has no value for an empty tensor, got ", in[0].shape());
+  }
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    const Tensor y = halfstep::median(in[0].reshape({-1}), 0).first;
+    ctx.save(in[0]);
+    ctx.save_output(y);
+    return y;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor x = ctx.saved(0);
+    const Shape one = Dims::filled(x.dim(), 1);
+    return {share_gradient(x, ctx.saved(1).reshape(one), grads[0].reshape(one), {})};
+  }
+};
+
+constexpr OpInfo kArgsortInfo{.name = "argsort", .doc = "the indices that sort", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kMsortInfo{.name = "msort", .doc = "values in order along dimension 0", .takes = Takes::any};
+
+}  // namespace
+
+Pair sort(const Tensor& x, int64_t dim, bool descending, bool) {
+  const int d = wrap_dim(dim, x.dim(), "sort");
+  return run(Order::sort, x, d, descending, length(x, d));
+}
+Tensor argsort(const Tensor& x, int64_t dim, bool descending, bool) {
+  const int d = wrap_dim(dim, x.dim(), "argsort");
+  return run(Order::sort, x.detach(), d, descending, length(x, d)).second;
+}
+Tensor msort(const Tensor& x) { return sort(x, 0).first; }
+
+Pair topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
+  const int d = wrap_dim(dim, x.dim(), "topk");
+  check<ValueError>(k >= 0 && k <= length(x, d), "topk", "k must lie in [0, ", length(x, d), "], the size of dimension ", dim,
+                    " of ", x.shape(), ", got ", k);
+  return run(Order::topk, x, d, largest, k);
+}
+
+Pair kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim(), "kthvalue");
+  check<ValueError>(k >= 1 && k <= length(x, d), "kthvalue", "k must lie in [1, ", length(x, d), "], the size of dimension ", dim,
+                    " of ", x.shape(), ", got ", k);
+  const auto [values, indices] = run(Order::kthvalue, x, d, false, k);
+  if (x.dim() == 0) return {values, indices};
+  const Pair last{values.narrow(d, k - 1, 1), indices.narrow(d, k - 1, 1)};
+  return keepdim ? last : Pair{last.first.squeeze(d), last.second.squeeze(d)};
+}
+
+Tensor median(const Tensor& x) { return call<Median>({x}); }
+Pair median(const Tensor& x, int64_t dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim(), "median");
+  const int64_t n = length(x, d);
+  check<ShapeError>(n > 0, "median", "has no value over an empty dimension, got ", x.shape());
+  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  Tensor index = kthvalue(x.detach(), (n + 1) / 2, d, true).second;
+  if (x.is_floating_point()) {
+    const Tensor worst = argmax(x, d, true), value = gather(x.detach(), d, worst);  // the first NaN, if any
+    index = where(ne(value, value), worst, index);
+  }
+  const Tensor value = gather(x, d, index);
+  return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
+}
+
+Pair Tensor::sort(int64_t dim, bool descending) const { return halfstep::sort(*this, dim, descending); }
+Tensor Tensor::argsort(int64_t dim, bool descending) const { return halfstep::argsort(*this, dim, descending); }
+Pair Tensor::topk(int64_t k, int64_t dim, bool largest) const { return halfstep::topk(*this, k, dim, largest); }
+
+void add_sorting(OpList& list) {
+  const auto both = [](const Pair& p) { return Tensors{p.first, p.second}; };
+  list.add(Sort::kInfo[0], [both](Args& a) {
+    return both(sort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false)));
+  });
+  list.add(kArgsortInfo, [](Args& a) {
+    return argsort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false));
+  });
+  list.add(kMsortInfo, [](Args& a) { return msort(a.tensor(0)); });
+  list.add(Sort::kInfo[1], [both](Args& a) {
+    return both(topk(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("largest", true), a.flag("sorted", true)));
+  });
+  list.add(Sort::kInfo[2],
+           [both](Args& a) { return both(kthvalue(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("keepdim", false))); });
+  list.add(Median::info, [both](Args& a) -> Tensors {
+    const std::optional<int64_t> dim = a.integer_or_none("dim");
+    if (!dim) return {median(a.tensor(0))};
+    return both(median(a.tensor(0), *dim, a.flag("keepdim", false)));
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,101 @@
+// Casts and copies.
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+
+namespace halfstep {
+namespace {
+
+// A contiguous copy in `dtype`. Its gradient goes back in the input's dtype.
+struct Cast {
+  struct Attr {
+    DType to;
+    DType from;
+  };
+  static constexpr OpInfo info{.name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
+
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = a.to, .device = x.device()});
+    backend_for(x.device()).copy(x.view(), out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+};
+
+// Across devices; through host memory.
+struct Move {
+  struct Attr {
+    Device to, from;
+  };
+  static constexpr OpInfo info{.name = "to_device", .policy = CastPolicy::keep, .doc = "a copy on another device"};
+
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous();
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to});
+    if (a.from.is_cpu()) {
+      backend_for(a.to).copy_from_host(x.data(), out.data(), x.nbytes());
+    } else {
+      const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
+      backend_for(a.from).copy_to_host(x.data(), host.data(), x.nbytes());
+      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.data(), out.data(), x.nbytes());
+    }
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+};
+
+}  // namespace
+
+Tensor to(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : call<Cast>({x}, {dtype, x.dtype()}); }
+Tensor to(const Tensor& x, Device device) { return x.device() == device ? x : call<Move>({x}, {device, x.device()}); }
+Tensor clone(const Tensor& x) { return call<Cast>({x}, {x.dtype(), x.dtype()}); }
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+
+Tensor Tensor::to(DType dtype) const { return halfstep::to(*this, dtype); }
+Tensor Tensor::to(Device device) const { return halfstep::to(*this, device); }
+Tensor Tensor::clone() const { return halfstep::clone(*this); }
+Tensor Tensor::contiguous() const { return halfstep::contiguous(*this); }
+
+const Tensor& Tensor::copy_(const Tensor& src) const {
+  const Tensor local = src.to(device());
+  // The expanded view has a place of its own in the graph, also when src is a leaf.
+  const Tensor full = local.shape() == shape() && !local.requires_grad() ? local : local.expand(shape());
+  return assign_in_place(*this, full.dtype() == dtype() ? full : full.to(dtype()), "copy_");
+}
+
+const Tensor& Tensor::fill_(double value) const {
+  const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
+  backend_for(device()).fill(view(), value);
+  bump_version();
+  if (recorded) {  // what was there before no longer matters
+    ++storage()->recorded_writes;
+    impl()->autograd.reset();
+  }
+  return *this;
+}
+
+void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
+  const size_t n = size_t(numel());
+  if (floats) floats->resize(n);
+  else integers->resize(n);
+  if (n == 0) return;
+  const DType dtype = floats ? DType::f64 : DType::i64;
+  void* const to = floats ? static_cast<void*>(floats->data()) : integers->data();
+  if (device().is_cpu()) return backend_for(device()).copy(view(), {to, dtype, shape(), contiguous_strides(shape())});
+  const NoGrad off;
+  const Tensor t = detach().to(dtype).contiguous();
+  backend_for(t.device()).copy_to_host(t.data(), to, t.nbytes());
+}
+
+void add_copies(OpList& list) {
+  list.add(Cast::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const auto dtype = a.dtype();
+    return dtype ? to(x, *dtype) : clone(x);
+  });
+  list.add(Move::info, [](Args& a) { return to(a.tensor(0), parse_device(a.text("device"), a.op())); });
+}
+
+}  // namespace halfstep

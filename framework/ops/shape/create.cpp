@@ -1,0 +1,324 @@
+// New tensors, and random numbers.
+#include "framework/ops/shape/create.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "framework/math/random.h"
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+namespace {
+
+Tensor finish(const Tensor& t, const TensorOptions& o) {
+  if (o.requires_grad) t.set_requires_grad();
+  return t;
+}
+Tensor raw(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, {.dtype = o.dtype, .device = o.device}); }
+void check_sampled(std::string_view op, DType dtype) {
+  check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
+}
+Generator& pick(Generator* g) { return g ? *g : default_generator(); }
+
+struct Dropout {
+  struct Attr {
+    double p;
+    Generator::State state;
+  };
+  static constexpr OpInfo info{
+      .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+    backend_for(out.device()).dropout(in[0].view(), out.view(), a.p, a.state);
+    return out;
+  }
+  // Linear: the gradient takes the same road with the same numbers.
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
+};
+
+constexpr OpInfo made(std::string_view name, std::string_view doc, Takes takes = Takes::any) {
+  return {.name = name, .doc = doc, .differentiable = false, .takes = takes};
+}
+constexpr OpInfo kZeros = made("zeros", "a tensor of zeros"), kOnes = made("ones", "a tensor of ones");
+constexpr OpInfo kFull = made("full", "a tensor of one value"),
+                 kFullLike = made("full_like", "full of x's shape, dtype and device");
+constexpr OpInfo kZerosLike = made("zeros_like", "zeros of x's shape, dtype and device");
+constexpr OpInfo kOnesLike = made("ones_like", "ones of x's shape, dtype and device");
+constexpr OpInfo kArange = made("arange", "start + i step, below end"), kEye = made("eye", "ones on the diagonal, else zeros");
+constexpr OpInfo kLinspace = made("linspace", "so many numbers from start to end, evenly");
+constexpr OpInfo kLogspace = made("logspace", "base to the power of linspace");
+constexpr OpInfo kRand = made("rand", "uniform in [0, 1)"),
+                 kRandLike = made("rand_like", "rand of x's shape, dtype and device", Takes::floating);
+constexpr OpInfo kRandn = made("randn", "standard normal"),
+                 kRandnLike = made("randn_like", "randn of x's shape, dtype and device", Takes::floating);
+constexpr OpInfo kRandint = made("randint", "integers in [low, high)"),
+                 kRandperm = made("randperm", "the numbers below n in random order");
+constexpr OpInfo kNormal = made("normal", "normal with this mean and standard deviation");
+constexpr OpInfo kBernoulli = made("bernoulli", "1 with probability p, else 0", Takes::floating);
+constexpr OpInfo kMultinomial = made("multinomial", "classes drawn by their weights", Takes::floating);
+
+Shape sizes(Args& a) {
+  const Shape shape = a.ints("size");
+  check_size(a.op(), shape);
+  return shape;
+}
+
+// A number, or the 0-dim tensor at a position (a host read).
+double number_at(Args& a, size_t position, std::string_view name) {
+  if (!a.has_tensor(position)) return a.number(name);
+  const Tensor t = a.tensor(position);
+  check<ShapeError>(t.dim() == 0, a.op(), "'", name, "' must be a number or a 0-dim tensor, got ", t.shape());
+  check_has_values(a.op(), {t});
+  return t.item<double>();
+}
+
+// The dtype of numbers that were given: int64 when all are integers.
+DType dtype_of_numbers(Args& a, std::initializer_list<std::string_view> names) {
+  for (std::string_view name : names) {
+    const nlohmann::json* v = a.raw(name);
+    if (v && v->is_boolean()) return DType::boolean;
+    if (v && !v->is_number_integer()) return DType::f32;
+  }
+  return DType::i64;
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, o); }
+Tensor full(const Shape& shape, double value, const TensorOptions& o) {
+  const Tensor t = raw(shape, o);
+  backend_for(o.device).fill(t.view(), value);
+  return finish(t, o);
+}
+Tensor zeros(const Shape& shape, const TensorOptions& o) { return full(shape, 0, o); }
+Tensor ones(const Shape& shape, const TensorOptions& o) { return full(shape, 1, o); }
+Tensor scalar(double value, const TensorOptions& o) { return full({}, value, o); }
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor empty_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+
+Tensor zeros_like(const Tensor& x, DType dtype) { return zeros(x.shape(), {.dtype = dtype, .device = x.device()}); }
+Tensor ones_like(const Tensor& x, DType dtype) { return ones(x.shape(), {.dtype = dtype, .device = x.device()}); }
+Tensor empty_like(const Tensor& x, DType dtype) { return empty(x.shape(), {.dtype = dtype, .device = x.device()}); }
+Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
+  return full(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device()});
+}
+
+Tensor arange(double start, double end, double step, const TensorOptions& o) {
+  const double count = std::ceil((end - start) / step);
+  check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
+                    " does not lead from ", start, " to ", end);
+  check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
+  const Tensor t = raw({int64_t(count)}, o);
+  // Of integers, PyTorch cuts start and step off, not each element.
+  const bool whole = !is_floating(o.dtype);
+  backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
+  return finish(t, o);
+}
+Tensor arange(double end, const TensorOptions& o) { return arange(0, end, 1, o); }
+
+Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
+  check_size("linspace", {steps});
+  if (!is_floating(o.dtype)) start = std::trunc(start), end = std::trunc(end);  // as PyTorch; each element is cut off, too
+  const Tensor i = arange(double(steps), {.dtype = DType::f64, .device = o.device});
+  const double step = steps > 1 ? (end - start) / double(steps - 1) : 0;
+  // From both ends, so that both are exact.
+  const Tensor t = where(lt(i, double(steps / 2)), add(mul(i, step), start), sub(end, mul(sub(double(steps - 1), i), step)));
+  return finish(steps == 1 ? full({1}, start, {.dtype = o.dtype, .device = o.device}) : t.to(o.dtype), o);
+}
+Tensor logspace(double start, double end, int64_t steps, double base, const TensorOptions& o) {
+  check_size("logspace", {steps});
+  const autocast::Off off;
+  return finish(pow(base, linspace(start, end, steps, {.dtype = DType::f64, .device = o.device})).to(o.dtype), o);
+}
+
+Tensor eye(int64_t n, int64_t m, const TensorOptions& o) {
+  check_size("eye", {n, m});
+  const Tensor t = zeros({n, m}, {.dtype = o.dtype, .device = o.device});
+  const int64_t ones = std::min(n, m);
+  backend_for(o.device).fill(t.alias({ones}, {m + 1}).view(), 1);
+  return finish(t, o);
+}
+Tensor eye(int64_t n, const TensorOptions& o) { return eye(n, n, o); }
+
+Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& o) {
+  return finish(from_vector(values, shape, o.device).to(o.dtype), o);
+}
+Tensor tensor(std::initializer_list<double> values, const TensorOptions& o) {
+  return tensor(std::vector<double>(values), {int64_t(values.size())}, o);
+}
+
+void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
+  const Tensor t = x.is_contiguous() ? x.detach() : empty_like(x);
+  backend_for(x.device()).random_uniform(t.view(), pick(g).reserve(x.numel()), lo, hi);
+  if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
+  x.bump_version();
+}
+void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
+  const Tensor t = x.is_contiguous() ? x.detach() : empty_like(x);
+  backend_for(x.device()).random_normal(t.view(), pick(g).reserve(x.numel()), mean, stddev);
+  if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
+  x.bump_version();
+}
+
+Tensor rand(const Shape& shape, const TensorOptions& o, Generator* g) {
+  check_sampled("rand", o.dtype);
+  const Tensor t = raw(shape, o);
+  uniform_(t, 0, 1, g);
+  return finish(t, o);
+}
+Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
+  check_sampled("randn", o.dtype);
+  const Tensor t = raw(shape, o);
+  normal_(t, 0, 1, g);
+  return finish(t, o);
+}
+Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
+  check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
+  const Tensor t = raw(shape, o);
+  backend_for(o.device).random_integers(t.view(), pick(g).reserve(t.numel()), lo, hi);
+  return finish(t, o);
+}
+
+Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator* g) {
+  check_sampled("rand_like", dtype.value_or(x.dtype()));
+  return rand(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, g);
+}
+Tensor randn_like(const Tensor& x, std::optional<DType> dtype, Generator* g) {
+  check_sampled("randn_like", dtype.value_or(x.dtype()));
+  return randn(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, g);
+}
+
+Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& o, Generator* g) {
+  check<ValueError>(stddev >= 0, "normal", "the standard deviation must not be negative, got ", stddev);
+  check_sampled("normal", o.dtype);
+  const Tensor t = raw(shape, o);
+  normal_(t, mean, stddev, g);
+  return finish(t, o);
+}
+
+Tensor bernoulli(const Tensor& p, Generator* g) {
+  check_sampled("bernoulli", p.dtype());
+  const NoGrad quiet;
+  // NaN fails, too. On a GPU the check would wait for the device.
+  check<ValueError>(!p.device().is_cpu() || all(logical_and(ge(p, 0), le(p, 1))).item<bool>(), "bernoulli",
+                    "probabilities must lie in [0, 1]");
+  const Tensor u = rand(p.shape(), {.device = p.device()}, g);
+  return lt(u, p.detach()).to(p.dtype());
+}
+Tensor bernoulli(const Tensor& x, double p, Generator* g) {
+  check<ValueError>(p >= 0 && p <= 1, "bernoulli", "p must lie in [0, 1], got ", p);
+  const NoGrad quiet;
+  return lt(rand(x.shape(), {.device = x.device()}, g), p).to(x.dtype());
+}
+
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* g) {
+  constexpr std::string_view op = "multinomial";
+  check_sampled(op, weights.dtype());
+  check<ShapeError>((weights.dim() == 1 || weights.dim() == 2) && weights.shape().back() > 0, op,
+                    "weights must be [C] or [N, C], got ", weights.shape());
+  const int64_t classes = weights.shape().back();
+  check<ValueError>(samples > 0 && (replacement || samples <= classes), op, "cannot draw ", samples, " of ", classes,
+                    replacement ? "" : " without replacement");
+  const NoGrad quiet;
+  const autocast::Off off;
+  const Tensor w = weights.detach().to(weights.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  if (w.device().is_cpu()) {  // on a GPU this would wait for the device
+    check<ValueError>(all(logical_and(isfinite(w), ge(w, 0))).item<bool>(), op, "weights must be finite and not negative");
+    const Tensor possible = sum(gt(w, 0).to(DType::i64), {-1});
+    check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
+                      "too few weights are positive to draw ", samples);
+  }
+  // The class whose exponential clock of rate w rings first: classes ring in an order that has the wanted probabilities.
+  Shape shape = w.shape();
+  if (replacement) shape.insert(shape.size() - 1, samples);
+  check_size(op, shape);
+  const Tensor clocks = sub(1e-30, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, g))));
+  const Tensor rates = div(replacement ? w.unsqueeze(-2) : w, clocks);
+  return replacement ? rates.argmax(-1) : rates.topk(samples).second;
+}
+
+Tensor randperm(int64_t n, Generator* g) {
+  check<ValueError>(n >= 0 && n <= (int64_t(1) << 31), "randperm", "n must lie in [0, 2^31], got ", n);
+  // Fisher-Yates on the host, from the same stream as everything else.
+  const Generator::State state = pick(g).reserve(n);
+  const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
+  int64_t* p = out.data<int64_t>();
+  std::iota(p, p + n, 0);
+  for (int64_t i = n - 1; i > 0; --i) {
+    const uint64_t bits = math::random_bits(state.seed, state.offset, uint64_t(i));
+    std::swap(p[i], p[bits * uint64_t(i + 1) >> 32]);
+  }
+  return out;
+}
+
+Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
+  check<ValueError>(p >= 0 && p <= 1, "dropout", "p must lie in [0, 1], got ", p);
+  check<DTypeError>(x.is_floating_point(), "dropout", "needs a floating input, got ", x.dtype());
+  if (!training || p == 0) return x;
+  return call<Dropout>({x}, {p, pick(g).reserve(x.numel())});
+}
+
+void add_create(OpList& list) {
+  list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
+  list.add(kZeros, [](Args& a) { return zeros(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kOnes, [](Args& a) { return ones(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kFull, [](Args& a) {
+    const DType natural = dtype_of_numbers(a, {"fill_value"});
+    return full(sizes(a), a.number("fill_value"), {.dtype = a.dtype().value_or(natural)});
+  });
+  list.add(kZerosLike, [](Args& a) { return full_like(a.tensor(0), 0, a.dtype()); });
+  list.add(kOnesLike, [](Args& a) { return full_like(a.tensor(0), 1, a.dtype()); });
+  list.add(kFullLike, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    return full_like(x, a.number("fill_value"), a.dtype());
+  });
+  list.add(kArange, [](Args& a) {
+    const DType natural = dtype_of_numbers(a, {"start", "end", "step"});
+    const double start = a.number("start", 0), end = a.number("end");
+    return arange(start, end, a.number("step", 1), {.dtype = a.dtype().value_or(natural)});
+  });
+  list.add(kEye, [](Args& a) {
+    const int64_t n = a.integer("n");
+    return eye(n, a.integer("m", n), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kLinspace, [](Args& a) {
+    const double start = number_at(a, 0, "start"), end = number_at(a, 1, "end");
+    return linspace(start, end, a.integer("steps"), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kLogspace, [](Args& a) {
+    const double start = number_at(a, 0, "start"), end = number_at(a, 1, "end");
+    const int64_t steps = a.integer("steps");
+    return logspace(start, end, steps, a.number("base", 10), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kRand, [](Args& a) { return rand(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandn, [](Args& a) { return randn(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandLike, [](Args& a) { return rand_like(a.tensor(0), a.dtype()); });
+  list.add(kRandnLike, [](Args& a) { return randn_like(a.tensor(0), a.dtype()); });
+  list.add(kRandint, [](Args& a) {
+    const int64_t low = a.integer("low", 0), high = a.integer("high");
+    return randint(low, high, sizes(a), {.dtype = a.dtype().value_or(DType::i64)});
+  });
+  list.add(kRandperm, [](Args& a) { return randperm(a.integer("n")); });
+  list.add(kNormal, [](Args& a) {
+    const double mean = a.number("mean", 0), stddev = a.number("std", 1);
+    return normal(mean, stddev, sizes(a), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kBernoulli, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const auto p = a.number_or_none("p");
+    return p ? bernoulli(x, *p) : bernoulli(x);
+  });
+  list.add(kMultinomial, [](Args& a) {
+    const Tensor weights = a.tensor(0);
+    const int64_t samples = a.integer("num_samples");
+    return multinomial(weights, samples, a.flag("replacement", false));
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,203 @@
+// Views of several parts of a tensor at once, and of its diagonals.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/shape/rearrange.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+namespace {
+
+struct SplitAttr {
+  int dim;
+  std::vector<int64_t> sizes;
+  Shape full;
+};
+
+template <bool unbinds>
+struct Parts {
+  using Attr = SplitAttr;
+  static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .takes = Takes::any}
+                                         : OpInfo{.name = "split", .doc = "parts along a dimension", .takes = Takes::any};
+  static Tensors forward(OpContext&, const Attr& a, const Tensors& in) {
+    Tensors out;
+    int64_t at = 0;
+    for (int64_t size : a.sizes) {
+      Shape shape = in[0].shape();
+      Strides strides = in[0].strides();
+      shape[a.dim] = size;
+      if (unbinds) shape.erase(a.dim), strides.erase(a.dim);
+      out.push_back(as_view(in[0], shape, strides, numel(shape) ? at * in[0].strides()[a.dim] : 0));
+      at += size;
+    }
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+    const Tensor* some = nullptr;
+    for (const Tensor& g : grads) some = g.defined() ? &g : some;
+    Tensors parts;
+    for (size_t i = 0; i < grads.size(); ++i) {
+      Shape shape = a.full;
+      shape[a.dim] = a.sizes[i];
+      if (!grads[i].defined())
+        parts.push_back(zeros({}, {.dtype = some->dtype(), .device = some->device()}).expand(shape));
+      else
+        parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
+    }
+    return {cat(parts, a.dim)};
+  }
+};
+
+struct DiagonalAttr {
+  Shape full;
+  int dim1, dim2;
+  int64_t offset;
+
+  int64_t length() const {
+    return std::max<int64_t>(0,
+                             offset >= 0 ? std::min(full[dim1], full[dim2] - offset) : std::min(full[dim1] + offset, full[dim2]));
+  }
+  Shape shape() const { return without_both(full, length()); }
+  Strides strides(const Strides& of) const { return without_both(of, of[dim1] + of[dim2]); }
+  int64_t start(const Strides& of) const { return length() == 0 ? 0 : offset >= 0 ? offset * of[dim2] : -offset * of[dim1]; }
+
+ private:
+  Dims without_both(Dims d, int64_t last) const {
+    d.erase(std::max(dim1, dim2));
+    d.erase(std::min(dim1, dim2));
+    d.push_back(last);
+    return d;
+  }
+};
+
+struct Diagonal {
+  using Attr = DiagonalAttr;
+  static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Strides& s = in[0].strides();
+    return as_view(in[0], a.shape(), a.strides(s), a.start(s));
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+};
+struct DiagEmbed {
+  using Attr = DiagonalAttr;
+  static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+    const Strides& s = out.strides();
+    backend_for(out.device()).copy(in[0].view(), out.alias(a.shape(), a.strides(s), a.start(s)).view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Diagonal>({grads[0]}, a)}; }
+};
+Tensors Diagonal::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
+
+constexpr OpInfo kChunkInfo{
+    .name = "chunk", .doc = "at most so many equal parts along a dimension; made of split", .takes = Takes::any};
+constexpr OpInfo kDiagInfo{.name = "diag", .doc = "a vector as a diagonal, or a matrix's diagonal", .takes = Takes::any};
+
+int part_dim(std::string_view op, const Tensor& x, int64_t dim) {
+  check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no parts");
+  return wrap_dim(dim, x.dim(), op);
+}
+
+}  // namespace
+
+Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  const int d = part_dim("split", x, dim);
+  int64_t left = x.shape()[d];
+  for (int64_t size : sizes) {
+    check<ValueError>(size >= 0 && size <= left, "split", "sizes must not be negative and add up to ", x.shape()[d], ", got ", size,
+                      " with ", left, " left");
+    left -= size;
+  }
+  check<ValueError>(left == 0 && !sizes.empty(), "split", "sizes must add up to ", x.shape()[d], ", but leave ", left);
+  return call<Parts<false>>({x}, {d, sizes, x.shape()});
+}
+Tensors split(const Tensor& x, int64_t size, int64_t dim) {
+  const int d = part_dim("split", x, dim);
+  const int64_t n = x.shape()[d];
+  check<ValueError>(size > 0 || (size == 0 && n == 0), "split", "size must be positive, got ", size);
+  std::vector<int64_t> sizes;
+  for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
+  if (sizes.empty()) sizes.push_back(0);
+  return split(x, sizes, d);
+}
+Tensors Tensor::split(int64_t size, int64_t dim) const { return halfstep::split(*this, size, dim); }
+
+Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  const int d = part_dim("chunk", x, dim);
+  check<ValueError>(chunks > 0, "chunk", "chunks must be positive, got ", chunks);
+  const int64_t n = x.shape()[d], size = n / chunks + (n % chunks != 0);
+  if (n > 0) return split(x, size, d);
+  check<ValueError>(chunks <= 4096, "chunk", "an empty dimension has no ", chunks, " parts");
+  return split(x, std::vector<int64_t>(size_t(chunks), 0), d);
+}
+Tensors Tensor::chunk(int64_t chunks, int64_t dim) const { return halfstep::chunk(*this, chunks, dim); }
+
+Tensors unbind(const Tensor& x, int64_t dim) {
+  const int d = part_dim("unbind", x, dim);
+  if (x.shape()[d] == 0) return {};
+  return call<Parts<true>>({x}, {d, std::vector<int64_t>(size_t(x.shape()[d]), 1), x.shape()});
+}
+Tensors Tensor::unbind(int64_t dim) const { return halfstep::unbind(*this, dim); }
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  check<ShapeError>(x.dim() >= 2, "diagonal", "needs at least 2 dimensions, got ", x.shape());
+  const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
+  check<ValueError>(a != b, "diagonal", "the dimensions must differ, got ", dim1, " and ", dim2);
+  return call<Diagonal>({x}, {x.shape(), a, b, std::clamp(offset, -x.shape()[a], x.shape()[b])});
+}
+Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const { return halfstep::diagonal(*this, offset, dim1, dim2); }
+
+namespace {
+
+Tensor embed(std::string_view op, const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  check<ShapeError>(x.dim() >= 1 && x.dim() < kMaxDims, op, "needs 1 to ", kMaxDims - 1, " dimensions, got ", x.shape());
+  const int rank = x.dim() + 1, a = wrap_dim(dim1, rank, op), b = wrap_dim(dim2, rank, op);
+  check<ValueError>(a != b, op, "the dimensions must differ, got ", dim1, " and ", dim2);
+  check<ValueError>(offset > -(int64_t(1) << 31) && offset < (int64_t(1) << 31), op, "offset ", offset, " is too large");
+  const int64_t n = x.shape().back() + std::abs(offset);
+  Shape full = x.shape();
+  full.erase(x.dim() - 1);
+  full.insert(std::min(a, b), n);
+  full.insert(std::max(a, b), n);
+  check_size(op, full);
+  return call<DiagEmbed>({x}, {full, a, b, offset});
+}
+
+}  // namespace
+
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  return embed("diag_embed", x, offset, dim1, dim2);
+}
+
+Tensor diag(const Tensor& x, int64_t diagonal) {
+  check<ShapeError>(x.dim() == 1 || x.dim() == 2, "diag", "needs a vector or a matrix, got ", x.shape());
+  return x.dim() == 1 ? embed("diag", x, diagonal, -2, -1) : halfstep::diagonal(x, diagonal);
+}
+
+void add_part_views(OpList& list) {
+  list.add(Parts<false>::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const int64_t dim = a.integer("dim", 0);
+    const nlohmann::json* sizes = a.raw("split_size_or_sections");
+    if (!sizes || !sizes->is_array()) return split(x, a.integer("split_size_or_sections"), dim);
+    std::vector<int64_t> list;
+    for (double size : a.numbers("split_size_or_sections")) list.push_back(int64_t(std::clamp(size, -1.0, 0x1p62)));
+    return split(x, list, dim);
+  });
+  list.add(kChunkInfo, [](Args& a) { return chunk(a.tensor(0), a.integer("chunks"), a.integer("dim", 0)); });
+  list.add(Parts<true>::info, [](Args& a) { return unbind(a.tensor(0), a.integer("dim", 0)); });
+  list.add(Diagonal::info,
+           [](Args& a) { return diagonal(a.tensor(0), a.integer("offset", 0), a.integer("dim1", 0), a.integer("dim2", 1)); });
+  list.add(DiagEmbed::info,
+           [](Args& a) { return diag_embed(a.tensor(0), a.integer("offset", 0), a.integer("dim1", -2), a.integer("dim2", -1)); });
+  list.add(kDiagInfo, [](Args& a) { return diag(a.tensor(0), a.integer("diagonal", 0)); });
+}
+
+}  // namespace halfstep

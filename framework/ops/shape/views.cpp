@@ -1,0 +1,312 @@
+// Views: other geometry over the same memory. Each backward is again made of views (or, for slices, of one padded copy).
+#include "framework/ops/shape/views.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/shape/rearrange.h"
+
+namespace halfstep {
+namespace {
+
+// Strides that read `x` as `shape` without a copy, if there are any.
+std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
+  if (x.is_contiguous()) return contiguous_strides(shape);
+  Strides out = Dims::filled(shape.size(), 0);
+  int d = x.dim() - 1, o = shape.size() - 1;
+  // Runs of old dimensions that lie densely in each other are cut into new ones.
+  while (d >= 0) {
+    int64_t run = x.shape()[d], inner = x.strides()[d];
+    int64_t dense = run * inner;
+    while (d > 0 && (x.strides()[d - 1] == dense || x.shape()[d - 1] == 1)) {
+      --d;
+      run *= x.shape()[d];
+      dense = run * inner;
+    }
+    --d;
+    int64_t left = run, step = inner;
+    while (o >= 0 && (left > 1 || shape[o] == 1)) {
+      if (left % shape[o] != 0) return std::nullopt;
+      out[o] = step;
+      step *= shape[o];
+      left /= shape[o];
+      --o;
+    }
+    if (left != 1) return std::nullopt;
+  }
+  return out;
+}
+
+Shape infer(std::string_view op, const Shape& shape, int64_t n, const Tensor& x) {
+  Shape out = shape;
+  int unknown = -1;
+  int64_t known = 1;
+  for (int i = 0; i < out.size(); ++i) {
+    if (out[i] == -1) {
+      check<ShapeError>(unknown < 0, op, "only one size may be -1, got ", shape);
+      unknown = i;
+    } else {
+      check<ShapeError>(out[i] >= 0 && !__builtin_mul_overflow(known, out[i], &known), op, "shape ", x.shape(), " (", n,
+                        " elements) cannot become ", shape);
+    }
+  }
+  if (unknown >= 0 && known > 0 && n % known == 0) out[unknown] = n / known, known = n;
+  check<ShapeError>(known == n && (unknown < 0 || out[unknown] >= 0), op, "shape ", x.shape(), " (", n, " elements) cannot become ",
+                    shape);
+  check_size(op, out);
+  return out;
+}
+
+struct View {  // reshape without a copy
+  struct Attr {
+    Shape from, to;
+  };
+  static constexpr OpInfo info{
+      .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
+};
+
+struct Permute {
+  struct Attr {
+    Dims order;
+  };
+  static constexpr OpInfo info{
+      .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    Shape shape = a.order;
+    Strides strides = a.order;
+    for (int i = 0; i < a.order.size(); ++i) {
+      shape[i] = in[0].shape()[int(a.order[i])];
+      strides[i] = in[0].strides()[int(a.order[i])];
+    }
+    return as_view(in[0], shape, strides);
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+    Dims inverse = a.order;
+    for (int i = 0; i < a.order.size(); ++i) inverse[int(a.order[i])] = i;
+    return {grads[0].permute(inverse)};
+  }
+};
+
+struct Expand {
+  struct Attr {
+    Shape from, to;
+  };
+  static constexpr OpInfo info{
+      .name = "expand", .policy = CastPolicy::keep, .doc = "dimensions of size 1 repeated, without a copy", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {sum_to(grads[0], a.from)}; }
+};
+
+// x[..., start:start + count * step:step, ...]
+struct SliceAttr {
+  int dim;
+  int64_t start, count, step;
+  Shape full;
+};
+struct Slice {
+  using Attr = SliceAttr;
+  static constexpr OpInfo info{
+      .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    Shape shape = in[0].shape();
+    Strides strides = in[0].strides();
+    shape[a.dim] = a.count;
+    strides[a.dim] *= a.step;
+    return as_view(in[0], shape, strides, a.count ? a.start * in[0].strides()[a.dim] : 0);
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+};
+
+// The transpose of Slice: zeros of the full shape with x in the slice.
+struct SliceBackward {
+  using Attr = SliceAttr;
+  static constexpr OpInfo info{
+      .name = "slice_backward", .policy = CastPolicy::keep, .doc = "zeros, with x where slice took it from", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+    Shape shape = a.full;
+    Strides strides = out.strides();
+    shape[a.dim] = a.count;
+    strides[a.dim] *= a.step;
+    const Tensor part = out.alias(shape, strides, a.count ? a.start * out.strides()[a.dim] : 0);
+    backend_for(out.device()).copy(in[0].view(), part.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Slice>({grads[0]}, a)}; }
+};
+Tensors Slice::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<SliceBackward>({grads[0]}, a)}; }
+
+}  // namespace
+
+Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
+  Tensor v = x.alias(shape, strides, offset);
+  v.impl()->is_view = true;
+  v.impl()->recorded_writes_seen = x.storage()->recorded_writes;
+  return v;
+}
+
+Tensor as_result(const Tensor& view) {
+  view.impl()->is_view = false;
+  return view;
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const Shape to = infer("reshape", shape, x.numel(), x);
+  if (!strides_for(x, to)) return reshape(contiguous(x), to);
+  return call<View>({x}, {x.shape(), to});
+}
+Tensor Tensor::reshape(const Shape& shape) const { return halfstep::reshape(*this, shape); }
+
+Tensor Tensor::view(const Shape& shape) const {
+  const Shape to = infer("view", shape, numel(), *this);
+  check<ShapeError>(strides_for(*this, to).has_value(), "view", "shape ", this->shape(), " with strides ", strides(),
+                    " cannot be seen as ", to, " without a copy", Help{"use reshape"});
+  return call<View>({*this}, {this->shape(), to});
+}
+
+Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
+  if (x.dim() == 0) return reshape(x, {1});
+  const int s = wrap_dim(start, x.dim(), "flatten"), e = wrap_dim(end, x.dim(), "flatten");
+  check<ValueError>(s <= e, "flatten", "start must not lie after end, got ", start, " and ", end);
+  Shape shape;
+  int64_t run = 1;
+  for (int i = 0; i < x.dim(); ++i) {
+    run = i >= s && i <= e ? run * x.shape()[i] : x.shape()[i];
+    if (i < s || i >= e) shape.push_back(run);
+    if (i < s) run = 1;
+  }
+  return reshape(x, shape);
+}
+Tensor Tensor::flatten(int64_t start, int64_t end) const { return halfstep::flatten(*this, start, end); }
+
+Tensor permute(const Tensor& x, const Dims& order) {
+  check<ShapeError>(order.size() == x.dim(), "permute", "needs one entry per dimension of ", x.shape(), ", got ", order);
+  Dims wrapped = order;
+  std::array<bool, kMaxDims> seen{};
+  for (int i = 0; i < order.size(); ++i) {
+    wrapped[i] = wrap_dim(order[i], x.dim(), "permute");
+    check<ValueError>(!seen[size_t(wrapped[i])], "permute", "dimension ", wrapped[i], " appears twice in ", order);
+    seen[size_t(wrapped[i])] = true;
+  }
+  return call<Permute>({x}, {wrapped});
+}
+Tensor Tensor::permute(const Dims& order) const { return halfstep::permute(*this, order); }
+
+Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  const int i = wrap_dim(a, x.dim(), "transpose"), j = wrap_dim(b, x.dim(), "transpose");
+  Dims order;
+  for (int d = 0; d < x.dim(); ++d) order.push_back(d == i ? j : d == j ? i : d);
+  return call<Permute>({x}, {order});
+}
+Tensor Tensor::transpose(int64_t a, int64_t b) const { return halfstep::transpose(*this, a, b); }
+Tensor Tensor::t() const {
+  check<ShapeError>(dim() <= 2, "t", "needs at most 2 dimensions, got ", shape());
+  return dim() < 2 ? *this : transpose(0, 1);
+}
+
+Tensor squeeze(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim(dim, x.dim(), "squeeze");
+  if (x.dim() == 0 || x.shape()[d] != 1) return x;
+  Shape shape = x.shape();
+  shape.erase(d);
+  return reshape(x, shape);
+}
+Tensor Tensor::squeeze(int64_t dim) const { return halfstep::squeeze(*this, dim); }
+
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  check<ShapeError>(x.dim() < kMaxDims, "unsqueeze", "a tensor has at most ", kMaxDims, " dimensions, got ", x.shape());
+  Shape shape = x.shape();
+  shape.insert(wrap_dim(dim, x.dim() + 1, "unsqueeze"), 1);
+  return reshape(x, shape);
+}
+Tensor Tensor::unsqueeze(int64_t dim) const { return halfstep::unsqueeze(*this, dim); }
+
+namespace {
+
+Tensor expand_to(std::string_view op, const Tensor& x, const Shape& shape) {
+  Shape to = shape;
+  check<ShapeError>(shape.size() >= x.dim(), op, "shape ", x.shape(), " has more dimensions than ", shape);
+  for (int i = 0; i < to.size(); ++i) {
+    const int d = x.dim() - to.size() + i;
+    if (to[i] == -1 && d >= 0) to[i] = x.shape()[d];
+    check<ShapeError>(to[i] >= 0 && (d < 0 || x.shape()[d] == to[i] || x.shape()[d] == 1), op, "shape ", x.shape(),
+                      " cannot be expanded to ", shape);
+  }
+  check_size(op, to);
+  return call<Expand>({x}, {x.shape(), to});
+}
+
+}  // namespace
+
+Tensor expand(const Tensor& x, const Shape& shape) { return expand_to("expand", x, shape); }
+Tensor expand_as(const Tensor& x, const Tensor& other) { return expand_to("expand_as", x, other.shape()); }
+Tensor Tensor::expand(const Shape& shape) const { return halfstep::expand(*this, shape); }
+
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  const int d = wrap_dim(dim, x.dim(), "slice");
+  check<ShapeError>(x.dim() > 0, "slice", "a 0-dim tensor cannot be sliced");
+  check<ValueError>(step > 0, "slice", "step must be positive, got ", step);
+  const int64_t n = x.shape()[d];
+  auto wrap = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  const int64_t s = wrap(start), e = std::max(wrap(end), s), by = std::min(step, std::max<int64_t>(n, 1));
+  return call<Slice>({x}, {d, s, (e - s + by - 1) / by, by, x.shape()});
+}
+Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) const {
+  return halfstep::slice(*this, dim, start, end, step);
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  const int d = wrap_dim(dim, x.dim(), "narrow");
+  check<ShapeError>(x.dim() > 0, "narrow", "a 0-dim tensor cannot be narrowed");
+  if (start < 0) start += x.shape()[d];  // counts from the end
+  check<IndexError>(start >= 0 && length >= 0 && length <= x.shape()[d] && start <= x.shape()[d] - length, "narrow", "[", start,
+                    ", ", int64_t(uint64_t(start) + uint64_t(length)), ") must lie inside dimension ", dim, " of ", x.shape());
+  return call<Slice>({x}, {d, start, length, 1, x.shape()});
+}
+Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const { return halfstep::narrow(*this, dim, start, length); }
+
+Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  const int d = wrap_dim(dim, x.dim(), "select");
+  check<ShapeError>(x.dim() > 0, "select", "a 0-dim tensor cannot be indexed");
+  const int64_t n = x.shape()[d], i = index < 0 ? index + n : index;
+  check<IndexError>(i >= 0 && i < n, "select", "index ", index, " is outside dimension ", dim, " of ", x.shape());
+  return squeeze(narrow(x, d, i, 1), d);
+}
+Tensor Tensor::select(int64_t dim, int64_t index) const { return halfstep::select(*this, dim, index); }
+
+void add_views(OpList& list) {
+  list.add(View::info, [](Args& a) {  // copies where the strides allow no view
+    const Tensor x = a.tensor(0);
+    return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
+  });
+  list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
+  list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
+  list.add(Slice::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const int64_t dim = a.integer("dim", 0);
+    return slice(x, dim, a.integer("start", 0), a.integer("end", std::numeric_limits<int64_t>::max()), a.integer("step", 1));
+  });
+  list.add(SliceBackward::info, [](Args& a) {
+    const Tensor g = a.tensor(0);
+    const Shape full = a.ints("input_sizes");
+    check_size(a.op(), full);
+    const int d = wrap_dim(a.integer("dim"), full.size(), a.op());
+    const int64_t start = a.integer("start"), end = a.integer("end"), step = a.integer("step");
+    check<ValueError>(!full.empty() && start >= 0 && start <= end && end <= full[d] && step > 0, a.op(),
+                      "needs 0 <= start <= end <= size and a positive step, got ", start, ", ", end, " and ", step);
+    Shape part = full;
+    part[d] = (end - start) / step + ((end - start) % step != 0);
+    check<ShapeError>(g.shape() == part, a.op(), "the gradient must have the slice's shape, ", part, ", got ", g.shape());
+    return call<SliceBackward>({g}, {d, start, part[d], std::min(step, std::max<int64_t>(full[d], 1)), full});
+  });
+}
+
+}  // namespace halfstep

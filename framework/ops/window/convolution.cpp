@@ -1,0 +1,353 @@
+// Three ops that are each other's derivatives: a convolution is linear in its input and in its weight, and so are its transpose
+// and the gradient of its weight.
+#include "framework/ops/window/convolution.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/window/windows.h"
+
+namespace halfstep {
+namespace {
+
+// One convolution x [N, C, in...], weight [O, C / groups, window.size...] -> y [N, O, out...].
+struct ConvAttr {
+  Window window;
+  int64_t groups = 1;
+  Spatial in{1, 1, 1}, out{1, 1, 1};
+};
+
+// Kernels write the operands' dtype or f32; anything else is one more conversion.
+template <class F>
+Tensor written(const Shape& shape, const Tensor& like, DType wanted, const F& kernel) {
+  const DType direct = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
+  const Tensor out = Tensor::empty(shape, {.dtype = direct, .device = like.device()});
+  kernel(backend_for(like.device()), out.view());
+  return direct == wanted ? out : out.to(wanted);
+}
+TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
+
+Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
+  const Tensor x = x0.contiguous(), weight = weight0.contiguous(), bias = bias0.defined() ? bias0.contiguous() : bias0;
+  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, [&](Backend& b, const TensorView& out) {
+    b.conv(x.view(), weight.view(), view_or_none(bias), a.window, a.groups, out);
+  });
+}
+Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
+  const Tensor grad = grad0.contiguous(), weight = weight0.contiguous(), bias = bias0.defined() ? bias0.contiguous() : bias0;
+  return written(with_spatial(grad.size(0), weight.size(1) * a.groups, a.in, a.window.dims), grad, dtype,
+                 [&](Backend& b, const TensorView& out) {
+                   b.conv_backward_data(grad.view(), weight.view(), view_or_none(bias), a.window, a.groups, out);
+                 });
+}
+// The bias's gradient comes along where it is wanted.
+Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
+                  DType bias_dtype = DType::f32) {
+  const Tensor x = x0.contiguous(), grad = grad0.contiguous();
+  return written(with_spatial(grad.size(1), x.size(1) / a.groups, a.window.size, a.window.dims), x, dtype,
+                 [&](Backend& b, const TensorView& out) {
+                   const auto with_bias = [&](const TensorView& bias_out) {
+                     b.conv_backward_weight(x.view(), grad.view(), a.window, a.groups, out, bias_out);
+                   };
+                   if (!bias) return with_bias({});
+                   *bias = written({grad.size(1)}, grad, bias_dtype, [&](Backend&, const TensorView& v) { with_bias(v); });
+                 });
+}
+
+// The bias's gradient: the sum over all but the channels.
+Tensor channel_sum(const Tensor& g, DType dtype) {
+  Dims rest{0};
+  for (int d = 2; d < g.dim(); ++d) rest.push_back(d);
+  if (grad_enabled()) return sum(g, rest);
+  Shape kept = Dims::filled(g.dim(), 1);
+  kept[1] = g.size(1);
+  const Tensor sums = Tensor::empty(kept, {.dtype = dtype, .device = g.device()});
+  backend_for(g.device()).reduce(Reduce::sum, g.view(), sums.view());
+  return sums.alias({g.size(1)}, {1});
+}
+
+struct Conv {
+  using Attr = ConvAttr;
+  static constexpr OpInfo kInfo[3] = {
+      {.name = "conv1d",
+       .policy = CastPolicy::low,
+       .doc = "sum over channels and taps of weight x[position stride - padding + tap dilation], + bias"},
+      {.name = "conv2d", .policy = CastPolicy::low, .doc = "as conv1d, over two dimensions"},
+      {.name = "conv3d", .policy = CastPolicy::low, .doc = "as conv1d, over three dimensions"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return run_forward(a, in[0], in[1], in[2], in[0].dtype());
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+};
+
+// The gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
+struct ConvTranspose {
+  using Attr = ConvAttr;
+  static constexpr OpInfo kInfo[3] = {
+      {.name = "conv_transpose1d", .policy = CastPolicy::low, .doc = "the transpose of conv1d, its input's gradient; + bias"},
+      {.name = "conv_transpose2d", .policy = CastPolicy::low, .doc = "the transpose of conv2d, its input's gradient; + bias"},
+      {.name = "conv_transpose3d", .policy = CastPolicy::low, .doc = "the transpose of conv3d, its input's gradient; + bias"}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return run_data(a, in[0], in[1], in[2], in[0].dtype());
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+};
+
+// The gradient of Conv's weight; inputs: x, grad.
+struct ConvWeight {
+  using Attr = ConvAttr;
+  static constexpr OpInfo info{.name = "conv_backward_weight",
+                               .policy = CastPolicy::keep,
+                               .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
+
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    save_factors(ctx, in[0], in[1]);
+    return run_weight(a, in[0], in[1], in[0].dtype());
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor &h = grads[0], x = ctx.saved(0), g = ctx.saved(1);
+    const bool record = grad_enabled();
+    Tensors result(2);
+    if (ctx.needs(0))
+      result[0] = record ? call<ConvTranspose>({g, h, Tensor()}, a) : run_data(a, g, h, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = record ? call<Conv>({x, h, Tensor()}, a) : run_forward(a, x, h, Tensor(), ctx.grad_dtype(1));
+    return result;
+  }
+};
+
+Tensors Conv::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  const Tensor &g = grads[0], x = ctx.saved(0), weight = ctx.saved(1);
+  Tensors result(3);
+  if (grad_enabled()) {
+    if (ctx.needs(0)) result[0] = call<ConvTranspose>({g, weight, Tensor()}, a);
+    if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, a);
+  } else {
+    if (ctx.needs(0)) result[0] = run_data(a, g, weight, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = run_weight(a, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
+  }
+  if (ctx.needs(2) && !result[2].defined()) result[2] = channel_sum(g, ctx.grad_dtype(2));
+  return result;
+}
+
+Tensors ConvTranspose::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  const Tensor &h = grads[0], g = ctx.saved(0), weight = ctx.saved(1);
+  const bool record = grad_enabled();
+  Tensors result(3);
+  if (ctx.needs(0))
+    result[0] = record ? call<Conv>({h, weight, Tensor()}, a) : run_forward(a, h, weight, Tensor(), ctx.grad_dtype(0));
+  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, a) : run_weight(a, h, g, ctx.grad_dtype(1));
+  if (ctx.needs(2)) result[2] = channel_sum(h, ctx.grad_dtype(2));
+  return result;
+}
+
+// ---- arguments
+
+// The window and all sizes of a convolution of an input [N, C, in...].
+ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& o) {
+  const bool same = o.padding.name == "same";
+  check<ValueError>(same || o.padding.name == "valid" || o.padding.name.empty(), op,
+                    "padding must be sizes, \"same\" or \"valid\", got \"", o.padding.name, "\"");
+  ConvAttr a{.window = window_of(op, dims, kernel, o.stride, o.padding.sizes, o.dilation), .groups = o.groups};
+  Window& w = a.window;
+  a.in = spatial_of(x, dims);
+  for (size_t d = 0; d < size_t(dims); ++d) {
+    check<ShapeError>(a.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
+    int64_t after = w.padding[d];
+    if (same) {
+      check<ValueError>(w.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", o.stride);
+      const int64_t total = w.dilation[d] * (w.size[d] - 1);
+      w.padding[d] = total / 2;
+      after = total - total / 2;
+    }
+    a.out[d] = window_positions(w, d, a.in[d], after);
+    check<ShapeError>(a.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
+                      w.dilation[d] * (w.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
+                      a.in[d] + w.padding[d] + after, " with its padding");
+  }
+  return a;
+}
+
+void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups) {
+  check<ShapeError>(x.dim() == dims + 2 || x.dim() == dims + 1, op, "input must have ", dims + 2, " dimensions, or ", dims + 1,
+                    " without a batch, got ", x.shape());
+  check<ShapeError>(weight.dim() == dims + 2, op, "weight must have ", dims + 2, " dimensions, got ", weight.shape());
+  for (const Tensor& t : {x, weight}) check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
+  check<DTypeError>(!bias.defined() || bias.is_floating_point(), op, "bias must be floating, got ",
+                    bias.defined() ? bias.dtype() : DType::f32);
+  check<ValueError>(groups >= 1, op, "groups must be at least 1, got ", groups);
+  check<ShapeError>(weight.size(0) >= 1 && weight.size(0) % groups == 0, op,
+                    "weight's first size must be a multiple of groups = ", groups, ", got ", weight.shape());
+}
+void check_bias(std::string_view op, const Tensor& bias, int64_t channels, const Tensor& weight) {
+  check<ShapeError>(!bias.defined() || (bias.dim() == 1 && bias.size(0) == channels), op, "bias must be [", channels,
+                    "] to match weight ", weight.shape(), ", got ", bias.defined() ? bias.shape() : Shape{});
+}
+void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor& weight, int64_t channels, int64_t groups) {
+  check<ShapeError>(x.size(-1 - dims) == channels, op, "input must have ", channels, " channels to match weight ", weight.shape(),
+                    " with groups = ", groups, ", got ", x.shape());
+}
+
+// The inputs as a region wants them: what is called through another op must not be cast again, and errors name that op.
+std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_same_device(op, {x, weight, bias});
+  std::array<Tensor, 3> in{x, weight, bias};
+  autocast::apply(op, CastPolicy::low, in, "");
+  check_same_dtype(op, {in[0], in[1], in[2]});
+  return in;
+}
+
+Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                const ConvOptions& o) {
+  check_inputs(op, dims, input, weight, bias, o.groups);
+  int64_t channels = 0;
+  check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
+  check_channels(op, input, dims, weight, channels, o.groups);
+  check_bias(op, bias, weight.size(0), weight);
+  const auto in = cast_inputs(op, input, weight, bias);
+  const autocast::Off off;
+  return batched(in[0], dims + 2, [&](const Tensor& x) {
+    const ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
+    check_size(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
+    return call<Conv>({x, in[1], in[2]}, a);
+  });
+}
+
+Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                      const ConvTransposeOptions& o) {
+  check_inputs(op, dims, input, weight, bias, o.groups);
+  check_channels(op, input, dims, weight, weight.size(0), o.groups);
+  int64_t channels = 0;
+  check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), o.groups, &channels), op,
+                    "weight's second size must be at least 1, got ", weight.shape());
+  check_bias(op, bias, channels, weight);
+  ConvAttr a{.window = window_of(op, dims, spatial_of(weight.shape(), dims), o.stride, o.padding, o.dilation), .groups = o.groups};
+  const Spatial extra = per_dimension(op, "output_padding", o.output_padding, dims, 0, 0);
+  const auto in = cast_inputs(op, input, weight, bias);
+  const autocast::Off off;
+  return batched(in[0], dims + 2, [&](const Tensor& x) {
+    const Window& w = a.window;
+    a.out = spatial_of(x.shape(), dims);
+    for (size_t d = 0; d < size_t(dims); ++d) {
+      check<ShapeError>(a.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
+      check<ValueError>(extra[d] < w.stride[d] || extra[d] < w.dilation[d], op,
+                        "output_padding must be less than stride or dilation, got ", o.output_padding, " with stride ", o.stride,
+                        " and dilation ", o.dilation);
+      check<ShapeError>(a.out[d] <= kMostWindow, op, "sizes must be at most ", kMostWindow, ", got ", x.shape());
+      a.in[d] = (a.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
+      check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
+                        " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
+    }
+    check_size(op, with_spatial(x.size(0), channels, a.in, dims));
+    return call<ConvTranspose>({x, in[1], in[2]}, a);
+  });
+}
+
+ConvPadding padding_of(Args& args) {
+  const nlohmann::json* const given = args.raw("padding");
+  return given && given->is_string() ? ConvPadding(args.text("padding")) : ConvPadding(args.ints("padding", Dims{0}));
+}
+ConvOptions conv_options(Args& a) {
+  return {.stride = a.ints("stride", Dims{1}),
+          .padding = padding_of(a),
+          .dilation = a.ints("dilation", Dims{1}),
+          .groups = a.integer("groups", 1)};
+}
+ConvTransposeOptions transpose_options(Args& a) {
+  return {.stride = a.ints("stride", Dims{1}),
+          .padding = a.ints("padding", Dims{0}),
+          .output_padding = a.ints("output_padding", Dims{0}),
+          .groups = a.integer("groups", 1),
+          .dilation = a.ints("dilation", Dims{1})};
+}
+
+constexpr OpInfo kTbcInfo{.name = "conv_tbc", .policy = CastPolicy::low, .doc = "conv1d of [time, batch, channels]"};
+constexpr OpInfo kConvolutionInfo{
+    .name = "convolution", .policy = CastPolicy::low, .doc = "conv1d, 2d or 3d, or their transpose, by the input's dimensions"};
+
+}  // namespace
+
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
+  return run_conv("conv1d", 1, x, weight, bias, o);
+}
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
+  return run_conv("conv2d", 2, x, weight, bias, o);
+}
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
+  return run_conv("conv3d", 3, x, weight, bias, o);
+}
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
+  return run_transposed("conv_transpose1d", 1, x, weight, bias, o);
+}
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
+  return run_transposed("conv_transpose2d", 2, x, weight, bias, o);
+}
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
+  return run_transposed("conv_transpose3d", 3, x, weight, bias, o);
+}
+
+Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& o) {
+  const std::string_view op = ConvWeight::info.name;
+  const int dims = x.dim() - 2;
+  check<ShapeError>(dims >= 1 && dims <= 3 && grad.dim() == x.dim() && grad.size(0) == x.size(0), op,
+                    "input and grad must be batches of 3 to 5 dimensions, got ", x.shape(), " and ", grad.shape());
+  for (const Tensor& t : {x, grad}) check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
+  check<ValueError>(o.groups >= 1, op, "groups must be at least 1, got ", o.groups);
+  check<ShapeError>(x.size(1) % o.groups == 0 && grad.size(1) % o.groups == 0, op,
+                    "channels must be multiples of groups = ", o.groups, ", got ", x.shape(), " and ", grad.shape());
+  const ConvAttr a = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
+  check<ShapeError>(spatial_of(grad.shape(), dims) == a.out, op, "grad must be ",
+                    with_spatial(x.size(0), grad.size(1), a.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
+  check_size(op, with_spatial(grad.size(1), x.size(1), a.window.size, dims));
+  check_same_dtype(op, {x, grad});
+  return call<ConvWeight>({x, grad}, a);
+}
+
+Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad) {
+  check<ShapeError>(x.dim() == 3, "conv_tbc", "input must be [time, batch, channels], got ", x.shape());
+  check<ShapeError>(weight.dim() == 3 && weight.size(1) == x.size(2), "conv_tbc", "weight must be [taps, ", x.size(2),
+                    ", out] to match input ", x.shape(), ", got ", weight.shape());
+  check_bias("conv_tbc", bias, weight.size(2), weight);
+  check<DTypeError>(x.is_floating_point() && weight.is_floating_point(), "conv_tbc", "inputs must be floating, got ", x.dtype(),
+                    " and ", weight.dtype());
+  // Cast before they are permuted: a parameter's kept 16-bit copy is found by the parameter itself.
+  const auto in = cast_inputs("conv_tbc", x, weight, bias);
+  const autocast::Off off;
+  return run_conv("conv_tbc", 1, in[0].permute({1, 2, 0}), in[1].permute({2, 1, 0}), in[2], {.padding = pad}).permute({2, 0, 1});
+}
+
+void add_convolution(OpList& list) {
+  using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
+  using Transposed = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvTransposeOptions&);
+  constexpr Function functions[3] = {conv1d, conv2d, conv3d};
+  constexpr Transposed transposed[3] = {conv_transpose1d, conv_transpose2d, conv_transpose3d};
+  for (int d = 0; d < 3; ++d) {
+    list.add(Conv::kInfo[d],
+             [f = functions[d]](Args& a) { return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), conv_options(a)); });
+    list.add(ConvTranspose::kInfo[d],
+             [f = transposed[d]](Args& a) { return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), transpose_options(a)); });
+  }
+  list.add(ConvWeight::info,
+           [](Args& a) { return conv_backward_weight(a.tensor(0), a.tensor(1), a.ints("kernel_size"), conv_options(a)); });
+  list.add(kTbcInfo, [](Args& a) { return conv_tbc(a.tensor(0), a.tensor(1), a.tensor(2), a.integer("pad", 0)); });
+  list.add(kConvolutionInfo, [](Args& a) {
+    const Tensor x = a.tensor(0), weight = a.tensor(1), bias = a.tensor_or_none(2);
+    const int dims = x.dim() - 2;
+    check<ShapeError>(dims >= 1 && dims <= 3, "convolution", "input must have 3 to 5 dimensions, got ", x.shape());
+    a.raw("output_padding");  // part of the signature; only the transpose reads it
+    return a.flag("transposed") ? run_transposed("convolution", dims, x, weight, bias, transpose_options(a))
+                                : run_conv("convolution", dims, x, weight, bias, conv_options(a));
+  });
+}
+
+}  // namespace halfstep

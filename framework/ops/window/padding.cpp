@@ -1,0 +1,160 @@
+// A constant is filled in around a copy: its gradient is the padding by the negative sizes. Other padding reads each element from
+// elsewhere: a sparse matrix for each dimension. Circular padding wraps what negative sizes left; the other modes read what they
+// cut off.
+#include "framework/ops/window/padding.h"
+
+#include <algorithm>
+#include <array>
+
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/window/sparse_rows.h"
+#include "framework/ops/window/windows.h"
+
+namespace halfstep {
+namespace {
+
+// Pads and the resulting size, for each dimension.
+struct PadAttr {
+  Dims before, after;
+  double value = 0;
+};
+Shape padded_shape(const Shape& x, const PadAttr& a) {
+  Shape s = x;
+  for (int d = 0; d < s.size(); ++d) s[d] += a.before[d] + a.after[d];
+  return s;
+}
+
+struct Pad {
+  using Attr = PadAttr;
+  static constexpr OpInfo info{.name = "pad",
+                               .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
+                               .takes = Takes::any};
+
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    const Tensor out = Tensor::empty(padded_shape(x.shape(), a), {.dtype = x.dtype(), .device = x.device()});
+    Backend& backend = backend_for(x.device());
+    Shape shared = x.shape();  // what both have
+    int64_t from = 0, to = 0;
+    for (int d = 0; d < shared.size(); ++d) {
+      shared[d] += std::min<int64_t>(a.before[d], 0) + std::min<int64_t>(a.after[d], 0);
+      from -= std::min<int64_t>(a.before[d], 0) * x.strides()[d];
+      to += std::max<int64_t>(a.before[d], 0) * out.strides()[d];
+      if (shared[d] <= 0) shared[d] = 0;
+    }
+    if (shared != out.shape()) backend.fill(out.view(), a.value);
+    if (numel(shared) > 0) backend.copy(x.alias(shared, x.strides(), from).view(), out.alias(shared, out.strides(), to).view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+    Attr back = a;
+    for (int d = 0; d < a.before.size(); ++d) {
+      back.before[d] = -a.before[d];
+      back.after[d] = -a.after[d];
+    }
+    back.value = 0;
+    return {call<Pad>({grads[0]}, back)};
+  }
+};
+
+// Any dtype, without a gradient: the indices of the matrix's rows.
+Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
+  Tensor y = x;
+  for (const auto& [dim, spec] : rows) {
+    const RowTable t = row_table(spec);
+    Shape along = Dims::filled(y.dim(), 1), to = y.shape();
+    along[dim] = to[dim] = spec.out;
+    y = gather(y, dim, from_vector(t.index, {spec.out}, x.device()).reshape(along).expand(to));
+  }
+  return y;
+}
+
+Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, const Dims& padding) {
+  const std::string_view op = info.name;
+  const int dims = padding.size() / 2;
+  check<ShapeError>(dims >= 1 && dims <= 3 && (x.dim() == dims + 1 || x.dim() == dims + 2), op,
+                    "modes other than constant pad the last 1 to 3 dimensions of [C, ...] or "
+                    "[N, C, ...], got ",
+                    x.shape(), " and ", padding);
+  std::vector<DimRows> rows;
+  for (int i = 0; i < dims; ++i) {
+    const int d = x.dim() - 1 - i;
+    const int64_t before = padding[2 * i], after = padding[2 * i + 1], n = x.size(d);
+    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // of which a circle is made
+    const int64_t most = kind == RowKind::reflect ? n - 1 : kept;
+    check<ShapeError>(n > 0 && n + before + after >= (kind == RowKind::circular ? 0 : 1), op, "dimension ", d, " of ", x.shape(),
+                      " would have too few elements with padding ", padding);
+    check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op,
+                      kind == RowKind::reflect ? "reflect" : "circular", " padding must be ",
+                      kind == RowKind::reflect ? "less than the size" : "at most what is left of the size", ", got ", padding,
+                      " for ", x.shape());
+    if (before == 0 && after == 0) continue;
+    rows.push_back({d, {.kind = kind, .in = n, .out = n + before + after, .before = before}});
+  }
+  if (!x.is_floating_point()) return read_rows(x, rows);
+  return apply_rows(info, x, rows);
+}
+
+// PyTorch's names for single modes.
+struct Named {
+  OpInfo info;
+  RowKind kind;
+  int dims;
+};
+constexpr std::array<Named, 6> kNamed{{
+    {{.name = "reflection_pad1d", .doc = "pad, mode reflect"}, RowKind::reflect, 1},
+    {{.name = "reflection_pad2d", .doc = "pad, mode reflect, two dimensions"}, RowKind::reflect, 2},
+    {{.name = "reflection_pad3d", .doc = "pad, mode reflect, three dimensions"}, RowKind::reflect, 3},
+    {{.name = "replication_pad1d", .doc = "pad, mode replicate"}, RowKind::replicate, 1},
+    {{.name = "replication_pad2d", .doc = "pad, mode replicate, two dimensions"}, RowKind::replicate, 2},
+    {{.name = "replication_pad3d", .doc = "pad, mode replicate, three dimensions"}, RowKind::replicate, 3},
+}};
+
+void check_padding(std::string_view op, const Dims& padding) {
+  check<ShapeError>(padding.size() % 2 == 0, op, "padding must hold pairs, got ", padding);
+  for (int64_t p : padding)
+    check<ValueError>(p >= -kMostWindow && p <= kMostWindow, op, "padding must lie within +-", kMostWindow, ", got ", padding);
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode, double value) {
+  constexpr std::string_view op = "pad";
+  check_padding(op, padding);
+  if (mode == "reflect") return pad_from_elsewhere(Pad::info, x, RowKind::reflect, padding);
+  if (mode == "replicate") return pad_from_elsewhere(Pad::info, x, RowKind::replicate, padding);
+  if (mode == "circular") return pad_from_elsewhere(Pad::info, x, RowKind::circular, padding);
+  check<ValueError>(mode == "constant", op, "mode must be constant, reflect, replicate or circular, got '", mode, "'");
+  check<ShapeError>(padding.size() <= 2 * x.dim(), op, "has ", padding.size() / 2, " pairs for the dimensions of ", x.shape());
+  PadAttr a{Dims::filled(x.dim(), 0), Dims::filled(x.dim(), 0), value};
+  for (int i = 0; i < padding.size() / 2; ++i) {
+    a.before[x.dim() - 1 - i] = padding[2 * i];
+    a.after[x.dim() - 1 - i] = padding[2 * i + 1];
+  }
+  const Shape out = padded_shape(x.shape(), a);
+  for (int d = 0; d < out.size(); ++d)
+    check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding,
+                      " cuts off more than there is of ", x.shape());
+  check_size(op, out);
+  return call<Pad>({x}, a);
+}
+
+void add_padding(OpList& list) {
+  list.add(Pad::info, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const Dims padding = a.ints("pad");
+    return pad(x, padding, a.text("mode", "constant"), a.number("value", 0.0));
+  });
+  for (const Named& n : kNamed) {
+    list.add(n.info, [&n](Args& a) {
+      const Tensor x = a.tensor(0);
+      const Dims padding = a.ints("padding");
+      check_padding(n.info.name, padding);
+      check<ShapeError>(padding.size() == 2 * n.dims, n.info.name, "padding must have ", 2 * n.dims, " entries, got ", padding);
+      return pad_from_elsewhere(n.info, x, n.kind, padding);
+    });
+  }
+}
+
+}  // namespace halfstep

@@ -1,0 +1,312 @@
+// A mean is linear: its gradient is an op whose gradient is the mean. A maximum moves its gradient to where it came from.
+#include "framework/ops/window/pooling.h"
+
+#include <nlohmann/json.hpp>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/index/index_ops.h"
+#include "framework/ops/index/indices.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/window/windows.h"
+
+namespace halfstep {
+namespace {
+
+struct PoolAttr {
+  PoolArgs args;
+  Spatial in{1, 1, 1}, out{1, 1, 1};
+};
+Shape planes_of(const Tensor& x, const Spatial& sizes, int dims) { return with_spatial(x.size(0), x.size(1), sizes, dims); }
+
+constexpr const char* kMaxDoc = "the largest element of each window; padding counts as -inf";
+constexpr const char* kAvgDoc = "the mean of each window";
+
+struct MaxPool {
+  struct Attr : PoolAttr {
+    bool indices;
+  };
+  static constexpr OpInfo kInfo[2][3] = {
+      {{.name = "max_pool1d", .doc = kMaxDoc}, {.name = "max_pool2d", .doc = kMaxDoc}, {.name = "max_pool3d", .doc = kMaxDoc}},
+      {{.name = "adaptive_max_pool1d", .doc = "the largest element of each of output_size windows that cover the input evenly"},
+       {.name = "adaptive_max_pool2d", .doc = "as adaptive_max_pool1d, over two dimensions"},
+       {.name = "adaptive_max_pool3d", .doc = "as adaptive_max_pool1d, over three dimensions"}}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
+
+  // The values, and the indices where somebody needs them.
+  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous();
+    const Shape shape = planes_of(x, a.out, a.args.window.dims);
+    const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    Tensors result{out};
+    if (a.indices || ctx.recording()) result.push_back(Tensor::empty(shape, {.dtype = DType::i64, .device = x.device()}));
+    backend_for(x.device()).max_pool(x.view(), a.args, out.view(), result.size() > 1 ? result[1].view() : TensorView{});
+    if (ctx.recording()) ctx.save(result[1]);
+    return result;
+  }
+  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor g = grads[0].contiguous(), indices = ctx.saved(0);
+    const Shape shape = planes_of(g, a.in, a.args.window.dims);
+    if (grad_enabled()) {
+      const int64_t planes = g.size(0) * g.size(1), n = a.in[0] * a.in[1] * a.in[2], taken = a.out[0] * a.out[1] * a.out[2];
+      const Tensor none = zeros({planes, n}, {.dtype = g.dtype(), .device = g.device()});
+      return {scatter_add(none, 1, indices.reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
+    }
+    const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device()});
+    backend_for(g.device()).max_pool_backward(g.view(), indices.view(), dx.view());
+    return {dx};
+  }
+};
+
+struct AvgPool {
+  using Attr = PoolAttr;
+  static constexpr OpInfo kInfo[2][3] = {
+      {{.name = "avg_pool1d", .doc = kAvgDoc}, {.name = "avg_pool2d", .doc = kAvgDoc}, {.name = "avg_pool3d", .doc = kAvgDoc}},
+      {{.name = "adaptive_avg_pool1d", .doc = "the mean of each of output_size windows that cover the input evenly"},
+       {.name = "adaptive_avg_pool2d", .doc = "as adaptive_avg_pool1d, over two dimensions"},
+       {.name = "adaptive_avg_pool3d", .doc = "as adaptive_avg_pool1d, over three dimensions"}}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
+
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous();
+    const Tensor out = Tensor::empty(planes_of(x, a.out, a.args.window.dims), {.dtype = x.dtype(), .device = x.device()});
+    backend_for(x.device()).avg_pool(x.view(), a.args, out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+};
+struct AvgPoolBackward {
+  using Attr = PoolAttr;
+  static constexpr OpInfo info{.name = "avg_pool_backward", .doc = "each value, divided, on all that its window covers"};
+
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor g = in[0].contiguous();
+    const Tensor out = Tensor::empty(planes_of(g, a.in, a.args.window.dims), {.dtype = g.dtype(), .device = g.device()});
+    backend_for(g.device()).avg_pool_backward(g.view(), a.args, out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
+};
+Tensors AvgPool::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<AvgPoolBackward>({grads[0]}, a)}; }
+
+// Throws unless x can be pooled over its last `dims` dimensions.
+void check_input(std::string_view op, const Tensor& x, int dims) {
+  check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
+  bool fits = x.dim() == dims + 1 || x.dim() == dims + 2;
+  for (int d = x.dim() == dims + 2 ? 1 : 0; fits && d < x.dim(); ++d) fits = x.size(d) > 0;
+  check<ShapeError>(fits, op, "input must be [N, C, in...] or [C, in...] with ", dims, " spatial dimension", dims > 1 ? "s" : "",
+                    " and no size of 0 but N's, got ", x.shape());
+}
+
+// The sizes of the input and the output of windows that slide.
+PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o) {
+  check_input(op, x, dims);
+  PoolAttr a;
+  const Spatial size = per_dimension(op, "kernel_size", kernel_size, dims, 1);
+  a.args.window = window_of(op, dims, size, o.stride.empty() ? kernel_size : o.stride, o.padding, o.dilation);
+  const Window& w = a.args.window;
+  for (int d = 0; d < dims; ++d) {
+    const auto i = size_t(d);
+    const int64_t reach = w.dilation[i] * (w.size[i] - 1) + 1, in = x.size(d - dims);
+    check<ValueError>(w.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
+                      w.padding[i]);
+    const int64_t room = in + 2 * w.padding[i] - reach;
+    int64_t out = room < 0 ? 0 : (room + (o.ceil_mode ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
+    if (room < 0 && o.ceil_mode && room + w.stride[i] - 1 >= 0) out = 1;
+    if (o.ceil_mode && (out - 1) * w.stride[i] >= in + w.padding[i]) --out;
+    check<ShapeError>(out > 0, op, "a kernel that reaches over ", reach, " elements does not fit input ", x.shape(),
+                      " with padding ", w.padding[i], " in spatial dimension ", d);
+    a.in[i] = in;
+    a.out[i] = out;
+  }
+  return a;
+}
+
+PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSize& output_size) {
+  check_input(op, x, dims);
+  check<ShapeError>(output_size.size() == 1 || output_size.size() == size_t(dims), op, "output_size must have 1 or ", dims,
+                    " entries, got ", output_size.size());
+  PoolAttr a;
+  a.args.window.dims = dims;
+  a.args.adaptive = true;
+  for (int d = 0; d < dims; ++d) {
+    const auto i = size_t(d);
+    a.in[i] = x.size(d - dims);
+    a.out[i] = output_size[output_size.size() == 1 ? 0 : i].value_or(a.in[i]);
+    check<ValueError>(a.out[i] >= 0 && a.out[i] <= kMostWindow, op, "output_size must lie in [0, ", kMostWindow, "], got ",
+                      a.out[i]);
+  }
+  return a;
+}
+
+std::pair<Tensor, Tensor> run_max(const Tensor& x, const PoolAttr& a, bool indices) {
+  const int dims = a.args.window.dims;
+  const bool alone = x.dim() == dims + 1;
+  const Tensor batch = alone ? x.unsqueeze(0) : x;
+  check_size(MaxPool::info_of({a, indices}).name, planes_of(batch, a.out, dims));
+  const Tensors found = call<MaxPool>({batch}, {a, indices});
+  const auto shaped = [&](const Tensor& t) { return alone ? t.squeeze(0) : t; };
+  return {shaped(found[0]), indices ? shaped(found[1]) : Tensor()};
+}
+Tensor run_avg(const Tensor& x, const PoolAttr& a) {
+  return batched(x, a.args.window.dims + 2, [&](const Tensor& batch) {
+    check_size(AvgPool::info_of(a).name, planes_of(batch, a.out, a.args.window.dims));
+    return call<AvgPool>({batch}, a);
+  });
+}
+
+std::pair<Tensor, Tensor> max_pool(const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o, bool indices) {
+  return run_max(x, sliding(MaxPool::kInfo[0][dims - 1].name, x, dims, kernel_size, o), indices);
+}
+std::pair<Tensor, Tensor> adaptive_max_pool(const Tensor& x, int dims, const OutputSize& size, bool indices) {
+  return run_max(x, covering(MaxPool::kInfo[1][dims - 1].name, x, dims, size), indices);
+}
+Tensor avg_pool(const Tensor& x, int dims, const Dims& kernel_size, const AvgPoolOptions& o) {
+  const std::string_view op = AvgPool::kInfo[0][dims - 1].name;
+  PoolAttr a = sliding(op, x, dims, kernel_size, {.stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode});
+  check<ValueError>(o.divisor_override != 0, op, "divisor_override must not be 0");
+  a.args.count_include_pad = o.count_include_pad;
+  a.args.divisor = o.divisor_override.value_or(0);
+  return run_avg(x, a);
+}
+Tensor adaptive_avg_pool(const Tensor& x, int dims, const OutputSize& size) {
+  return run_avg(x, covering(AvgPool::kInfo[1][dims - 1].name, x, dims, size));
+}
+
+constexpr OpInfo kLpInfo[3] = {{.name = "lp_pool1d", .doc = "(sum of x^p over each window)^(1/p); made of avg_pool1d"},
+                               {.name = "lp_pool2d", .doc = "(sum of x^p over each window)^(1/p); made of avg_pool2d"},
+                               {.name = "lp_pool3d", .doc = "(sum of x^p over each window)^(1/p); made of avg_pool3d"}};
+Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, const Dims& stride, bool ceil_mode) {
+  const OpInfo& info = kLpInfo[dims - 1];
+  check<ValueError>(p != 0, info.name, "norm_type must not be 0");
+  const PoolAttr a = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
+  const Spatial& size = a.args.window.size;
+  return composite(info, {x},
+                   [&](const Tensors& in) { return pow(run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]), 1 / p); });
+}
+
+constexpr const char* kUnpoolDoc = "zeros, with x where the indices of a max_pool say; made of scatter";
+constexpr OpInfo kUnpoolInfo[3] = {{.name = "max_unpool1d", .doc = kUnpoolDoc},
+                                   {.name = "max_unpool2d", .doc = kUnpoolDoc},
+                                   {.name = "max_unpool3d", .doc = kUnpoolDoc}};
+Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& o) {
+  const std::string_view op = kUnpoolInfo[dims - 1].name;
+  check_input(op, x, dims);
+  check<DTypeError>(indices.dtype() == DType::i64, op, "indices must be int64, got ", indices.dtype());
+  check<ShapeError>(indices.shape() == x.shape(), op, "indices must have the input's shape ", x.shape(), ", got ", indices.shape());
+  Spatial sizes{1, 1, 1};
+  if (o.output_size.empty()) {
+    const Window w = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
+                               o.stride.empty() ? kernel_size : o.stride, o.padding, {1});
+    for (size_t d = 0; d < size_t(dims); ++d)
+      sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
+  } else {
+    // Sizes of the whole output, or only the spatial ones.
+    Dims given = o.output_size;
+    while (given.size() > dims) given.erase(0);
+    sizes = per_dimension(op, "output_size", given, dims, 1);
+  }
+  int64_t n = 1;
+  Shape out = x.shape();
+  for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = sizes[size_t(d)];
+  for (int d = 0; d < dims; ++d) check<ShapeError>(sizes[size_t(d)] > 0, op, "the output would be ", out);
+  check_size(op, out);
+  for (int64_t s : sizes) n *= s;
+  const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), taken = planes ? x.numel() / planes : 0;
+  const Tensor none = zeros({planes, n}, {.dtype = x.dtype(), .device = x.device()});
+  if (planes == 0) return none.reshape(out);
+  check_index(op, indices, n);
+  const autocast::Off off;
+  return scatter(none, 1, indices.reshape({planes, taken}), x.reshape({planes, taken})).reshape(out);
+}
+
+// ---- by name
+
+MaxPoolOptions max_options(Args& a) {
+  return {.stride = a.ints("stride", Dims()),
+          .padding = a.ints("padding", Dims{0}),
+          .dilation = a.ints("dilation", Dims{1}),
+          .ceil_mode = a.flag("ceil_mode", false)};
+}
+OutputSize output_size(Args& a) {
+  const nlohmann::json* v = a.raw("output_size");
+  if (v && !v->is_array()) return {a.integer("output_size")};
+  OutputSize sizes;
+  check<ValueError>(v != nullptr, a.op(), "argument 'output_size' is missing");
+  for (const auto& x : *v) {
+    check<ValueError>(x.is_null() || x.is_number_integer(), a.op(), "'output_size' must hold integers and nulls, got ", v->dump());
+    sizes.push_back(x.is_null() ? std::nullopt : std::optional(x.get<int64_t>()));
+  }
+  return sizes;
+}
+Tensors given(const std::pair<Tensor, Tensor>& found) {
+  return found.second.defined() ? Tensors{found.first, found.second} : Tensors{found.first};
+}
+
+}  // namespace
+
+#define HS_POOLS(dims)                                                                                                    \
+  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {                                     \
+    return max_pool(x, dims, k, o, false).first;                                                                          \
+  }                                                                                                                       \
+  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {     \
+    return max_pool(x, dims, k, o, true);                                                                                 \
+  }                                                                                                                       \
+  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& o) { return avg_pool(x, dims, k, o); }   \
+  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); } \
+  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                            \
+    return adaptive_max_pool(x, dims, size, false).first;                                                                 \
+  }                                                                                                                       \
+  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {            \
+    return adaptive_max_pool(x, dims, size, true);                                                                        \
+  }                                                                                                                       \
+  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                      \
+    return lp_pool(x, dims, p, k, stride, ceil);                                                                          \
+  }                                                                                                                       \
+  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& o) {          \
+    return max_unpool(x, indices, dims, k, o);                                                                            \
+  }
+HS_POOLS(1)
+HS_POOLS(2)
+HS_POOLS(3)
+#undef HS_POOLS
+
+void add_pooling(OpList& list) {
+  for (int dims = 1; dims <= 3; ++dims) {
+    list.add(MaxPool::kInfo[0][dims - 1], [dims](Args& a) {
+      const Tensor x = a.tensor(0);
+      const Dims kernel = a.ints("kernel_size");
+      return given(max_pool(x, dims, kernel, max_options(a), a.flag("return_indices", false)));
+    });
+    list.add(MaxPool::kInfo[1][dims - 1], [dims](Args& a) {
+      const Tensor x = a.tensor(0);
+      const OutputSize size = output_size(a);
+      return given(adaptive_max_pool(x, dims, size, a.flag("return_indices", false)));
+    });
+    list.add(AvgPool::kInfo[0][dims - 1], [dims](Args& a) {
+      const Tensor x = a.tensor(0);
+      const Dims kernel = a.ints("kernel_size");
+      return avg_pool(x, dims, kernel,
+                      {.stride = a.ints("stride", Dims()),
+                       .padding = a.ints("padding", Dims{0}),
+                       .ceil_mode = a.flag("ceil_mode", false),
+                       .count_include_pad = a.flag("count_include_pad", true),
+                       .divisor_override = a.integer_or_none("divisor_override")});
+    });
+    list.add(AvgPool::kInfo[1][dims - 1], [dims](Args& a) { return adaptive_avg_pool(a.tensor(0), dims, output_size(a)); });
+    list.add(kLpInfo[dims - 1], [dims](Args& a) {
+      const Tensor x = a.tensor(0);
+      const double p = a.number("norm_type");
+      const Dims kernel = a.ints("kernel_size");
+      return lp_pool(x, dims, p, kernel, a.ints("stride", Dims()), a.flag("ceil_mode", false));
+    });
+    list.add(kUnpoolInfo[dims - 1], [dims](Args& a) {
+      const Tensor x = a.tensor(0), indices = a.tensor(1);
+      const MaxUnpoolOptions o{
+          .stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .output_size = a.ints("output_size", Dims())};
+      return max_unpool(x, indices, dims, a.ints("kernel_size", o.output_size.empty() ? std::optional<Dims>() : Dims{1}), o);
+    });
+  }
+}
+
+}  // namespace halfstep

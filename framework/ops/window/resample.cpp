@@ -1,0 +1,197 @@
+#include "framework/ops/window/resample.h"
+
+#include <array>
+#include <cmath>
+
+#include "framework/ops/ops.h"
+#include "framework/ops/window/pixel_shuffle.h"
+#include "framework/ops/window/pooling.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/window/sparse_rows.h"
+#include "framework/ops/window/windows.h"
+
+namespace halfstep {
+namespace {
+
+// One of the named ops.
+struct Kernel {
+  OpInfo info;
+  RowKind rows;
+  int dims;
+};
+#define HS_KERNEL(op, text, kind, dims) \
+  { {.name = op, .policy = CastPolicy::f32, .doc = text}, RowKind::kind, dims }
+constexpr std::array<Kernel, 12> kKernels{{
+    HS_KERNEL("upsample_nearest1d", "the element at floor(o in / out)", nearest, 1),
+    HS_KERNEL("upsample_nearest2d", "as upsample_nearest1d, over two dimensions", nearest, 2),
+    HS_KERNEL("upsample_nearest3d", "as upsample_nearest1d, over three dimensions", nearest, 3),
+    HS_KERNEL("_upsample_nearest_exact1d", "the element at floor((o + 0.5) in / out)", nearest_exact, 1),
+    HS_KERNEL("_upsample_nearest_exact2d", "as _upsample_nearest_exact1d, over two dimensions", nearest_exact, 2),
+    HS_KERNEL("_upsample_nearest_exact3d", "as _upsample_nearest_exact1d, over three dimensions", nearest_exact, 3),
+    HS_KERNEL("upsample_linear1d", "between the two nearest elements", linear, 1),
+    HS_KERNEL("upsample_bilinear2d", "between the 2x2 nearest elements", linear, 2),
+    HS_KERNEL("upsample_trilinear3d", "between the 2x2x2 nearest elements", linear, 3),
+    HS_KERNEL("upsample_bicubic2d", "cubic convolution (a = -0.75) of the 4x4 nearest elements", cubic, 2),
+    HS_KERNEL("_upsample_bilinear2d_aa", "upsample_bilinear2d; when shrinking, with a filter as wide as the step", linear_antialias,
+              2),
+    HS_KERNEL("_upsample_bicubic2d_aa", "cubic convolution (a = -0.5); when shrinking, as wide as the step", cubic_antialias, 2),
+}};
+#undef HS_KERNEL
+
+constexpr bool aligns(RowKind kind) { return kind != RowKind::nearest && kind != RowKind::nearest_exact; }
+
+// The factor for each spatial dimension; 0 where there is none.
+std::array<double, 3> factors_of(std::string_view op, const std::vector<double>& given, int dims) {
+  std::array<double, 3> f{};
+  if (given.empty()) return f;
+  check<ShapeError>(given.size() == 1 || given.size() == size_t(dims), op, "scale factors must be one number or ", dims, ", got ",
+                    given.size());
+  for (size_t d = 0; d < size_t(dims); ++d) {
+    f[d] = given[given.size() == 1 ? 0 : d];
+    check<ValueError>(f[d] > 0 && std::isfinite(f[d]), op, "scale factors must be positive, got ", f[d]);
+  }
+  return f;
+}
+Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<double, 3>& factors, int dims) {
+  Spatial sizes{1, 1, 1};
+  for (int d = 0; d < dims; ++d) {
+    const double size = std::floor(double(x.size(2 + d)) * factors[size_t(d)]);
+    check<ValueError>(size >= 1 && size <= double(kMostWindow), op, "scale factor ", factors[size_t(d)], " makes ", size,
+                      " elements of ", x.size(2 + d));
+    sizes[size_t(d)] = int64_t(size);
+  }
+  return sizes;
+}
+
+void check_input(std::string_view op, const Tensor& x, int dims) {
+  bool fits = x.dim() == dims + 2;
+  for (int d = 1; fits && d < x.dim(); ++d) fits = x.size(d) > 0;
+  check<ShapeError>(fits, op, "input must be [N, C, in...] with ", dims, " spatial dimension", dims > 1 ? "s" : "",
+                    " and no size of 0 but N's, got ", x.shape());
+}
+
+Tensor upsample(const Kernel& k, const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  const std::string_view op = k.info.name;
+  check_input(op, x, k.dims);
+  const auto factors = factors_of(op, size.scale_factors, k.dims);
+  check<ValueError>(!size.output_size.empty() || !size.scale_factors.empty(), op, "needs output_size or scale_factors");
+  const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, k.dims)
+                                                 : per_dimension(op, "output_size", size.output_size, k.dims, 1);
+  std::vector<DimRows> rows;
+  for (int d = 0; d < k.dims; ++d) {
+    rows.push_back({d + 2,
+                    {.kind = k.rows,
+                     .in = x.size(2 + d),
+                     .out = sizes[size_t(d)],
+                     .scale = factors[size_t(d)],
+                     .align_corners = align_corners && aligns(k.rows),
+                     .wide = x.dtype() == DType::f64}});
+  }
+  return apply_rows(k.info, x, rows);
+}
+
+constexpr OpInfo kInterpolateInfo{.name = "interpolate",
+                                  .policy = CastPolicy::f32,
+                                  .doc = "resizes the spatial dimensions; made of upsample_... and adaptive_avg_pool"};
+
+const Kernel* kernel_for(RowKind rows, int dims) {
+  for (const Kernel& k : kKernels)
+    if (k.rows == rows && k.dims == dims) return &k;
+  return nullptr;
+}
+
+// The kernel for a mode on `dims` spatial dimensions; null for area. Throws for others.
+const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
+  constexpr std::string_view op = "interpolate";
+  if (mode == "area") return nullptr;
+  if (mode == "nearest") return kernel_for(RowKind::nearest, dims);
+  if (mode == "nearest-exact") return kernel_for(RowKind::nearest_exact, dims);
+  const int wanted = mode == "linear" ? 1 : mode == "bilinear" || mode == "bicubic" ? 2 : mode == "trilinear" ? 3 : 0;
+  check<ValueError>(wanted > 0, op, "mode must be nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area, got '",
+                    mode, "'");
+  check<ShapeError>(wanted == dims, op, "mode ", mode, " needs ", wanted, " spatial dimension", wanted > 1 ? "s" : "",
+                    ", the input has ", dims);
+  if (mode == "bicubic") return kernel_for(antialias ? RowKind::cubic_antialias : RowKind::cubic, 2);
+  return kernel_for(antialias ? RowKind::linear_antialias : RowKind::linear, dims);
+}
+
+// By name: PyTorch's two ways to give the factors.
+UpsampleSize size_of_call(Args& a, int dims) {
+  UpsampleSize s{.output_size = a.ints("output_size", Dims()), .scale_factors = a.numbers("scale_factors", std::vector<double>())};
+  if (dims == 1) {
+    if (const auto v = a.number_or_none("scales")) s.scale_factors = {*v};
+    return s;
+  }
+  std::vector<double> each;
+  for (const char* name : {"scales_d", "scales_h", "scales_w"}) {
+    if (dims == 2 && name[7] == 'd') continue;
+    if (const auto v = a.number_or_none(name)) each.push_back(*v);
+  }
+  check<ValueError>(each.empty() || each.size() == size_t(dims), a.op(), "scales must be given for all dimensions or none");
+  if (!each.empty()) s.scale_factors = each;
+  return s;
+}
+
+}  // namespace
+
+Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+  constexpr std::string_view op = "interpolate";
+  const int dims = x.dim() - 2;
+  check<ShapeError>(dims >= 1 && dims <= 3, op, "input must be [N, C, in...] with 1 to 3 spatial dimensions, got ", x.shape());
+  check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
+  const Kernel* kernel = kernel_for(o.mode, dims, o.antialias);
+  check<ValueError>(!o.align_corners || (kernel && aligns(kernel->rows)), op,
+                    "align_corners is for linear, bilinear, bicubic and trilinear, not for ", o.mode);
+  check<ValueError>(!o.antialias || o.mode == "bilinear" || o.mode == "bicubic", op,
+                    "antialias is for bilinear and bicubic, not for ", o.mode);
+  check<ValueError>(o.size.empty() != o.scale_factor.empty(), op, "needs either size or scale_factor");
+  check<ValueError>(!o.recompute_scale_factor || o.size.empty(), op, "recompute_scale_factor needs scale_factor");
+  check_input(op, x, dims);
+  const auto factors = factors_of(op, o.scale_factor, dims);
+  const Spatial sizes = o.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", o.size, dims, 1);
+  Dims output_size;
+  for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
+  if (!kernel) {
+    Tensors in{x};
+    autocast::apply(op, kInterpolateInfo.policy, in, "");  // as the other modes
+    const OutputSize out(output_size.begin(), output_size.end());
+    return dims == 1 ? adaptive_avg_pool1d(in[0], out) : dims == 2 ? adaptive_avg_pool2d(in[0], out) : adaptive_avg_pool3d(in[0], out);
+  }
+  return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? std::vector<double>() : o.scale_factor},
+                  o.align_corners.value_or(false));
+}
+
+Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[0], x, s, false); }
+Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[1], x, s, false); }
+Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[2], x, s, false); }
+Tensor upsample_nearest_exact1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[3], x, s, false); }
+Tensor upsample_nearest_exact2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[4], x, s, false); }
+Tensor upsample_nearest_exact3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[5], x, s, false); }
+Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[6], x, s, align); }
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[7], x, s, align); }
+Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[8], x, s, align); }
+Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[9], x, s, align); }
+Tensor upsample_bilinear2d_aa(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[10], x, s, align); }
+Tensor upsample_bicubic2d_aa(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[11], x, s, align); }
+
+void add_resample(OpList& list) {
+  for (const Kernel& k : kKernels) {
+    list.add(k.info, [&k](Args& a) {
+      const Tensor x = a.tensor(0);
+      const UpsampleSize size = size_of_call(a, k.dims);
+      return upsample(k, x, size, aligns(k.rows) && a.flag("align_corners", false));
+    });
+  }
+  list.add(kInterpolateInfo, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const std::optional<bool> align = a.has("align_corners") ? std::optional(a.flag("align_corners")) : std::nullopt;
+    return interpolate(x, {.size = a.ints("size", Dims()),
+                           .scale_factor = a.numbers("scale_factor", std::vector<double>()),
+                           .mode = a.text("mode", "nearest"),
+                           .align_corners = align,
+                           .recompute_scale_factor = a.flag("recompute_scale_factor", false),
+                           .antialias = a.flag("antialias", false)});
+  });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,40 @@
+// Matrices with few entries a row, each acting along one dimension: interpolation of every kind, and padding with values from
+// elsewhere. Linear, so the gradient is the transposed matrix, and any number of derivatives are the same op again.
+#pragma once
+
+#include <compare>
+#include <vector>
+
+#include "framework/ops/core/call.h"
+
+namespace halfstep {
+
+enum class RowKind : uint8_t { nearest, nearest_exact, linear, cubic, linear_antialias, cubic_antialias, reflect, replicate, circular };
+
+struct RowSpec {
+  RowKind kind = RowKind::nearest;
+  int64_t in = 0, out = 0;
+  double scale = 0;            // interpolation: out per in as the caller gave it; 0: from the sizes
+  bool align_corners = false;
+  int64_t before = 0;          // padding: what stands before the first element; negative: what is cut off there
+  bool wide = false;           // nearest: positions in double, not in float
+  bool transposed = false;     // from out to in
+
+  auto operator<=>(const RowSpec&) const = default;
+};
+
+// Row o of the matrix: weight[k] at column index[k], k in [start[o], start[o + 1]). Entries of 0 are left out.
+struct RowTable {
+  std::vector<int64_t> start{0}, index;
+  std::vector<double> weight;
+};
+RowTable row_table(const RowSpec& spec);
+
+struct DimRows {
+  int dim;
+  RowSpec rows;
+};
+// x with each matrix applied along its dimension, as the op `info`. Sums in float32 (float64), rounded once at the end.
+Tensor apply_rows(const OpInfo& info, const Tensor& x, const std::vector<DimRows>& rows);
+
+}  // namespace halfstep

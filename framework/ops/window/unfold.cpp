@@ -1,0 +1,100 @@
+// Windows as columns and back: linear maps that are each other's transposes, and so each other's derivatives.
+#include <nlohmann/json.hpp>
+
+#include "framework/ops/core/call.h"
+#include "framework/ops/window/convolution.h"
+#include "framework/ops/window/windows.h"
+
+namespace halfstep {
+namespace {
+
+struct WindowAttr {
+  Window window;
+  Spatial pixels{1, 1, 1}, positions{1, 1, 1};
+};
+
+int64_t area(const Spatial& s) { return s[0] * s[1] * s[2]; }
+
+struct Unfold {
+  using Attr = WindowAttr;
+  static constexpr OpInfo info{
+      .name = "unfold", .policy = CastPolicy::keep, .doc = "what a window over [H, W] sees at each position, as columns"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous();
+    const Shape shape{x.size(0), x.size(1) * area(a.window.size), area(a.positions)};
+    const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    backend_for(x.device()).unfold(x.view(), a.window, a.positions, out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+};
+
+struct Fold {
+  using Attr = WindowAttr;
+  static constexpr OpInfo info{.name = "fold",
+                               .policy = CastPolicy::keep,
+                               .doc = "the transpose of unfold: columns back to [H, W], summed where windows overlap"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor x = in[0].contiguous();
+    const Shape shape = with_spatial(x.size(0), x.size(1) / area(a.window.size), a.pixels, a.window.dims);
+    const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    backend_for(x.device()).fold(x.view(), a.window, a.positions, out.view());
+    return out;
+  }
+  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Unfold>({grads[0]}, a)}; }
+};
+
+Tensors Unfold::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Fold>({grads[0]}, a)}; }
+
+WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& o) {
+  WindowAttr a{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), o.stride, o.padding, o.dilation),
+               .pixels = pixels};
+  for (size_t d = 0; d < 2; ++d) {
+    a.positions[d] = window_positions(a.window, d, pixels[d], a.window.padding[d]);
+    check<ShapeError>(a.positions[d] >= 1, op, "the window must fit: its taps span ",
+                      a.window.dilation[d] * (a.window.size[d] - 1) + 1, " in spatial dimension ", d, ", where there are ",
+                      pixels[d] + 2 * a.window.padding[d], " with the padding");
+  }
+  return a;
+}
+
+WindowOptions options_of(Args& a) {
+  return {.dilation = a.ints("dilation", Dims{1}), .padding = a.ints("padding", Dims{0}), .stride = a.ints("stride", Dims{1})};
+}
+
+}  // namespace
+
+Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions& o) {
+  check<ShapeError>(input.dim() == 3 || input.dim() == 4, "unfold", "input must be [N, C, H, W] or [C, H, W], got ", input.shape());
+  check<DTypeError>(input.is_floating_point(), "unfold", "input must be floating, got ", input.dtype());
+  return batched(input, 4, [&](const Tensor& x) {
+    check<ShapeError>(x.size(1) >= 1 && x.size(2) >= 1 && x.size(3) >= 1, "unfold", "only the batch may be empty, got ",
+                      input.shape());
+    const WindowAttr a = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, o);
+    check_size("unfold", {x.size(0), x.size(1), a.window.size[0], a.window.size[1], a.positions[0], a.positions[1]});
+    return call<Unfold>({x}, a);
+  });
+}
+
+Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const WindowOptions& o) {
+  check<ShapeError>(input.dim() == 2 || input.dim() == 3, "fold", "input must be [N, C * taps, L] or [C * taps, L], got ",
+                    input.shape());
+  check<DTypeError>(input.is_floating_point(), "fold", "input must be floating, got ", input.dtype());
+  const WindowAttr a = attr_of("fold", per_dimension("fold", "output_size", output_size, 2, 1), kernel_size, o);
+  return batched(input, 3, [&](const Tensor& x) {
+    const int64_t taps = area(a.window.size);
+    check<ShapeError>(x.size(1) >= 1 && x.size(1) % taps == 0, "fold", "input must be [N, C * ", taps, ", L] for a window of ",
+                      a.window.size[0], " x ", a.window.size[1], ", got ", input.shape());
+    check<ShapeError>(x.size(2) == area(a.positions), "fold", "input must have ", a.positions[0], " x ", a.positions[1], " = ",
+                      area(a.positions), " columns for output_size ", output_size, ", got ", input.shape());
+    check_size("fold", with_spatial(x.size(0), x.size(1), a.pixels, 2));
+    return call<Fold>({x}, a);
+  });
+}
+
+void add_unfold(OpList& list) {
+  list.add(Unfold::info, [](Args& a) { return unfold(a.tensor(0), a.ints("kernel_size"), options_of(a)); });
+  list.add(Fold::info, [](Args& a) { return fold(a.tensor(0), a.ints("output_size"), a.ints("kernel_size"), options_of(a)); });
+}
+
+}  // namespace halfstep

@@ -1,0 +1,32 @@
+// The arguments of ops with sliding windows: one number or one for each spatial dimension, checked.
+#pragma once
+
+#include <string_view>
+
+#include "framework/backend/layer_args.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+
+// The most that a size, a step or a padding may be: sums and products of two of them can be counted.
+inline constexpr int64_t kMostWindow = int64_t(1) << 30;
+
+// Entries beyond `dims` are `filler`. Throws ShapeError for a wrong number of entries, ValueError for one outside
+// [least, kMostWindow].
+Spatial per_dimension(std::string_view op, std::string_view name, const Dims& given, int dims, int64_t least, int64_t filler = 1);
+Window window_of(std::string_view op, int dims, const Spatial& size, const Dims& stride, const Dims& padding, const Dims& dilation);
+// Positions of the window in a dimension of size `in` with `after` zeros behind it; 0 where it does not fit.
+int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after);
+
+// [a, b, sizes...], and the sizes of [N, C, ...].
+Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
+Spatial spatial_of(const Shape& shape, int dims);
+
+// f of the batch that x is, or of a batch of one.
+template <class F>
+Tensor batched(const Tensor& x, int rank, const F& f) {
+  return x.dim() == rank ? f(x) : as_result(f(x.unsqueeze(0)).squeeze(0));
+}
+
+}  // namespace halfstep
