@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/tensor/memory.h"
 
 #ifdef HALFSTEP_WITH_DNNL

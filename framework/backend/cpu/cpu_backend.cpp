@@ -4,7 +4,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 
 namespace halfstep {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "framework/backend/cpu/convert.h"
+#include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/simd.h"
 
 namespace halfstep::cpu {

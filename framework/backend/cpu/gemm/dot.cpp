@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/reduce_kernels.h"
 #include "framework/backend/cpu/rows.h"

@@ -1,4 +1,4 @@
-#include "framework/backend/cpu/gemm_eigen.h"
+#include "framework/backend/cpu/gemm/eigen.h"
 
 #define EIGEN_DONT_PARALLELIZE  // its split depends on the number of threads; the rows are split below
 #include <Eigen/Core>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/onednn.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"

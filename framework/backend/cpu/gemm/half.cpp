@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "framework/backend/cpu/convert.h"
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/convert/convert.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
 

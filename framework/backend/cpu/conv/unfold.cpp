@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "framework/backend/cpu/convert.h"
+#include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
 #include "framework/backend/unfold_conv.h"

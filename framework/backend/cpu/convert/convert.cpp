@@ -1,4 +1,4 @@
-#include "framework/backend/cpu/convert.h"
+#include "framework/backend/cpu/convert/convert.h"
 
 #include <algorithm>
 

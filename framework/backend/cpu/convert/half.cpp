@@ -1,6 +1,6 @@
 // Arrays of f16 and bf16 to and from float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 are called by
 // name, chosen when first used; without them the code of dtype.h runs. bf16 is bit arithmetic that does vectorise.
-#include "framework/backend/cpu/convert.h"
+#include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/simd.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask a CPU for F16C

@@ -1,12 +1,12 @@
 // From tensors to products: which code takes a dtype.
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "framework/backend/cpu/gemm_eigen.h"
+#include "framework/backend/cpu/gemm/eigen.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
 #include "framework/backend/workspace.h"

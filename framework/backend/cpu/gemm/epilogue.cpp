@@ -1,5 +1,5 @@
 // What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/workspace.h"
 

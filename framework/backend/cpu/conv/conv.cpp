@@ -1,6 +1,6 @@
 // Convolutions: oneDNN where it has code, in float32 or native bfloat16; else products of unfolded columns.
-#include "framework/backend/cpu/conv_onednn.h"
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/conv/onednn.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/unfold_conv.h"
 #include "framework/backend/workspace.h"

@@ -1,4 +1,4 @@
-#include "framework/backend/cpu/conv_onednn.h"
+#include "framework/backend/cpu/conv/onednn.h"
 
 #include "framework/backend/backend.h"
 

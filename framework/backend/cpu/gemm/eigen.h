@@ -1,7 +1,7 @@
 // Eigen's matrix products: f64 always, f32 where oneDNN is missing.
 #pragma once
 
-#include "framework/backend/cpu/gemm.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 
 namespace halfstep::cpu {
 
