@@ -16,13 +16,6 @@
 namespace halfstep::app {
 namespace {
 
-template <class... Parts>
-std::string joined(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
 std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
 
 constexpr int64_t kStep = 8;           // elements: what Tensor Cores and AMX take 16-bit operands in steps of

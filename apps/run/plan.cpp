@@ -16,13 +16,6 @@
 namespace halfstep::app {
 namespace {
 
-template <class... Parts>
-std::string joined(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
-
 Shape with_batch(int64_t batch, const Shape& sample) {
   Shape out{batch};
   for (const int64_t size : sample) out.push_back(size);
