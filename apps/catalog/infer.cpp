@@ -4,7 +4,6 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/generator.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep::app {
@@ -23,17 +22,6 @@ Shape of_sample(const Tensor& x) {
   for (int d = 1; d < x.dim(); ++d) out.push_back(x.size(d));
   return out;
 }
-
-// Random weights on Device::meta take numbers from the generator as any others do.
-class SavedGenerator {
- public:
-  SavedGenerator() : state_(default_generator().state()) {}
-  ~SavedGenerator() { default_generator().set_state(state_); }
-  SavedGenerator(const SavedGenerator&) = delete;
-
- private:
-  Generator::State state_;
-};
 
 }  // namespace
 
@@ -63,9 +51,9 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
     const Shape sample = of_sample(x);
     if (d < 1 || d >= x.dim()) {
+      const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // of a sample
       reject("", component.type + " needs an input of at least " +
-                     (f.from_input == -1 ? std::string("one dimension") : std::to_string(f.from_input < 0 ? -f.from_input : f.from_input + 1) + " dimensions") +
-                     ", got " + text(sample));
+                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " + text(sample));
       return false;
     }
     const int64_t width = x.size(d);

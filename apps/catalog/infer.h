@@ -6,8 +6,20 @@
 #include <vector>
 
 #include "apps/catalog/modules.h"
+#include "framework/base/generator.h"
 
 namespace halfstep::app {
+
+// Puts the default generator back where it was: random weights on Device::meta take numbers from it as any others do.
+class SavedGenerator {
+ public:
+  SavedGenerator() : state_(default_generator().state()) {}
+  ~SavedGenerator() { default_generator().set_state(state_); }
+  SavedGenerator(const SavedGenerator&) = delete;
+
+ private:
+  Generator::State state_;
+};
 
 // A place in a model config. Rows of layers made of layers get it, and send the batch on from there.
 class Inference {

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "amp/train_step.h"
+#include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/run/progress.h"
@@ -72,17 +73,6 @@ MemoryStats since(const MemoryStats& before, MemoryStats now) {
   return now;
 }
 
-// Puts back what a plan changes about the program.
-class Undisturbed {
- public:
-  Undisturbed() : state_(default_generator().state()) {}
-  ~Undisturbed() { default_generator().set_state(state_); }
-  Undisturbed(const Undisturbed&) = delete;
-
- private:
-  Generator::State state_;
-};
-
 }  // namespace
 
 std::array<double, kDTypeCount> StepPlan::flops() const { return summed(calls); }
@@ -122,7 +112,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
   plan.batch = batch > 0 ? batch : c["data"]["loader"]["batch_size"].get<int64_t>();
   if (batch == 0 && facts.size) plan.batch = std::min(plan.batch, *facts.size);
 
-  const Undisturbed generator;
+  const SavedGenerator generator;
   const PlanFor target(plan.device.type);
   const DefaultDevice on(Device::meta);
   Allocator& memory = allocator(Device::meta);
