@@ -13,5 +13,5 @@
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "optim/clip.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 #include "optim/schedule.h"

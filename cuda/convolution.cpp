@@ -1,5 +1,4 @@
-#include "cuda/convolution.h"
-
+// Convolutions on CUDA: unfold and cuBLASLt products.
 #include "cuda/blas/gemm.h"
 #include "framework/backend/unfold_conv.h"
 

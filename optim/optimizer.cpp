@@ -106,7 +106,7 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
   return t;
 }
 
-std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std::string>& moments, Tensors& keep) {
+std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std::string>& states, Tensors& keep) {
   const std::vector<Tensor>& params = groups_[group].params;
   gradients_of(params, /*contiguous=*/true, /*raw=*/true);
   std::vector<ParamUpdate> out;
@@ -125,10 +125,7 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     ParamUpdate u{};
     u.param = hold(p);
     u.grad = hold(grad);
-    TensorView* slots[] = {&u.m, &u.v, &u.vmax};
-    for (size_t k = 0; k < moments.size(); ++k) {
-      if (!moments[k].empty()) *slots[k] = hold(state(index, moments[k], p.shape(), state_dtype(p)));
-    }
+    for (size_t k = 0; k < states.size(); ++k) u.state[k] = hold(state(index, states[k], p.shape(), state_dtype(p)));
     const Tensor shadow = autocast::shadow_of(p);
     if (shadow.defined()) u.shadow = hold(shadow);
     u.step = static_cast<float*>(hold(state(index, "step", {}, DType::f32)).data);
@@ -184,6 +181,25 @@ std::optional<Tensor> Optimizer::evaluate(const Closure& closure) {
   if (!closure) return {};
   EnableGrad on;
   return closure();
+}
+
+std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
+  std::optional<Tensor> loss = evaluate(closure);
+  NoGrad off;
+  for (size_t g = 0; g < groups().size(); ++g) {
+    Tensors keep;
+    const std::vector<ParamUpdate> params = updates(g, states(), keep);
+    if (params.empty()) continue;
+    backend_for(keep.front().device()).update(params, rule(last_known_lr(g), groups()[g].weight_decay), control(g));
+    finish(g);
+  }
+  return loss;
+}
+
+std::vector<std::string> FusedOptimizer::state_names() const {
+  std::vector<std::string> names = states();
+  names.insert(names.begin(), "step");
+  return names;
 }
 
 }  // namespace halfstep

@@ -76,9 +76,8 @@ class Optimizer {
   // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
   // it clean.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
-  // Parameters of `group` that have a gradient, as kernel views. `moments`: state names for m, v, vmax ("" for none).
-  // Keeps every tensor it views alive in `keep`.
-  std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& moments, Tensors& keep);
+  // Parameters of `group` that have a gradient, as kernel views, with the named states. Keeps every tensor it views alive in `keep`.
+  std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep);
   // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole.
   StepControl control(size_t group);
   double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
@@ -101,54 +100,18 @@ class Optimizer {
   std::function<void()> settle_;
 };
 
-struct SGDOptions {
-  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false, maximize = false;
-};
-class SGD : public Optimizer {
+// An optimizer whose step is one rule of framework/math/update_rules.h, in one pass over all parameters of a group.
+class FusedOptimizer : public Optimizer {
  public:
-  SGD(std::vector<Tensor> params, const SGDOptions& options = {})
-      : SGD(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  SGD(std::vector<ParamGroup> groups, const SGDOptions& options = {});
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
   bool handles_amp() const override { return true; }
-  std::string describe() const override;
 
  protected:
+  using Optimizer::Optimizer;
+  // The rule of a group. weight_decay: the group's own, where it has one.
+  virtual UpdateRule rule(double lr, std::optional<double> weight_decay) const = 0;
+  virtual std::vector<std::string> states() const = 0;  // names of what the rule keeps, in its order
   std::vector<std::string> state_names() const override;
-
- private:
-  SGDOptions options_;
-};
-
-struct AdamOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  std::optional<double> weight_decay = {};  // unset: 0 for Adam, 0.01 for AdamW
-  bool amsgrad = false, maximize = false;
-};
-class Adam : public Optimizer {
- public:
-  Adam(std::vector<Tensor> params, const AdamOptions& options = {})
-      : Adam(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  Adam(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, false) {}
-  std::optional<Tensor> step(const Closure& closure = nullptr) override;
-  bool handles_amp() const override { return true; }
-  std::string describe() const override;
-
- protected:
-  Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled);
-  std::vector<std::string> state_names() const override;
-
- private:
-  AdamOptions options_;
-  bool decoupled_;
-};
-// Adam with decoupled weight decay.
-class AdamW : public Adam {
- public:
-  AdamW(std::vector<Tensor> params, const AdamOptions& options = {})
-      : AdamW(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  AdamW(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, true) {}
 };
 
 }  // namespace halfstep

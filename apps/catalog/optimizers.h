@@ -9,7 +9,7 @@
 
 #include "apps/catalog/catalog.h"
 #include "layers/module.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 #include "optim/schedule.h"
 
 namespace halfstep::app {

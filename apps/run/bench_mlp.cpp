@@ -8,6 +8,7 @@
 #include "framework/backend/backend.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
+#include "optim/optimizers.h"
 
 namespace halfstep::app {
 namespace {

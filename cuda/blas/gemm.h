@@ -10,8 +10,6 @@
 
 namespace halfstep::cuda {
 
-void gemm(const Queue& q, const GemmArgs& args);
-
 // Each kind of product that was asked for since the last call of this, with the way it took. In no other thread than gemm().
 std::vector<ProductReport> product_reports();
 

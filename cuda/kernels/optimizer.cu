@@ -1,4 +1,5 @@
-// SGD and Adam over lists of parameters: unscaling, update and 16-bit copy in one pass over the memory. Two ways:
+// The rules of framework/math/update_rules.h over lists of parameters: unscaling, update and 16-bit copy in one pass over the
+// memory. Two ways:
 //   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time, streamed past the caches but for the 16-bit
 //           copy, which the next forward reads
 //   any     any floating dtypes, element by element, in C
@@ -7,10 +8,11 @@
 // does the tail. A block waits only for tickets taken before its own, so for blocks that run: however few fit on the device at a
 // time, none waits for ever.
 #include <algorithm>
+#include <variant>
 #include <vector>
 
 #include "cuda/kernels/lists.cuh"
-#include "framework/math/training.h"
+#include "framework/math/update_rules.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -20,7 +22,7 @@ constexpr uint32_t kCheckedParts = 4;  // of parameters, by one block
 
 struct Param {
   Operand param, grad, shadow;
-  void* state[3];  // m, v, vmax: floats, or doubles of f64 parameters
+  void* state[math::kMaxStates];  // floats, or doubles of f64 parameters
   float* step;
 };
 using ParamList = List<Param, 4096>;
@@ -39,44 +41,18 @@ struct Control {
   void* steps;         // of each parameter, what Rule::begin made of its count
   uint32_t first = 0;  // so many blocks have to be done before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
-  template <class Args>
-  __device__ Args at_rate(Args args) const {
-    if (lr) args.lr = *lr;
-    return args;
+  template <class Rule>
+  __device__ Rule at_rate(Rule rule) const {
+    if (lr) rule.lr = *lr;
+    return rule;
   }
 };
 
-// A rule: what it makes of the count of steps before this one (costly: once a launch), how many states it keeps, and the new
-// parameter.
-struct Sgd {
-  using Args = math::SgdArgs;
-  using Step = bool;  // first
-  static constexpr bool kCostly = false;
-  static constexpr int kStates = 1;
-  __device__ static Step begin(double count, const Args&) { return count == 0; }
-  __device__ static int states(const Args& args) { return args.momentum != 0 ? 1 : 0; }
-  template <class C>
-  __device__ static C update(C p, C g, C (&state)[kStates], const Step& first, const Args& args) {
-    return math::sgd_update(p, g, state[0], first, args);
-  }
-};
 // Out of line: powers take many registers, which the updates would have to spill.
-__device__ __noinline__ math::AdamStep adam_step_after(double count, const math::AdamArgs& args) {
-  return math::adam_step(count + 1, args);
+template <class Rule>
+__device__ __noinline__ typename Rule::Step begin_costly(const Rule& rule, double count) {
+  return rule.begin(count);
 }
-struct Adam {
-  using Args = math::AdamArgs;
-  using Step = math::AdamStep;
-  static constexpr bool kCostly = true;
-  static constexpr int kStates = 3;
-  __device__ static Step begin(double count, const Args& args) { return adam_step_after(count, args); }
-  __device__ static int states(const Args& args) { return args.amsgrad ? 3 : 2; }
-  template <class C>
-  __device__ static C update(C p, C g, C (&state)[kStates], const Step& step, const Args& args) {
-    if (!args.amsgrad) state[2] = C(-INFINITY);  // no maximum yet: one path for both
-    return math::adam_update(p, g, state[0], state[1], &state[2], step, args);
-  }
-};
 
 // Packed memory of T, and anything: how elements i, i + 1, ... of a tensor are read and written.
 template <class T, Cached cached = Cached::no>
@@ -116,9 +92,9 @@ __device__ inline void store_shadow(const Operand& shadow, int64_t i, const C (&
 
 template <class Rule, class C, int Pack, class P, class G>
 __device__ inline void update_part(const Param& u, const P& param, const G& grad, const ParamList::Part& part,
-                                   const Control& control, const typename Rule::Step& step, const typename Rule::Args& args) {
+                                   const Control& control, const typename Rule::Step& step, const Rule& rule) {
   const float factor = control.factor();
-  const int states = Rule::states(args);
+  const int states = rule.states();
   RowGroup<kBlockWarps>::each<Pack>(part.begin, part.end, [&](int64_t i, auto size) {
     constexpr int kSize = decltype(size)::value;
     C p[kSize], s[Rule::kStates][kSize], g[kSize];
@@ -143,7 +119,7 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
       C state[Rule::kStates];
 #pragma unroll
       for (int k = 0; k < Rule::kStates; ++k) state[k] = s[k][j];
-      p[j] = Rule::update(p[j], g[j], state, step, args);
+      p[j] = rule.update(p[j], g[j], state, step);
 #pragma unroll
       for (int k = 0; k < Rule::kStates; ++k) s[k][j] = state[k];
     }
@@ -191,7 +167,7 @@ __device__ inline bool has_bad(const ParamList& list, uint32_t ticket) {
 
 template <class Rule, class C, bool IsPacked>
 __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that leaves: told no number, ptxas spills
-    step_list(ParamList list, typename Rule::Args given, Control control, math::StepTail tail) {
+    step_list(ParamList list, Rule given, Control control, math::StepTail tail) {
   SHARED(uint32_t, shared, [2]);
   Progress& progress = *control.progress;
   if (threadIdx.x == 0) shared[0] = atomicAdd(&progress.tickets, 1u);
@@ -201,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   const int thread = int(threadIdx.x);
   if (ticket < control.first) {  // all threads alike
     if (Rule::kCostly && ticket == 0 && thread < list.tensors)
-      steps[thread] = Rule::begin(double(*list.entry[thread].step), control.at_rate(given));
+      steps[thread] = begin_costly(control.at_rate(given), double(*list.entry[thread].step));
     bool bad = false;
     if (control.check) bad = has_bad<IsPacked>(list, ticket);
     const bool raised = __syncthreads_or(bad);
@@ -222,17 +198,21 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   if (const uint32_t block = ticket - control.first; !skips && block < list.first[list.tensors]) {
     const ParamList::Part part = list.part(block);
     const Param u = list.entry[part.tensor];
-    const typename Rule::Args args = control.at_rate(given);
-    const typename Rule::Step step = Rule::kCostly ? steps[part.tensor] : Rule::begin(double(*u.step), args);
+    const Rule rule = control.at_rate(given);
+    typename Rule::Step step;
+    if constexpr (Rule::kCostly)
+      step = steps[part.tensor];
+    else
+      step = rule.begin(double(*u.step));
     if constexpr (IsPacked) {
       const Packed<float> param(u.param);
       switch (u.grad.dtype) {
-        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, args); break;
-        case DType::bf16: update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, args); break;
-        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, args);
+        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, rule); break;
+        case DType::bf16: update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, rule); break;
+        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, rule);
       }
     } else {
-      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, args);
+      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, rule);
     }
   }
 
@@ -250,8 +230,8 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
 bool packed(const ParamUpdate& u) {
   const auto fits = [](const TensorView& v, bool dtype) { return !v || (dtype && packs_of(v, kPack)); };
   const auto single = [&](const TensorView& v) { return fits(v, v.dtype == DType::f32); };
-  return single(u.param) && fits(u.grad, u.grad.dtype != DType::f64) && fits(u.shadow, is_half(u.shadow.dtype)) && single(u.m) &&
-         single(u.v) && single(u.vmax);
+  return single(u.param) && fits(u.grad, u.grad.dtype != DType::f64) && fits(u.shadow, is_half(u.shadow.dtype)) &&
+         std::all_of(u.state.begin(), u.state.end(), single);
 }
 
 // The check of a step that takes several launches.
@@ -263,7 +243,8 @@ void check_all(const Queue& q, std::span<const ParamUpdate> params, float* found
 }
 
 template <class Rule>
-void step_all(const Queue& q, std::span<const ParamUpdate> params, const typename Rule::Args& args, const StepControl& c) {
+void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& rule, const StepControl& c) {
+  static_assert(ParamList::kCapacity * sizeof(typename Rule::Step) <= kScratchBytes);
   enum Kind { kPacked, kAny, kWide, kKinds };
   const auto kind_of = [](const ParamUpdate& u) { return packed(u) ? kPacked : u.param.dtype == DType::f64 ? kWide : kAny; };
   int members[kKinds] = {}, launches = 0;
@@ -277,13 +258,15 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const typenam
   const auto step_those = [&](auto kernel, Kind kind) {
     const auto add = [&](ParamList& list, const ParamUpdate& u) {
       if (kind_of(u) != kind) return false;
-      list.add({u.param, u.grad, u.shadow, {u.m.data, u.v.data, u.vmax.data}, u.step}, u.param.numel());
+      Param entry{u.param, u.grad, u.shadow, {}, u.step};
+      for (size_t k = 0; k < u.state.size(); ++k) entry.state[k] = u.state[k].data;
+      list.add(entry, u.param.numel());
       return true;
     };
     for_lists<ParamList>(params, add, [&](const ParamList& list) {
       const uint32_t blocks = std::max(list.blocks(), 1u);
       control.first = control.check ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
-      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, args, control,
+      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, rule, control,
              --launches == 0 ? c.tail : math::StepTail());
     });
   };
@@ -294,11 +277,8 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const typenam
 
 }  // namespace
 
-void sgd(const Queue& q, std::span<const ParamUpdate> params, const math::SgdArgs& args, const StepControl& control) {
-  step_all<Sgd>(q, params, args, control);
-}
-void adam(const Queue& q, std::span<const ParamUpdate> params, const math::AdamArgs& args, const StepControl& control) {
-  step_all<Adam>(q, params, args, control);
+void update(const Queue& q, std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) {
+  std::visit([&](const auto& r) { step_all(q, params, r, control); }, rule);
 }
 
 }  // namespace halfstep::cuda

@@ -2,11 +2,10 @@
 // segment, and a second kernel joins the segments in order. Floats are added in float by each thread, in double between them.
 #pragma once
 
+#include "cuda/kernels/reduce_plan.h"
 #include "cuda/kernels/rows.cuh"
 
 namespace halfstep::cuda {
-inline constexpr int64_t kSegment = 32 * 256;  // elements of a row for one group
-inline constexpr int64_t kMaxPartials = int64_t(kScratchBytes / sizeof(double));
 
 template <class C>
 struct WideOf {
@@ -197,7 +196,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The second stage: a thread an output, or a block where the segments are many.
-inline constexpr int64_t kFewSegments = 64;
 template <class Op, class W, bool Blocks>
 __global__ void __launch_bounds__(kThreads) join_segments(Space<2> kept, int64_t segments, Result<W> result) {
   SHARED(W, shared, [kBlockWarps]);
@@ -217,29 +215,6 @@ __global__ void __launch_bounds__(kThreads) join_segments(Space<2> kept, int64_t
   }
 }
 
-// How a reduction is cut: the shape alone decides.
-struct Cut {
-  int64_t segments, segment;  // the last may be shorter
-
-  Cut(int64_t length, int64_t outputs, int64_t wanted) {
-    // Longer where their results would not fit in the scratch memory; whole packs.
-    const int64_t fit = kMaxPartials / (outputs > 0 ? outputs : 1), most = (length + wanted - 1) / wanted;
-    const int64_t parts = most < 1 || fit < 1 ? 1 : most < fit ? most : fit;
-    segment = (((length + parts - 1) / parts) + 7) / 8 * 8;
-    segments = length > 0 ? (length + segment - 1) / segment : 1;
-  }
-};
-
-template <class Op, class W, class Launch>
-void in_segments(const Queue& q, const Space<2>& kept, const Cut& cut, Result<W> result, const Launch& first_stage) {
-  if (cut.segments > 1) result.partials = reinterpret_cast<W*>(q.scratch);
-  first_stage(result);
-  if (cut.segments > kFewSegments)
-    launch(join_segments<Op, W, true>, blocks_for(kept.numel, 1), kThreads, 0, q.stream, kept, cut.segments, result);
-  else if (cut.segments > 1)
-    launch(join_segments<Op, W, false>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, kept, cut.segments, result);
-}
-
 // Ops with kernels for dense rows, and for dense columns, of floats.
 template <class Op, class C>
 inline constexpr bool kPackedColumns = std::is_same_v<C, float>&& std::is_same_v<Op, Sum>;
@@ -248,60 +223,89 @@ inline constexpr bool kPackedRows = std::is_same_v<C, float> &&
                                     (std::is_same_v<Op, Sum> || std::is_same_v<Op, Max> || std::is_same_v<Op, Min> ||
                                      std::is_same_v<Op, SumAbs> || std::is_same_v<Op, SumSquares>);
 
+// What is reduced and where it lies. A dimension goes where it is 1 in out.
+struct Reduction {
+  Space<2> kept;     // the outputs: offsets in out and x
+  Space<1> reduced;  // the elements of one
+
+  static Reduction of(const TensorView& x, const TensorView& out) {
+    Shape kept_shape, reduced_shape;
+    Strides kept_out, kept_in, reduced_in;
+    for (int d = 0; d < x.shape.size(); ++d) {
+      const bool goes = out.shape[d] == 1 && x.shape[d] != 1;
+      (goes ? reduced_shape : kept_shape).push_back(x.shape[d]);
+      (goes ? reduced_in : kept_in).push_back(x.strides[d]);
+      if (!goes) kept_out.push_back(out.strides[d]);
+    }
+    return {Space<2>(kept_shape, {&kept_out, &kept_in}), Space<1>(reduced_shape, {&reduced_in})};
+  }
+
+  ReduceFacts facts(const TensorView& x) const {
+    ReduceFacts f;
+    f.outputs = kept.numel;
+    f.length = reduced.numel;
+    f.kept_dims = kept.rank;
+    f.reduced_dims = reduced.rank;
+    if (kept.rank > 0) f.kept_inner = kept.shape[kept.rank - 1], f.kept_step = kept.strides[1][kept.rank - 1];
+    if (reduced.rank > 0) f.reduced_step = reduced.strides[0][reduced.rank - 1];
+    f.pack = 16 / int64_t(size_of(x.dtype));
+    for (int d = 0; d < kept.rank; ++d) f.kept_steps_are_packs = f.kept_steps_are_packs && kept.strides[1][d] % f.pack == 0;
+    f.aligned = aligned16(x.data);
+    return f;
+  }
+};
+
+template <class Op, class C>
+void reduce_in_rows(const Queue& q, const ReducePlan& plan, const TensorView& x, const Reduction& r,
+                    const Result<typename WideOf<C>::type>& to) {
+  const Cut& cut = plan.cut;
+  const unsigned blocks = row_blocks(r.kept.numel * cut.segments, cut.segment);
+  const auto run = [&](auto elements) {
+    using Elements = decltype(elements);
+    const auto kernel = cut.segment <= kWarpRow ? reduce_rows<Op, Elements, 1> : reduce_rows<Op, Elements, kBlockWarps>;
+    launch(kernel, blocks, kThreads, 0, q.stream, elements, r.kept, cut.segments, cut.segment, to);
+  };
+  if constexpr (kPackedRows<Op, C>) {
+    if (plan.kernel == ReducePlan::Kernel::packed_rows &&
+        for_packed_type(x.dtype, [&](auto type) { run(PackedRows<decltype(type)>(x, 1)); }))
+      return;
+  }
+  run(Scattered<C>(x, r.reduced));
+}
+
+template <class Op, class C>
+void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView& x, const Reduction& r,
+                       const Result<typename WideOf<C>::type>& to) {
+  const Cut& cut = plan.cut;
+  const auto blocks = [&](int64_t width) { return blocks_for((r.kept.numel + width - 1) / width * cut.segments, 1); };
+  if constexpr (kPackedColumns<Op, C>) {
+    if (plan.kernel == ReducePlan::Kernel::packed_columns && for_packed_type(x.dtype, [&](auto type) {
+          using T = decltype(type);
+          launch(reduce_packed_columns<Op, T>, blocks(kOctet * kPackOf<T>), kThreads, 0, q.stream, x.as<const T>(), r.reduced.strides[0][0],
+                 r.kept, cut.segments, cut.segment, to);
+        }))
+      return;
+  }
+  launch(reduce_columns<Op, C>, blocks(32), kThreads, 0, q.stream, Scattered<C>(x, r.reduced), r.kept, cut.segments, cut.segment, to);
+}
+
 template <class Op, class C>
 void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorView& out) {
   using W = typename WideOf<C>::type;
-  Shape kept_shape, reduced_shape;
-  Strides kept_out, kept_in, reduced_in;
-  for (int d = 0; d < x.shape.size(); ++d) {
-    const bool goes = out.shape[d] == 1 && x.shape[d] != 1;
-    (goes ? reduced_shape : kept_shape).push_back(x.shape[d]);
-    (goes ? reduced_in : kept_in).push_back(x.strides[d]);
-    if (!goes) kept_out.push_back(out.strides[d]);
-  }
-  const Space<2> kept(kept_shape, {&kept_out, &kept_in});
-  const Space<1> reduced(reduced_shape, {&reduced_in});
-  const Result<W> result{Operand(out), nullptr, kept.numel, reduced.numel, mean};
-  const int64_t kept_step = kept.rank > 0 ? kept.strides[1][kept.rank - 1] : 0;
-  const int64_t reduced_step = reduced.rank > 0 ? reduced.strides[0][reduced.rank - 1] : 0;
-  const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
-  const bool columns = kept.rank > 0 && reduced.rank > 0 && kept.shape[kept.rank - 1] >= 8 && reduced.numel > 1 &&
-                       magnitude(kept_step) < magnitude(reduced_step);
-  const int64_t pack = 16 / int64_t(size_of(x.dtype));
-  if (columns) {
-    const bool packed = kPackedColumns<Op, C> && aligned16(x.data) && kept.rank == 1 && kept_step == 1 && reduced.rank == 1 &&
-                        kept.numel % pack == 0 && reduced_step % pack == 0;
-    const Cut cut(reduced.numel, kept.numel, packed ? 128 : 512);
-    in_segments<Op>(q, kept, cut, result, [&](const Result<W>& to) {
-      if constexpr (kPackedColumns<Op, C>) {
-        if (packed && for_packed_type(x.dtype, [&](auto type) {
-              using T = decltype(type);
-              const int64_t blocks = (kept.numel + kOctet * pack - 1) / (kOctet * pack) * cut.segments;
-              launch(reduce_packed_columns<Op, T>, blocks_for(blocks, 1), kThreads, 0, q.stream, x.as<const T>(), reduced_step,
-                     kept, cut.segments, cut.segment, to);
-            }))
-          return;
-      }
-      const unsigned blocks = blocks_for((kept.numel + 31) / 32 * cut.segments, 1);
-      launch(reduce_columns<Op, C>, blocks, kThreads, 0, q.stream, Scattered<C>(x, reduced), kept, cut.segments, cut.segment, to);
-    });
-  } else {
-    bool packed = kPackedRows<Op, C> && aligned16(x.data) && reduced.rank == 1 && reduced_step == 1;
-    for (int d = 0; d < kept.rank; ++d) packed = packed && kept.strides[1][d] % pack == 0;
-    const Cut cut(reduced.numel, kept.numel, kSegment);
-    const unsigned blocks = row_blocks(kept.numel * cut.segments, cut.segment);
-    in_segments<Op>(q, kept, cut, result, [&](const Result<W>& to) {
-      const auto run = [&](auto elements) {
-        using Elements = decltype(elements);
-        const auto kernel = cut.segment <= kWarpRow ? reduce_rows<Op, Elements, 1> : reduce_rows<Op, Elements, kBlockWarps>;
-        launch(kernel, blocks, kThreads, 0, q.stream, elements, kept, cut.segments, cut.segment, to);
-      };
-      if constexpr (kPackedRows<Op, C>) {
-        if (packed && for_packed_type(x.dtype, [&](auto type) { run(PackedRows<decltype(type)>(x, 1)); })) return;
-      }
-      run(Scattered<C>(x, reduced));
-    });
-  }
+  const Reduction r = Reduction::of(x, out);
+  ReduceFacts facts = r.facts(x);
+  const bool packable = x.dtype == DType::f16 || x.dtype == DType::bf16 || x.dtype == DType::f32;
+  facts.has_packed_rows = packable && kPackedRows<Op, C>;
+  facts.has_packed_columns = packable && kPackedColumns<Op, C>;
+  const ReducePlan plan = plan_reduction(facts);
+  Result<W> result{Operand(out), nullptr, r.kept.numel, r.reduced.numel, mean};
+  if (plan.join != ReducePlan::Join::none) result.partials = reinterpret_cast<W*>(q.scratch);
+  const bool columns = plan.kernel == ReducePlan::Kernel::columns || plan.kernel == ReducePlan::Kernel::packed_columns;
+  columns ? reduce_in_columns<Op, C>(q, plan, x, r, result) : reduce_in_rows<Op, C>(q, plan, x, r, result);
+  if (plan.join == ReducePlan::Join::blocks)
+    launch(join_segments<Op, W, true>, blocks_for(r.kept.numel, 1), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
+  else if (plan.join == ReducePlan::Join::threads)
+    launch(join_segments<Op, W, false>, blocks_for(r.kept.numel, kThreads), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
 }
 
 template <class C>

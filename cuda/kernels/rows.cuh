@@ -3,37 +3,17 @@
 #pragma once
 
 #include "cuda/kernels/elementwise.cuh"
+#include "framework/math/combine.h"
 
 namespace halfstep::cuda {
 
 inline constexpr int64_t kWarpRow = 1024;  // longest row for one warp
 inline constexpr int kBlockWarps = kThreads / 32;
 
-// NaN wins over everything.
-struct MaxJoin {
-  template <class W>
-  __device__ static W join(W a, W b) {
-    return b > a || b != b ? b : a;
-  }
-};
-struct MinJoin {
-  template <class W>
-  __device__ static W join(W a, W b) {
-    return b < a || b != b ? b : a;
-  }
-};
-struct SumJoin {
-  template <class W>
-  __device__ static W join(W a, W b) {
-    return a + b;
-  }
-};
-struct ProductJoin {
-  template <class W>
-  __device__ static W join(W a, W b) {
-    return a * b;
-  }
-};
+using math::MaxJoin;
+using math::MinJoin;
+using math::ProductJoin;
+using math::SumJoin;
 
 template <class Join, class W>
 __device__ inline W warp_join(W v) {

@@ -2,7 +2,7 @@
 // and gives the same result. A tile is sorted in shared memory (a bitonic network), short rows share one; the tiles of longer
 // rows are merged pass by pass, where each element finds its place by a search in the other run.
 #include "cuda/kernels/rows.cuh"
-#include "framework/tensor/memory.h"
+#include "framework/backend/workspace.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -153,14 +153,6 @@ __global__ void __launch_bounds__(kThreads) write_rows(Rows r, const P* sorted) 
   }
 }
 
-// Device memory for the launches that follow on the stream; whoever gets it next is behind them.
-struct Workspace {
-  explicit Workspace(size_t bytes) : data(allocator(Device::cuda).allocate(bytes, MemoryTag::workspace)) {}
-  ~Workspace() { allocator(Device::cuda).release(data); }
-  Workspace(const Workspace&) = delete;
-  void* data;
-};
-
 template <class P>
 void sort_as(const Queue& q, const Rows& r) {
   int part = 2;
@@ -169,8 +161,8 @@ void sort_as(const Queue& q, const Rows& r) {
   const unsigned blocks = blocks_for(pieces, kTile<P> / part);
   if (r.length <= part) return launch(sort_tiles<P>, blocks, kThreads, 0, q.stream, r, part, nullptr);
   const int64_t elements = r.rows.numel * r.length;
-  const Workspace space(size_t(2 * elements) * sizeof(P));
-  P *from = static_cast<P*>(space.data), *to = from + elements;
+  const Workspace space(Device::cuda, size_t(2 * elements) * sizeof(P));
+  P *from = reinterpret_cast<P*>(space.data()), *to = from + elements;
   launch(sort_tiles<P>, blocks, kThreads, 0, q.stream, r, part, from);
   for (int64_t run = part; run < r.length; run *= 2) {
     launch(merge_runs<P>, blocks_for(elements, kThreads), kThreads, 0, q.stream, from, to, r.rows.numel, r.length, run);

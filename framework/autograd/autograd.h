@@ -2,7 +2,10 @@
 //
 // The engine is iterative (a chain of 300,000 ops works and is freed) and runs with autocast off, so that a backward inside a
 // region gives the same gradients as outside. A gradient has its tensor's shape and dtype; where an op cannot know better, the
-// engine converts. One graph is differentiated by one thread at a time.
+// engine converts.
+// Threads may differentiate graphs of their own at once, and ask one graph for grad() with retain_graph; what two threads add to
+// one .grad is theirs to order. The hooks of a leaf run, and its .grad is complete, as soon as all uses of the leaf have been
+// through; what was computed from other tensors before may still be to come.
 #pragma once
 
 #include "framework/autograd/grad_mode.h"

@@ -49,18 +49,18 @@ class CheckpointNode final : public Node {
   std::string_view name() const override { return "checkpoint"; }
   void release_saved() override { x_.release(); }
 
-  Tensors backward(Tensors grads) override {
+  Tensors backward(Tensors grads, const BackwardCall& call) override {
     if (!grads[0].defined()) return {};
     const bool recorded = grad_enabled();
     // A tensor of its own, so that the search for gradients ends here.
     Tensor x = x_.unpack(*this);
-    x = needs(0) && recorded ? x.expand(x.shape()) : x.detach();
-    if (needs(0) && !recorded) x.set_requires_grad();
+    x = call.needs(0) && recorded ? x.expand(x.shape()) : x.detach();
+    if (call.needs(0) && !recorded) x.set_requires_grad();
     Tensors wanted, result(edges.size());
     std::vector<size_t> places;
     for (size_t i = 0; i < edges.size(); ++i) {
       const Tensor& t = i == 0 ? x : parameters_[i - 1];
-      if (!needs(i) || !t.requires_grad()) continue;
+      if (!call.needs(i) || !t.requires_grad()) continue;
       wanted.push_back(t);
       places.push_back(i);
     }

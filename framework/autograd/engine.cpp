@@ -158,11 +158,11 @@ class Engine {
   }
 
   // In the layer that made the node, which an error names.
-  static Tensors run_backward(Node& node, Tensors grads) {
+  static Tensors run_backward(Node& node, Tensors grads, const BackwardCall& call) {
     const LayerScope layer(node.layer);
     const LedgerEntry entry(node.name(), CastPolicy::keep, grads, node.layer);
     try {
-      return node.backward(std::move(grads));
+      return node.backward(std::move(grads), call);
     } catch (Error& e) {
       if (node.layer) e.leave_layer(*node.layer, "backward of " + std::string(node.name()));
       throw;
@@ -170,15 +170,10 @@ class Engine {
   }
 
   void run_node(Node& node, Tensors grads) {
-    node.wanted.clear();  // of an earlier run that failed
-    if (targeted_) {
-      node.wanted.assign(node.edges.size(), 0);
-      for (size_t i = 0; i < node.edges.size(); ++i) node.wanted[i] = node.edges[i] && needed_.contains(node.edges[i].node.get());
-    }
-    node.is_last_run = !retain_;
-    Tensors results = run_backward(node, std::move(grads));
+    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_};
+    Tensors results = run_backward(node, std::move(grads), call);
     for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].defined() || !node.needs(i)) continue;
+      if (!results[i].defined() || !call.needs(i)) continue;
       Tensor g = std::move(results[i]);
       const Edge& edge = node.edges[i];
       const OutputMeta& want = edge.node->outputs[edge.index];
@@ -187,7 +182,6 @@ class Engine {
       if (g.dtype() != edge.dtype && !(is_half(g.dtype()) && may_stay_low(edge))) g = g.to(edge.dtype);
       deliver(edge, std::move(g));
     }
-    node.wanted.clear();
     if (!retain_) node.release_saved();
   }
 
@@ -196,8 +190,8 @@ class Engine {
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
-  std::unordered_set<Node*> needed_;             // targets and what leads to them
-  std::unordered_set<Node*> runs_;               // those of needed_ whose backward must run
+  std::unordered_set<const Node*> needed_;             // targets and what leads to them
+  std::unordered_set<const Node*> runs_;               // those of needed_ whose backward must run
 };
 
 }  // namespace

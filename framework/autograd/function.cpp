@@ -12,20 +12,22 @@ Tensors FunctionContext::saved() const {
   return out;
 }
 
-bool FunctionContext::needs(size_t input) const { return node_ && node_->needs(input); }
+bool FunctionContext::needs(size_t input) const { return call_ && call_->needs(input); }
 
 class FunctionNode final : public Node {
  public:
   FunctionNode(std::string_view name, FunctionBackward backward) : name_(name), backward_(backward) { ctx.node_ = this; }
   std::string_view name() const override { return name_; }
 
-  Tensors backward(Tensors full) override {
+  Tensors backward(Tensors full, const BackwardCall& call) override {
     for (size_t i = 0; i < full.size(); ++i)
       if (!full[i].defined()) {
         full[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});
         full[i].zero_();
       }
-    Tensors result = backward_(ctx, full);
+    FunctionContext of_this_run = ctx;
+    of_this_run.call_ = &call;
+    Tensors result = backward_(of_this_run, full);
     check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(), " gradients, one per input, got ",
                          result.size());
     return result;

@@ -29,6 +29,7 @@ class FunctionContext {
   std::vector<Tensor> pending_;
   std::vector<SavedTensor> saved_;
   Node* node_ = nullptr;
+  const BackwardCall* call_ = nullptr;  // while backward runs
 };
 
 using FunctionForward = Tensors (*)(FunctionContext&, const Tensors&);

@@ -10,10 +10,14 @@ namespace {
 
 std::atomic<uint64_t> next_sequence{1};
 
-// The end of the graph at a leaf: adds what arrives to its .grad. Sequence 0: runs after every op.
+// The end of the graph at a leaf: adds what arrives to its .grad. It is made before the first op that uses the leaf gets its
+// number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of the
+// backward is still to come. The ops that use the leaf keep it alive; a graph that outlives others may run it later than it could.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) {
+    sequence = next_sequence++;
+    is_leaf = true;
     outputs.push_back({leaf.shape(), leaf.dtype(), leaf.device()});
     AutogradMeta& meta = leaf.impl()->meta();
     if (!meta.hooks) meta.hooks = std::make_shared<HookList>();
@@ -21,7 +25,7 @@ class AccumulateGrad final : public Node {
   }
   std::string_view name() const override { return "accumulate_grad"; }
 
-  Tensors backward(Tensors grads) override {
+  Tensors backward(Tensors grads, const BackwardCall&) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
     leaf_.grad();  // one in a 16-bit dtype is converted before more is added
@@ -47,13 +51,15 @@ class AutocastCast final : public Node {
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return true; }
   // Reached only when the low-precision tensor itself is differentiated: ops step over this node.
-  Tensors backward(Tensors grads) override { return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()}; }
+  Tensors backward(Tensors grads, const BackwardCall&) override {
+    return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
+  }
 };
 
 }  // namespace
 
 bool may_stay_low(const Edge& edge) {
-  if (!low_gradients() || !edge || edge.node->sequence != 0 || edge.dtype != DType::f32) return false;
+  if (!low_gradients() || !edge || !edge.node->is_leaf || edge.dtype != DType::f32) return false;
   return edge.node->hooks.empty() || !edge.node->hooks[0] || edge.node->hooks[0]->empty();
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -45,29 +46,40 @@ struct OutputMeta {
   Device device = Device::cpu;
 };
 
+class Node;
+
+// What one run of the backward asks of a node. The run keeps it, not the node, so that threads may each run their own.
+struct BackwardCall {
+  const Node& node;
+  const std::unordered_set<const Node*>* wanted = nullptr;  // nodes on a path to what grad() asks for; null: all
+  bool is_last = false;                                     // what was saved is freed after this backward
+  // Is the gradient of input i wanted?
+  bool needs(size_t i) const;
+};
+
 class Node : public std::enable_shared_from_this<Node> {
  public:
   virtual ~Node() = default;
   virtual std::string_view name() const = 0;
   // grads: one per output, undefined where nothing flowed in; the node's own, to be let go as soon as it is done with them.
   // Returns one gradient per edge; undefined means zero. Runs with grad mode on when the backward is itself recorded.
-  virtual Tensors backward(Tensors grads) = 0;
+  virtual Tensors backward(Tensors grads, const BackwardCall& call) = 0;
   virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph
   virtual bool is_autocast_cast() const { return false; }  // edge_of steps over these
 
-  // Is the gradient of input i wanted by the running backward? And in which dtype is it delivered?
-  bool needs(size_t i) const { return i < edges.size() && edges[i] && (wanted.empty() || wanted[i]); }
-
   uint64_t sequence = 0;                // creation order: later nodes run first
+  bool is_leaf = false;                 // adds what arrives to the .grad of a leaf
   std::vector<Edge> edges;              // one per tensor input
   std::vector<OutputMeta> outputs;      // one per output
-  std::vector<uint8_t> wanted;          // set by the engine for grad(): edges on a path to an input
   const std::string* layer = nullptr;   // that made it; null outside of any. Never freed
-  bool is_last_run = false;             // set by the engine: what was saved is freed after this backward
   std::vector<std::shared_ptr<HookList>> hooks;      // per output; may be short
   std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short
   Node* next_to_destroy = nullptr;
 };
+
+inline bool BackwardCall::needs(size_t i) const {
+  return i < node.edges.size() && node.edges[i] && (!wanted || wanted->contains(node.edges[i].node.get()));
+}
 
 // May the gradient that follows `edge` stay in a 16-bit dtype? See LowGradients.
 bool may_stay_low(const Edge& edge);

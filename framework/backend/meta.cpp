@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <variant>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/ledger.h"
@@ -230,25 +231,17 @@ class MetaBackend final : public Backend {
   void check_finite(std::span<const TensorView> grads, float*) override { count("check_finite", bytes(grads), 0); }
   void unscale(std::span<const TensorView> grads, const float*, float*) override { count("unscale", bytes(grads), bytes(grads)); }
   void end_step(const float*, const math::StepTail&) override { count("end_step", 0, 0); }
-  void sgd(std::span<const ParamUpdate> params, const math::SgdArgs&, const StepControl& control) override {
-    update("sgd", params, control);
-  }
-  void adam(std::span<const ParamUpdate> params, const math::AdamArgs&, const StepControl& control) override {
-    update("adam", params, control);
-  }
-  void norm(std::span<const TensorView> tensors, double, float*) override { count("norm", bytes(tensors), 0); }
-  void clip(std::span<const TensorView> tensors, const float*, double) override { count("clip", bytes(tensors), bytes(tensors)); }
-
- private:
-  static void update(std::string_view kernel, std::span<const ParamUpdate> params, const StepControl& control) {
+  void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) override {
     double reads = 0, writes = 0;
     for (const ParamUpdate& p : params) {
-      const double state = bytes({p.param, p.m, p.v, p.vmax});
+      const double state = bytes(p.param) + bytes(p.state);
       reads += state + bytes(p.grad);
       writes += state + bytes(p.shadow) + (control.grad_scale && control.write_back ? bytes(p.grad) : 0);
     }
-    count(kernel, reads, writes);
+    count(std::visit([](const auto& r) { return r.kName; }, rule), reads, writes);
   }
+  void norm(std::span<const TensorView> tensors, double, float*) override { count("norm", bytes(tensors), 0); }
+  void clip(std::span<const TensorView> tensors, const float*, double) override { count("clip", bytes(tensors), bytes(tensors)); }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "amp/policy.h"
+#include "framework/math/names.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep {
@@ -52,10 +53,14 @@ namespace functor {
     template <class T> HS_HD T operator()(T a, T b) const { return T(forward); }                                                \
   };                                                                                                                            \
   struct name##_backward_a {                                                                                                    \
-    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return T(da); } \
+    template <class T> HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
+      return T(da);                                                                                                             \
+    }                                                                                                                           \
   };                                                                                                                            \
   struct name##_backward_b {                                                                                                    \
-    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { return T(db); } \
+    template <class T> HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
+      return T(db);                                                                                                             \
+    }                                                                                                                           \
   };
 #define HS_TEST(name, forward, doc)                                                  \
   struct name {                                                                      \

@@ -11,34 +11,6 @@ enum class Pointwise : uint8_t {
 #undef HS_POINTWISE
 };
 
-// The fourth reading of a formula, at compile time: which of g, a, b, c it names, as bits 0 to 3.
-struct Names {
-  unsigned bits = 0;
-  HS_HD explicit constexpr Names(double) {}
-  HS_HD static constexpr Names of(int which) {
-    Names n(0);
-    n.bits = 1u << which;
-    return n;
-  }
-};
-#define HS_NAMES(op)                                      \
-  HS_HD constexpr Names operator op(Names x, Names y) { \
-    x.bits |= y.bits;                                     \
-    return x;                                             \
-  }
-HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==)
-#undef HS_NAMES
-HS_HD constexpr Names operator-(Names x) { return x; }
-HS_HD constexpr Names select(Names cond, Names x, Names y) { return cond + x + y; }
-namespace m {
-HS_HD constexpr Names sign(Names x) { return x; }
-HS_HD constexpr Names exp(Names x) { return x; }
-HS_HD constexpr Names log(Names x) { return x; }
-HS_HD constexpr Names tanh(Names x) { return x; }
-HS_HD constexpr Names sigmoid(Names x) { return x; }
-HS_HD constexpr Names softplus(Names x) { return x; }
-}  // namespace m
-
 // Called with every argument, whatever the row names.
 namespace functor::pointwise {
 #define HS_POINTWISE(row, op, arity, policy, forward, da, db, dc, doc)                                                     \

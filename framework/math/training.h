@@ -1,8 +1,7 @@
-// The arithmetic of a training step's tail, shared by host and device: scaler state machine and optimizer updates.
-// Sources: PyTorch's amp_update_scale and its fused SGD, Adam and AdamW; Kingma & Ba 2015; Loshchilov & Hutter 2019.
+// The arithmetic of a training step's tail, shared by host and device: the loss scale, the schedule's clock, the results kept.
+// Source of the scale's rule: PyTorch's amp_update_scale.
 #pragma once
 
-#include <math.h>
 #include <stdint.h>
 
 #include "framework/base/hd.h"
@@ -61,51 +60,5 @@ struct StepTail {
     ring->found_inf[at] = found_inf ? 1.0f : 0.0f;
   }
 };
-
-struct SgdArgs {
-  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false, maximize = false;
-};
-
-// g: the unscaled gradient. `buffer` is the momentum (unused when momentum is 0); `first` on a parameter's first applied step.
-template <class T> HS_HD T sgd_update(T p, T g, T& buffer, bool first, const SgdArgs& a) {
-  if (a.maximize) g = -g;
-  if (a.weight_decay != 0) g += T(a.weight_decay) * p;  // 0 times an infinite parameter would be NaN
-  if (a.momentum != 0) {
-    buffer = first ? g : T(a.momentum) * buffer + T(1 - a.dampening) * g;
-    g = a.nesterov ? g + T(a.momentum) * buffer : buffer;
-  }
-  return p - T(a.lr) * g;
-}
-
-struct AdamArgs {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = false;  // true: AdamW
-  bool amsgrad = false, maximize = false;
-};
-
-// What Adam needs of the step count t (1 on the first applied step), computed once a step in double.
-struct AdamStep {
-  double step_size;        // lr / (1 - beta1^t)
-  double bias2_sqrt;       // sqrt(1 - beta2^t)
-};
-HS_HD AdamStep adam_step(double t, const AdamArgs& a) {
-  return {a.lr / (1 - ::pow(a.beta1, t)), ::sqrt(1 - ::pow(a.beta2, t))};
-}
-
-// m, v: first and second moment; vmax: running maximum of v (amsgrad only).
-template <class T> HS_HD T adam_update(T p, T g, T& m, T& v, T* vmax, const AdamStep& s, const AdamArgs& a) {
-  if (a.maximize) g = -g;
-  if (a.weight_decay != 0) {
-    if (a.decoupled) p -= T(a.lr * a.weight_decay) * p;
-    else g += T(a.weight_decay) * p;
-  }
-  m = T(a.beta1) * m + T(1 - a.beta1) * g;
-  v = T(a.beta2) * v + T(1 - a.beta2) * g * g;
-  T second = v;
-  if (vmax) second = *vmax = (*vmax > v ? *vmax : v);
-  const T root = T(sizeof(T) == 4 ? ::sqrtf(float(second)) : ::sqrt(double(second)));
-  return p - T(s.step_size) * m / (root / T(s.bias2_sqrt) + T(a.eps));
-}
 
 }  // namespace halfstep::math

@@ -4,7 +4,7 @@
 #include "framework/autograd/autograd.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 #include "tests/amp/autocast_calls.h"
 
 using namespace halfstep;

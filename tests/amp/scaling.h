@@ -13,7 +13,7 @@
 #include "framework/autograd/autograd.h"
 #include "layers/layers.h"
 #include "optim/clip.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace halfstep::scaling {
 

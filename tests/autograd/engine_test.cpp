@@ -287,3 +287,20 @@ TEST_CASE("threads may differentiate graphs of their own") {
   for (std::thread& t : threads) t.join();
   for (size_t i = 0; i < results.size(); ++i) CHECK(results[i] == 100.0 * double(i));
 }
+
+TEST_CASE("threads may ask one kept graph for gradients of different tensors") {
+  const Tensor x = tensor({2.0}, {.dtype = DType::f64, .requires_grad = true}), w = tensor({3.0}, {.dtype = DType::f64, .requires_grad = true});
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) y = y * w + x;
+  const double of_x = grad({y}, {x}, {}, {.retain_graph = true})[0].item<double>();
+  const double of_w = grad({y}, {w}, {}, {.retain_graph = true})[0].item<double>();
+  std::vector<std::thread> threads;
+  std::vector<int> right(4);
+  for (size_t i = 0; i < right.size(); ++i)
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < 100; ++k)
+        right[i] += grad({y}, {i % 2 ? w : x}, {}, {.retain_graph = true})[0].item<double>() == (i % 2 ? of_w : of_x);
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(right == std::vector<int>(4, 100));
+}

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/ops.h"
@@ -35,6 +39,19 @@ struct Exp : Function<Exp> {
 };
 
 // a b and a + b; counts what it was asked for.
+// a b, whose backward does something else on the way.
+struct Asks : Function<Asks> {
+  static inline std::function<void(FunctionContext&)> inside;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    ctx.save(in);
+    return {in[0] * in[1]};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+    if (inside) inside(ctx);
+    return {g[0] * ctx.saved()[1], g[0] * ctx.saved()[0]};
+  }
+};
+
 struct Both : Function<Both> {
   static inline std::vector<bool> asked;
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
@@ -126,6 +143,22 @@ TEST_CASE("outputs that nothing flows into get zeros, and unwanted inputs may be
   out = Both::apply({a, b});
   CHECK(values(grad({sum(out[0])}, {b})[0]) == V{2, 3});
   CHECK(Both::asked == std::vector<bool>{false, true});
+}
+
+TEST_CASE("what a backward is asked for survives another one of the same graph inside it") {
+  const Tensor a = leaf({2, 3}), b = leaf({5, 7});
+  Tensor loss = sum(Asks::apply({a, b})[0]);
+  std::vector<std::string> asked;
+  Asks::inside = [&](FunctionContext& ctx) {
+    if (asked.empty()) {  // the first call, of grad for b
+      asked.push_back("outer");
+      CHECK(values(grad({loss}, {a}, {}, {.retain_graph = true})[0]) == V{5, 7});
+    }
+    asked.push_back(std::string(ctx.needs(0) ? "a" : "") + (ctx.needs(1) ? "b" : ""));
+  };
+  CHECK(values(grad({loss}, {b}, {}, {.retain_graph = true})[0]) == V{2, 3});
+  Asks::inside = nullptr;
+  CHECK(asked == std::vector<std::string>{"outer", "a", "b"});
 }
 
 TEST_CASE("an undefined gradient is none") {

@@ -51,6 +51,31 @@ TEST_CASE("a hook on a leaf may come before or after its use") {
   CHECK(values(x.grad()) == V{20});
 }
 
+TEST_CASE("a leaf's hook sees its whole gradient while the rest of the backward is still to come") {
+  const Tensor x = leaf({1}), first = leaf({2}), shared = leaf({3}), last = leaf({5});
+  std::string order;
+  for (int pass = 0; pass < 2; ++pass) {  // a second step, where the leaves have been in a graph before
+    order.clear();
+    const auto note = [&](const char* name, double gradient) {
+      return [&order, name, gradient](const Tensor& g) {
+        order += name;
+        CHECK(g.item<double>() == gradient);
+        return Tensor();
+      };
+    };
+    const uint64_t keys[] = {first.register_hook(note("first ", 1 * 3 * 3 * 5)), shared.register_hook(note("shared ", 2 * 3 * 1 * 2 * 5)),
+                             last.register_hook(note("last ", 18))};
+    const Tensor a = x * first, b = a * shared, c = b * shared;
+    a.register_hook(note("a ", 3 * 3 * 5));
+    b.register_hook(note("b ", 3 * 5));
+    (c * last).backward();
+    CHECK(order == "last b shared a first ");  // `shared` once, after both of its uses and before what comes below them
+    first.remove_hook(keys[0]);
+    shared.remove_hook(keys[1]);
+    last.remove_hook(keys[2]);
+  }
+}
+
 TEST_CASE("several hooks run in order; one that gives nothing changes nothing") {
   const Tensor x = leaf({1});
   const Tensor y = x * 1.0;

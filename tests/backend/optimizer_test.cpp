@@ -21,19 +21,19 @@ struct Problem {
     vmax = uniform(state, {n}, 5, 0, 1);
     shadow = make(shadow_type, {n});
   }
-  ParamUpdate update() { return {param, grad, m, v, vmax, shadow, &step}; }
+  ParamUpdate update() { return {param, grad, {m, v, vmax}, shadow, &step}; }
   std::string raw() const {
     return param.raw() + grad.raw() + m.raw() + v.raw() + vmax.raw() + shadow.raw() + std::to_string(step);
   }
 };
 
-const math::SgdArgs kSgd[] = {{.lr = 0.1},
+const math::SgdRule kSgd[] = {{.lr = 0.1},
                               {.lr = 0.1, .weight_decay = 0.01},
                               {.lr = 0.1, .momentum = 0.9},
                               {.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.01},
                               {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
                               {.lr = 0.1, .momentum = 0.9, .maximize = true}};
-const math::AdamArgs kAdam[] = {{.lr = 0.01},
+const math::AdamRule kAdam[] = {{.lr = 0.01},
                                 {.lr = 0.01, .weight_decay = 0.1},
                                 {.lr = 0.01, .weight_decay = 0.1, .decoupled = true},
                                 {.lr = 0.01, .beta1 = 0.5, .beta2 = 0.7, .eps = 1e-3, .amsgrad = true},
@@ -44,13 +44,13 @@ const math::AdamArgs kAdam[] = {{.lr = 0.01},
 TEST_CASE("sgd over dtypes and settings, first and later steps, with and without unscaling") {
   for (DType p : kFloating) {
     for (DType g : kFloating) {
-      for (const math::SgdArgs& a : kSgd) {
+      for (const math::SgdRule& a : kSgd) {
         for (float scale : {1.0f, 8.0f}) {
           Problem x(p, g, 1500);
           for (int step = 0; step < 2; ++step) {
             const std::vector<double> p0 = x.param.values(), g0 = x.grad.values(), m0 = x.m.values();
             const std::vector<ParamUpdate> list{x.update()};
-            cpu().sgd(list, a, {.grad_scale = &scale});
+            cpu().update(list, a, {.grad_scale = &scale});
             CHECK(x.step == float(step + 1));
             bool ok = true;
             for (size_t i = 0; i < p0.size(); ++i) {
@@ -77,14 +77,14 @@ TEST_CASE("sgd over dtypes and settings, first and later steps, with and without
 TEST_CASE("adam and adamw over dtypes and settings") {
   for (DType p : kFloating) {
     for (DType g : {DType::f32, DType::f16, DType::f64}) {
-      for (const math::AdamArgs& a : kAdam) {
+      for (const math::AdamRule& a : kAdam) {
         Problem x(p, g, 1100, DType::f16);
         const float scale = 4;
         for (int step = 1; step <= 2; ++step) {
           const std::vector<double> p0 = x.param.values(), g0 = x.grad.values(), m0 = x.m.values(), v0 = x.v.values(),
                                     top0 = x.vmax.values();
           const std::vector<ParamUpdate> list{x.update()};
-          cpu().adam(list, a, {.grad_scale = &scale});
+          cpu().update(list, a, {.grad_scale = &scale});
           CHECK(x.step == float(step));
           const DType state = p == DType::f64 ? p : DType::f32;
           const double slack = p == DType::f64 ? 1e-8 : 1e-6;
@@ -117,12 +117,12 @@ TEST_CASE("a found inf leaves every byte") {
     float found = 1;
     const float scale = 2;
     const std::vector<ParamUpdate> list{x.update()};
-    cpu().sgd(list, {.lr = 0.1, .momentum = 0.9}, {.found_inf = &found, .grad_scale = &scale});
+    cpu().update(list, math::SgdRule{.lr = 0.1, .momentum = 0.9}, {.found_inf = &found, .grad_scale = &scale});
     CHECK(x.raw() == before);
-    cpu().adam(list, {.amsgrad = true}, {.found_inf = &found, .grad_scale = &scale});
+    cpu().update(list, math::AdamRule{.amsgrad = true}, {.found_inf = &found, .grad_scale = &scale});
     CHECK(x.raw() == before);
     float none = 0;
-    cpu().sgd(list, {.lr = 0.1}, {.found_inf = &none});
+    cpu().update(list, math::SgdRule{.lr = 0.1}, {.found_inf = &none});
     CHECK(x.raw() != before);
   }
 }
@@ -132,13 +132,13 @@ TEST_CASE("gradients are left alone when nothing is written back, or the factor 
     Problem x(DType::f32, g, 2000), y(DType::f32, g, 2000);
     const std::string before = x.grad.raw();
     const float scale = 8, one = 1;
-    cpu().sgd(std::vector<ParamUpdate>{x.update()}, {.lr = 0.1}, {.grad_scale = &scale, .write_back = false});
+    cpu().update(std::vector<ParamUpdate>{x.update()}, math::SgdRule{.lr = 0.1}, {.grad_scale = &scale, .write_back = false});
     CHECK(x.grad.raw() == before);
-    cpu().sgd(std::vector<ParamUpdate>{y.update()}, {.lr = 0.1}, {.grad_scale = &scale});
+    cpu().update(std::vector<ParamUpdate>{y.update()}, math::SgdRule{.lr = 0.1}, {.grad_scale = &scale});
     CHECK(y.grad.raw() != before);
     CHECK(x.param.raw() == y.param.raw());
     Problem z(DType::f32, g, 2000);
-    cpu().sgd(std::vector<ParamUpdate>{z.update()}, {.lr = 0.1}, {.grad_scale = &one});
+    cpu().update(std::vector<ParamUpdate>{z.update()}, math::SgdRule{.lr = 0.1}, {.grad_scale = &one});
     CHECK(z.grad.raw() == before);
   }
 }
@@ -146,22 +146,23 @@ TEST_CASE("gradients are left alone when nothing is written back, or the factor 
 TEST_CASE("several parameters, empty ones, and no state that is not needed") {
   Problem x(DType::f32, DType::f32, 40000), y(DType::f16, DType::bf16, 3), none(DType::f32, DType::f32, 0);
   ParamUpdate a = x.update(), b = y.update(), c = none.update();
-  a.m = a.v = a.vmax = a.shadow = b.m = b.v = b.vmax = b.shadow = {};
-  cpu().sgd(std::vector<ParamUpdate>{a, b, c}, {.lr = 0.5}, {});
+  a.state = b.state = {};
+  a.shadow = b.shadow = {};
+  cpu().update(std::vector<ParamUpdate>{a, b, c}, math::SgdRule{.lr = 0.5}, {});
   CHECK(x.step == 1);
   CHECK(y.step == 1);
   CHECK(none.step == 1);
   const double w = uniform(DType::f32, {40000}, 1)[39999], g = uniform(DType::f32, {40000}, 2)[39999];
   CHECK(x.param[39999] == doctest::Approx(w - 0.5 * g).epsilon(1e-6));
-  cpu().sgd({}, {}, {});
+  cpu().update({}, math::SgdRule{}, {});
 }
 
 TEST_CASE("optimizer steps do not depend on the number of threads") {
   same_for_any_threads([&] {
     Problem x(DType::f32, DType::f16, 70001);
     const std::vector<ParamUpdate> list{x.update()};
-    cpu().sgd(list, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, {});
-    cpu().adam(list, {.lr = 0.1}, {});
+    cpu().update(list, math::SgdRule{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, {});
+    cpu().update(list, math::AdamRule{.lr = 0.1}, {});
     return x.raw();
   });
 }

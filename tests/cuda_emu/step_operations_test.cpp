@@ -72,7 +72,7 @@ TEST_CASE("an eager step of the benchmark is 11 operations, and a recorded one t
                                          "mse_packed<__half, float>"};
   std::vector<std::string> want = forward;
   want.insert(want.end(), 5, "product");
-  want.push_back("step_list<Sgd, float, true>");
+  want.push_back("step_list<math::SgdRule, float, true>");
   for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
     Bench bench(DType::f16, mode);
     const auto list = bench.operations();
@@ -92,7 +92,7 @@ TEST_CASE("Adam takes no more operations than SGD, and a schedule none") {
     const auto list = bench.operations();
     MESSAGE(list.size(), text(list));
     CHECK(list.size() == 11);
-    CHECK(list.back().name == "step_list<Adam, float, true>");
+    CHECK(list.back().name == "step_list<math::AdamRule, float, true>");
   }
 }
 
@@ -112,6 +112,6 @@ TEST_CASE("with clipping, or several groups, the check is a pass of its own and 
   Bench bench(DType::f16, GraphMode::off, /*adam=*/false, /*scheduled=*/true, /*clip=*/1);
   const auto list = bench.operations();
   MESSAGE(list.size(), text(list));
-  CHECK(list.back().name == "step_list<Sgd, float, true>");
+  CHECK(list.back().name == "step_list<math::SgdRule, float, true>");
   CHECK(std::count_if(list.begin(), list.end(), [](const auto& o) { return o.name == "end_step_kernel"; }) == 0);
 }

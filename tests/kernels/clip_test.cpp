@@ -137,19 +137,19 @@ TEST_CASE("sgd and adam take the learning rate from device memory") {
         ParamUpdate u{};
         u.param = dev_p;
         u.grad = dev_g;
-        u.m = dev_m;
-        u.v = dev_v;
+        u.state[0] = dev_m;
+        u.state[1] = dev_v;
         u.step = dev_steps.as<float>();
         StepControl control;
         if (from_device) control.lr = dev_rate.as<double>();
         if (adam) {
-          math::AdamArgs args;
+          math::AdamRule args;
           args.weight_decay = 0.5;
           args.decoupled = true;
           args.lr = from_device ? 7 : 0.0625;
-          cuda::adam(queue(), std::span(&u, 1), args, control);
+          cuda::update(queue(), std::span(&u, 1), args, control);
         } else {
-          cuda::sgd(queue(), std::span(&u, 1), {.lr = from_device ? 7 : 0.0625, .momentum = 0.9}, control);
+          cuda::update(queue(), std::span(&u, 1), math::SgdRule{.lr = from_device ? 7 : 0.0625, .momentum = 0.9}, control);
         }
         dev_p.fetch();
       }

@@ -33,9 +33,9 @@ struct Problem {
     ParamUpdate c{}, d{};
     d.param = add(c.param, param, n, ++seed, -1, 1, shift);
     d.grad = add(c.grad, grad, n, ++seed, -64, 64, shift);
-    d.m = add(c.m, moments, n, ++seed, -1, 1, shift);
-    d.v = add(c.v, moments, n, ++seed, 0, 1, shift);
-    if (amsgrad) d.vmax = add(c.vmax, moments, n, ++seed, 0, 1, shift);
+    d.state[0] = add(c.state[0], moments, n, ++seed, -1, 1, shift);
+    d.state[1] = add(c.state[1], moments, n, ++seed, 0, 1, shift);
+    if (amsgrad) d.state[2] = add(c.state[2], moments, n, ++seed, 0, 1, shift);
     if (is_half(shadow)) d.shadow = add(c.shadow, shadow, n, ++seed, -1, 1);
     TensorView cpu_step;
     d.step = add(cpu_step, DType::f32, 1, 0, steps, steps).as<float>();
@@ -119,17 +119,17 @@ TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped s
         const StepControl on_cpu{flag.view.as<float>(), scale.view.as<float>(), write_back};
         const StepControl on_device{dev_flag.as<float>(), dev_scale.as<float>(), write_back};
         Problem s(t.param, t.grad, t.shadow, false, write_back ? 0 : 3);
-        const math::SgdArgs sgd{0.1, 0.9, 0.1, 0.01, write_back, false};
-        cpu().sgd(s.cpu_params, sgd, on_cpu);
-        cuda::sgd(queue(), s.device_params, sgd, on_device);
+        const math::SgdRule sgd{0.1, 0.9, 0.1, 0.01, write_back, false};
+        cpu().update(s.cpu_params, sgd, on_cpu);
+        cuda::update(queue(), s.device_params, sgd, on_device);
         s.compare("sgd");
         Problem a(t.param, t.grad, t.shadow, write_back, 3);
-        math::AdamArgs adam;
+        math::AdamRule adam;
         adam.weight_decay = 0.01;
         adam.decoupled = write_back;
         adam.amsgrad = write_back;
-        cpu().adam(a.cpu_params, adam, on_cpu);
-        cuda::adam(queue(), a.device_params, adam, on_device);
+        cpu().update(a.cpu_params, adam, on_cpu);
+        cuda::update(queue(), a.device_params, adam, on_device);
         a.compare("adam");
       }
     }
@@ -148,13 +148,13 @@ TEST_CASE("sgd and adam over more tensors than one launch takes, of several dtyp
   StepControl on_cpu{}, on_device{};
   on_cpu.lr = rate.view.as<double>();
   on_device.lr = dev_rate.as<double>();
-  const math::SgdArgs sgd{0.5, 0.9, 0, 0, false, true};
-  cpu().sgd(s.cpu_params, sgd, on_cpu);
-  cuda::sgd(queue(), s.device_params, sgd, on_device);
+  const math::SgdRule sgd{0.5, 0.9, 0, 0, false, true};
+  cpu().update(s.cpu_params, sgd, on_cpu);
+  cuda::update(queue(), s.device_params, sgd, on_device);
   s.compare("sgd");
-  const math::AdamArgs adam{0.5};
-  cpu().adam(a.cpu_params, adam, on_cpu);
-  cuda::adam(queue(), a.device_params, adam, on_device);
+  const math::AdamRule adam{0.5};
+  cpu().update(a.cpu_params, adam, on_cpu);
+  cuda::update(queue(), a.device_params, adam, on_device);
   a.compare("adam");
 }
 
@@ -204,11 +204,11 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
         on_device.tail.loss = dev_loss.as<void>();
         on_device.tail.loss_bytes = 4;
         if (adam) {
-          cpu().adam(a.cpu_params, {}, on_cpu);
-          cuda::adam(queue(), a.device_params, {}, on_device);
+          cpu().update(a.cpu_params, math::AdamRule{}, on_cpu);
+          cuda::update(queue(), a.device_params, math::AdamRule{}, on_device);
         } else {
-          cpu().sgd(s.cpu_params, {0.1, 0.9}, on_cpu);
-          cuda::sgd(queue(), s.device_params, {0.1, 0.9}, on_device);
+          cpu().update(s.cpu_params, math::SgdRule{0.1, 0.9}, on_cpu);
+          cuda::update(queue(), s.device_params, math::SgdRule{0.1, 0.9}, on_device);
         }
         (adam ? a : s).compare(adam ? "adam" : "sgd");
         for (const OnDevice* d : {&dev_flag, &dev_scale, &dev_tracker, &dev_losses, &dev_founds}) d->fetch();

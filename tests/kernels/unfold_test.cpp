@@ -1,5 +1,5 @@
 // Windows as columns and back, and the convolutions made of them, against the CPU backend.
-#include "cuda/convolution.h"
+#include "cuda/kernels/kernels.h"
 #include "device.h"
 
 using namespace halfstep;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/ops/ops.h"
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace halfstep::problem {
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "framework/ops/ops.h"
+#include "optim/optimizers.h"
 #include "tests/optim/torch_goldens.h"
 
 using namespace halfstep;

@@ -47,10 +47,11 @@ double squares(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss) {
+void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss, const MseGradient& gradient) {
   const bool wide = a.dtype == DType::f64 || b.dtype == DType::f64;
   const double sum = wide ? squares<double>(a, b) : squares<float>(a, b);
   store_one<double>(loss.dtype, reduction == Reduction::mean ? sum / double(a.numel()) : sum, loss.data);
+  if (gradient.out) mse_backward(a, b, gradient.grad, reduction, 1, gradient.out);
 }
 
 void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction reduction, double sign,

@@ -1,5 +1,8 @@
 // The fused optimizer passes: one walk over parameters, gradients and state, with the unscaling and the 16-bit copy on the way.
 #include <algorithm>
+#include <array>
+#include <variant>
+#include <vector>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/lists.h"
@@ -7,45 +10,31 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class T>
-HS_CLONES void sgd_plain(T* p, const T* g, int64_t n, const math::SgdArgs args) {
+// Updates n elements with a rule that keeps `States` states, each in an array of its own.
+template <int States, class Rule, class T>
+HS_CLONES void update_run(T* p, const T* g, const std::array<T*, math::kMaxStates> kept, int64_t n, const typename Rule::Step step,
+                          const Rule rule) {
+  static_assert(States <= math::kMaxStates);
+  T *const s0 = kept[0], *const s1 = kept[1], *const s2 = kept[2];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    T unused = 0;
-    p[i] = math::sgd_update(p[i], g[i], unused, false, args);
-  }
-}
-template <class T>
-HS_CLONES void sgd_momentum(T* p, const T* g, T* m, int64_t n, bool first, const math::SgdArgs args) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    T buffer = m[i];
-    p[i] = math::sgd_update(p[i], g[i], buffer, first, args);
-    m[i] = buffer;
+    T state[Rule::kStates] = {};
+    if constexpr (States > 0) state[0] = s0[i];
+    if constexpr (States > 1) state[1] = s1[i];
+    if constexpr (States > 2) state[2] = s2[i];
+    p[i] = rule.update(p[i], g[i], state, step);
+    if constexpr (States > 0) s0[i] = state[0];
+    if constexpr (States > 1) s1[i] = state[1];
+    if constexpr (States > 2) s2[i] = state[2];
   }
 }
 
-template <class T>
-HS_CLONES void adam_plain(T* p, const T* g, T* m, T* v, int64_t n, const math::AdamStep step, const math::AdamArgs args) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    T first = m[i], second = v[i];
-    p[i] = math::adam_update(p[i], g[i], first, second, static_cast<T*>(nullptr), step, args);
-    m[i] = first;
-    v[i] = second;
-  }
-}
-template <class T>
-HS_CLONES void adam_amsgrad(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const math::AdamStep step,
-                            const math::AdamArgs args) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    T first = m[i], second = v[i], top = vmax[i];
-    p[i] = math::adam_update(p[i], g[i], first, second, &top, step, args);
-    m[i] = first;
-    v[i] = second;
-    vmax[i] = top;
-  }
+// The same with a number of states that is known when it runs.
+template <class Rule, class T, int States = 0>
+void update_with(const Rule& rule, T* p, const T* g, const std::array<T*, math::kMaxStates>& kept, int64_t n,
+                 const typename Rule::Step& step) {
+  if (rule.states() == States) return update_run<States>(p, g, kept, n, step, rule);
+  if constexpr (States < Rule::kStates) update_with<Rule, T, States + 1>(rule, p, g, kept, n, step);
 }
 
 template <class T>
@@ -77,12 +66,6 @@ void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back,
   }
 }
 
-template <class Args>
-Args with_rate(Args args, const StepControl& control) {
-  if (control.lr) args.lr = *control.lr;
-  return args;
-}
-
 void check(std::span<const ParamUpdate> params, float* found_inf) {
   std::vector<TensorView> grads;
   for (const ParamUpdate& u : params) grads.push_back(u.grad);
@@ -90,21 +73,28 @@ void check(std::span<const ParamUpdate> params, float* found_inf) {
   check_finite(grads, found_inf);
 }
 
-// update(tag, parameter, its part, gradient factor) for every part, then the step counts, nothing of both when an inf was found;
-// last the tail.
-template <class F>
-void step_all(std::span<const ParamUpdate> params, const StepControl& control, const F& update) {
+// Every part of every parameter, then the step counts, nothing of both when an inf was found; last the tail.
+template <class Rule>
+void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl& control) {
   if (control.check) check(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
+  if (control.lr) rule.lr = *control.lr;
+  std::vector<typename Rule::Step> steps;
+  for (const ParamUpdate& u : params) steps.push_back(rule.begin(double(*u.step)));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
   const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
     const Part& part = parts[index];
-    if (params[part.tensor].param.dtype == DType::f64)
-      update(double{}, part.tensor, part, factor);
-    else
-      update(float{}, part.tensor, part, factor);
+    const ParamUpdate& u = params[part.tensor];
+    const auto in = [&]<class T>(T) {
+      walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
+        std::array<T*, math::kMaxStates> kept{};
+        for (size_t k = 0; k < size_t(rule.states()); ++k) kept[k] = u.state[k].template as<T>() + i;
+        update_with(rule, p, g, kept, n, steps[part.tensor]);
+      });
+    };
+    u.param.dtype == DType::f64 ? in(double{}) : in(float{});
   });
   for (const ParamUpdate& u : params) *u.step += 1;
   control.tail.run(false);
@@ -112,36 +102,10 @@ void step_all(std::span<const ParamUpdate> params, const StepControl& control, c
 
 }  // namespace
 
-void sgd(std::span<const ParamUpdate> params, const math::SgdArgs& given, const StepControl& control) {
-  const math::SgdArgs args = with_rate(given, control);
-  step_all(params, control, [&](auto tag, size_t k, const Part& part, float factor) {
-    using T = decltype(tag);
-    const ParamUpdate& u = params[k];
-    const bool first = *u.step == 0;
-    walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
-      if (args.momentum == 0)
-        sgd_plain(p, g, n, args);
-      else
-        sgd_momentum(p, g, u.m.as<T>() + i, n, first, args);
-    });
-  });
+void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) {
+  std::visit([&](const auto& r) { step_all(params, r, control); }, rule);
 }
 
-void adam(std::span<const ParamUpdate> params, const math::AdamArgs& given, const StepControl& control) {
-  const math::AdamArgs args = with_rate(given, control);
-  std::vector<math::AdamStep> steps;
-  for (const ParamUpdate& u : params) steps.push_back(math::adam_step(double(*u.step) + 1, args));
-  step_all(params, control, [&](auto tag, size_t k, const Part& part, float factor) {
-    using T = decltype(tag);
-    const ParamUpdate& u = params[k];
-    walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
-      T *m = u.m.as<T>() + i, *v = u.v.as<T>() + i;
-      if (args.amsgrad)
-        adam_amsgrad(p, g, m, v, u.vmax.as<T>() + i, n, steps[k], args);
-      else
-        adam_plain(p, g, m, v, n, steps[k], args);
-    });
-  });
-}
+void end_step(const float* found_inf, const math::StepTail& tail) { tail.run(found_inf && *found_inf != 0); }
 
 }  // namespace halfstep::cpu

@@ -48,6 +48,27 @@ HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
   return x;
 }
 
+// Rows [begin, end) of dense floats, or bf16 to be added up as stored.
+struct UsualRows {
+  int64_t begin, end, length, x_step, out_step;
+};
+// In the fewest steps, as these take as long as a row itself.
+void usual_rows(Reduce op, const TensorView& x, const TensorView& out, const UsualRows& rows, bool as_stored) {
+  for (int64_t o = rows.begin; o < rows.end; ++o) {
+    double value = 0;
+    for (int64_t i = 0; i < rows.length; i += kBlock) {
+      const int64_t n = std::min(kBlock, rows.length - i), from = o * rows.x_step + i;
+      const double block =
+          as_stored ? sum_row(op, x.as<const bf16>() + from, n) : reduce_row<float>(op, x.as<const float>() + from, n);
+      value = i == 0 ? block : reduce_join(op, value, block);
+    }
+    if (out.dtype == DType::f32)
+      out.as<float>()[o * rows.out_step] = float(op == Reduce::mean ? value / double(rows.length) : value);
+    else
+      write(op, value, rows.length, out, o * rows.out_step);
+  }
+}
+
 template <class C>
 void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split& split) {
   using W = Wide<C>;
@@ -59,23 +80,10 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
   const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
 
   const bool dense = std::is_floating_point_v<C> && x.dtype == dtype_of<C> && reduced.dense(0);
-  if constexpr (std::is_same_v<C, float>) {  // usual rows in the fewest steps, as these take as long as a row itself
+  if constexpr (std::is_same_v<C, float>) {
     if ((dense || as_stored) && segments == 1 && kept.rank == 1 && reduced.numel > 0) {
-      const int64_t length = reduced.numel, x_step = kept.strides[1][0], out_step = kept.strides[0][0];
       return parallel_for(kept.numel, grain, work, [&](int64_t begin, int64_t end) {
-        for (int64_t o = begin; o < end; ++o) {
-          double value = 0;
-          for (int64_t i = 0; i < length; i += kBlock) {
-            const int64_t n = std::min(kBlock, length - i), from = o * x_step + i;
-            const double block =
-                as_stored ? sum_row(op, x.as<const bf16>() + from, n) : reduce_row<float>(op, x.as<const float>() + from, n);
-            value = i == 0 ? block : reduce_join(op, value, block);
-          }
-          if (out.dtype == DType::f32)
-            out.as<float>()[o * out_step] = float(op == Reduce::mean ? value / double(length) : value);
-          else
-            write(op, value, length, out, o * out_step);
-        }
+        usual_rows(op, x, out, {begin, end, reduced.numel, kept.strides[1][0], kept.strides[0][0]}, as_stored);
       });
     }
   }
@@ -112,6 +120,31 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
     for (int64_t s = 1; s < segments; ++s) value = reduce_join(op, value, partial[size_t(o * segments + s)]);
     write(op, value, reduced.numel, out, Cursor(kept, 0, o).offset());
   }
+}
+
+// Joins the results of `segments` parts of each column, [segments, kept.numel], into out.
+template <class W>
+void join_columns(Reduce op, std::vector<W>& partial, int64_t segments, const Space& kept, int64_t length, const TensorView& out) {
+  // One element alone was never compared with anything.
+  const bool truth = op == Reduce::any || op == Reduce::all;
+  const int64_t width = kept.shape[kept.rank - 1], out_step = kept.strides[0][kept.rank - 1];
+  parallel_for(kept.numel / width, 1, kept.numel, [&](int64_t begin, int64_t end) {
+    std::vector<double> means(op == Reduce::mean ? size_t(width) : 0);
+    for (int64_t o = begin; o < end; ++o) {
+      W* total = partial.data() + o * width;
+      for (int64_t s = 1; s < segments; ++s) {
+        for (int64_t c = 0; c < width; ++c) total[c] = reduce_join(op, total[c], total[s * kept.numel + c]);
+      }
+      for (int64_t c = 0; c < width && truth; ++c) total[c] = W(total[c] != W(0));
+      char* to = at(out, Cursor(kept, 0, o * width).offset());
+      if (op == Reduce::mean) {
+        for (int64_t c = 0; c < width; ++c) means[size_t(c)] = double(total[c]) / double(length);
+        store<double>(out.dtype, means.data(), to, out_step, width);
+      } else {
+        store<W>(out.dtype, total, to, out_step, width);
+      }
+    }
+  });
 }
 
 template <class C>
@@ -163,25 +196,7 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Spl
         for (int64_t c = 0; c < n; ++c) total[c] = reduce_join(op, total[c], W(sums[c]));
     }
   });
-  // One element alone was never compared with anything.
-  const bool truth = op == Reduce::any || op == Reduce::all;
-  parallel_for(outer, 1, kept.numel, [&](int64_t begin, int64_t end) {
-    std::vector<double> means(op == Reduce::mean ? size_t(width) : 0);
-    for (int64_t o = begin; o < end; ++o) {
-      W* total = partial.data() + o * width;
-      for (int64_t s = 1; s < segments; ++s) {
-        for (int64_t c = 0; c < width; ++c) total[c] = reduce_join(op, total[c], total[s * kept.numel + c]);
-      }
-      for (int64_t c = 0; c < width && truth; ++c) total[c] = W(total[c] != W(0));
-      char* to = at(out, Cursor(kept, 0, o * width).offset());
-      if (op == Reduce::mean) {
-        for (int64_t c = 0; c < width; ++c) means[size_t(c)] = double(total[c]) / double(reduced.numel);
-        store<double>(out.dtype, means.data(), to, kept.strides[0][kept.rank - 1], width);
-      } else {
-        store<W>(out.dtype, total, to, kept.strides[0][kept.rank - 1], width);
-      }
-    }
-  });
+  join_columns<W>(op, partial, segments, kept, reduced.numel, out);
 }
 
 template <class C>

@@ -7,46 +7,31 @@
 #include <type_traits>
 
 #include "framework/backend/cpu/simd.h"
+#include "framework/math/combine.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// NaN wins over everything, and the first one stays; into() is for lanes without NaN.
-struct Max {
-  template <class T>
-  HS_HD static T join(T a, T b) {
-    return b > a || b != b ? b : a;
-  }
+// into() joins lanes of vectors, and its NaN is anybody's guess: join() sees to that.
+struct Max : math::MaxJoin {
   template <class T>
   HS_HD static void into(T& a, const T& b) {
     a = b > a ? b : a;
   }
 };
-struct Min {
-  template <class T>
-  HS_HD static T join(T a, T b) {
-    return b < a || b != b ? b : a;
-  }
+struct Min : math::MinJoin {
   template <class T>
   HS_HD static void into(T& a, const T& b) {
     a = b < a ? b : a;
   }
 };
-struct Sum {
-  template <class T>
-  HS_HD static T join(T a, T b) {
-    return m::add(a, b);
-  }
+struct Sum : math::SumJoin {
   template <class T>
   HS_HD static void into(T& a, const T& b) {
     a += b;
   }
 };
-struct Product {
-  template <class T>
-  HS_HD static T join(T a, T b) {
-    return m::mul(a, b);
-  }
+struct Product : math::ProductJoin {
   template <class T>
   HS_HD static void into(T& a, const T& b) {
     a *= b;

@@ -5,8 +5,8 @@
 //     static constexpr OpInfo info{.name = "mse_loss", .policy = CastPolicy::f32, .doc = "mean((x - target)^2)"};
 //     static void check(const Attr&, const Tensors& in);                              // optional; before anything else
 //     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
-//     static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& g);   // one per input; undefined = zero
-//                                                    // (Tensors g: its own, to let go before it ends)
+//     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
+//                                                         // (Tensors g: its own, to let go before it ends)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
@@ -36,6 +36,7 @@ struct OpInfo {
   bool differentiable = true;
   Takes takes = Takes::floating;
   bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
+  bool takes_dtype = false;      // Attr::dtype is the result's, which the caller may choose; a region sets float32 where it is not
   std::string_view advice = "";  // for banned ops: what to use instead
 };
 
@@ -55,30 +56,43 @@ class OpContext {
   }
   std::any state;  // anything that is not a tensor
 
-  // In backward:
-  Tensor saved(size_t i) const { return saved_[i].unpack(*node_); }
-  size_t saved_count() const { return saved_.size(); }
-  // Frees what is not needed any more before the backward ends, unless the graph is kept.
-  void release(size_t i) const {
-    if (node_->is_last_run) saved_[i].release();
-  }
-  bool needs(size_t input) const { return node_->needs(input); }
-  // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
-  DType grad_dtype(size_t input) const {
-    const DType own = node_->outputs[0].dtype;
-    return is_half(own) && may_stay_low(node_->edges[input]) ? own : node_->edges[input].dtype;
-  }
-
  private:
   template <class Op> friend class OpNode;
   template <class Op> friend auto call(Tensors in, typename Op::Attr attr);
   bool recording_ = false;
   std::vector<std::pair<Tensor, int>> pending_;
-  mutable std::vector<SavedTensor> saved_;
-  Node* node_ = nullptr;
+};
+
+// What a backward finds of its forward, and what its run wants.
+class BackwardContext {
+ public:
+  BackwardContext(Node& node, const BackwardCall& call, std::vector<SavedTensor>& saved, const std::any& state)
+      : state(state), node_(node), call_(call), saved_(saved) {}
+  Tensor saved(size_t i) const { return saved_[i].unpack(node_); }
+  size_t saved_count() const { return saved_.size(); }
+  // Frees what is not needed any more before the backward ends, unless the graph is kept.
+  void release(size_t i) const {
+    if (call_.is_last) saved_[i].release();
+  }
+  bool needs(size_t input) const { return call_.needs(input); }
+  // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
+  DType grad_dtype(size_t input) const {
+    const DType own = node_.outputs[0].dtype;
+    return is_half(own) && may_stay_low(node_.edges[input]) ? own : node_.edges[input].dtype;
+  }
+
+  const std::any& state;  // as forward left it
+
+ private:
+  Node& node_;
+  const BackwardCall& call_;
+  std::vector<SavedTensor>& saved_;
 };
 
 void check_same_device(std::string_view op, const Tensors& in);
+// The one road into autocast: casts the inputs of an op as its policy says. True when a region applied. Throws AmpError for a
+// banned op. What computes through other ops does the rest with autocast off.
+bool apply_policy(const OpInfo& info, std::span<Tensor> in);
 // Throws MetaError when one of `in` is on Device::meta: for ops whose result's shape, or whose course, depends on values of theirs.
 void check_has_values(std::string_view op, const Tensors& in);
 // All floating inputs of one dtype; the text says that ops outside autocast do not mix.
@@ -95,33 +109,32 @@ template <class Op>
 class OpNode final : public Node {
  public:
   using Attr = typename Op::Attr;
-  OpNode(OpContext ctx, Attr attr) : ctx_(std::move(ctx)), attr_(std::move(attr)) {
-    ctx_.node_ = this;
-    for (const auto& [t, output] : ctx_.pending_) ctx_.saved_.emplace_back(t, output);
-    ctx_.pending_.clear();
+  OpNode(OpContext ctx, Attr attr) : state_(std::move(ctx.state)), attr_(std::move(attr)) {
+    saved_.reserve(ctx.pending_.size());
+    for (const auto& [t, output] : ctx.pending_) saved_.emplace_back(t, output);
   }
   std::string_view name() const override { return info_of<Op>(attr_).name; }
   void release_saved() override {
-    for (auto& s : ctx_.saved_) s.release();
+    for (auto& s : saved_) s.release();
   }
 
-  Tensors backward(Tensors grads) override {
+  Tensors backward(Tensors grads, const BackwardCall& call) override {
     bool any = false;
     for (const Tensor& g : grads) any = any || g.defined();
     if (!any) return {};
     if constexpr (requires(const Attr& a, const Tensors& in) { Op::composite(a, in); }) {
-      if (grad_enabled()) return through_composite(grads);
+      if (grad_enabled()) return through_composite(grads, call);
     }
-    return Op::backward(ctx_, attr_, std::move(grads));
+    return Op::backward(BackwardContext(*this, call, saved_, state_), attr_, std::move(grads));
   }
 
  private:
-  Tensors through_composite(const Tensors& grads) {
+  Tensors through_composite(const Tensors& grads, const BackwardCall& call) {
     Tensors in, wanted, result(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
-      Tensor t = ctx_.saved(i);
+      Tensor t = saved_[i].unpack(*this);
       // A view of its own, so that the search for gradients ends here.
-      if (t.defined() && needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
+      if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
       in.push_back(t);
     }
     const Tensor out = Op::composite(attr_, in);
@@ -131,7 +144,8 @@ class OpNode final : public Node {
     return result;
   }
 
-  OpContext ctx_;
+  std::vector<SavedTensor> saved_;
+  std::any state_;
   Attr attr_;
 };
 
@@ -140,11 +154,10 @@ auto call(Tensors in, typename Op::Attr attr) {
   const OpInfo& info = info_of<Op>(attr);
   check_same_device(info.name, in);
   if (info.policy != CastPolicy::keep) {
-    const bool casts = !info.reads_half;
-    const bool region = autocast::apply(info.name, casts ? info.policy : CastPolicy::f32_output, in, info.advice);
+    const bool region = apply_policy(info, in);
     if constexpr (requires { attr.dtype; }) {
-      const bool sets_dtype = info.policy == CastPolicy::f32_output || info.reads_half;
-      if (region && sets_dtype && !attr.dtype && is_floating(in[0].dtype()) && in[0].dtype() != DType::f64) attr.dtype = DType::f32;
+      const DType own = in[0].dtype();
+      if (info.takes_dtype && region && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
     }
   }
   if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);

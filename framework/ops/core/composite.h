@@ -29,7 +29,7 @@ auto under_name(std::string_view op, Body&& body) {
 template <class Body>
 Tensor composite(const OpInfo& info, Tensors in, Body&& body) {
   check_same_device(info.name, in);
-  autocast::apply(info.name, info.policy, in, info.advice);
+  apply_policy(info, in);
   const autocast::Off off;
   std::optional<DType> result;
   for (Tensor& t : in) {

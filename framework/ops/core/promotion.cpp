@@ -85,6 +85,11 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
   return x;
 }
 
+bool apply_policy(const OpInfo& info, std::span<Tensor> in) {
+  const bool casts = !(info.reads_half && info.policy == CastPolicy::f32);
+  return autocast::apply(info.name, casts ? info.policy : CastPolicy::f32_output, in, info.advice);
+}
+
 void check_same_device(std::string_view op, const Tensors& in) {
   const Tensor* first = nullptr;
   for (const Tensor& t : in) {

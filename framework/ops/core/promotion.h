@@ -16,6 +16,10 @@ Device device_of(const Tensors& in);
 // Strides that show `t` in `shape`.
 TensorView broadcast_view(const Tensor& t, const Shape& shape);
 
+inline TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
+// t with its elements one after another, as most kernels of layers want them; undefined stays undefined.
+inline Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
+
 // In-place forms: gives `x` the value and, when recording, the history of `result`. Throws when x is a leaf that requires grad,
 // a view under recording, or when the result's shape or category does not fit.
 const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op);

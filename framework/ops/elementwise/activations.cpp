@@ -24,11 +24,11 @@ struct Glu {
     ctx.save(in[0]);
     return call_pointwise(Pointwise::glu, halves(in[0], at.dim));
   }
-  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
     const Tensor x = ctx.saved(0), &g = grads[0];
     const Tensors h = halves(x, at.dim);
     if (grad_enabled()) {
-      const DType wide = is_half(x.dtype()) ? DType::f32 : x.dtype();
+      const DType wide = widened(x.dtype());
       const Tensor s = sigmoid(h[1].to(wide)), gs = g.to(wide) * s;
       return {cat({gs, gs * h[0].to(wide) * (1.0 - s)}, at.dim)};
     }
@@ -108,7 +108,7 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   const Shape shape = along_channels(x, weight);
   check_same_device("prelu", {x, weight});
   std::array<Tensor, 2> in{x, weight};
-  autocast::apply("prelu", info_of(Pointwise::prelu).policy, in, "");
+  apply_policy(info_of(Pointwise::prelu), in);
   const autocast::Off off;
   check_same_dtype("prelu", {in[0], in[1]});
   return call_pointwise(Pointwise::prelu, {in[0], in[1].reshape(shape)});
@@ -121,7 +121,7 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training, Generat
   check<ValueError>(lower <= upper && lower > -kInf && upper < kInf, "rrelu", "needs finite lower <= upper, got ", lower, " and ",
                     upper);
   if (!training) return leaky_relu(x, (lower + upper) / 2);
-  const Tensor slopes = Tensor::empty(x.shape(), {.dtype = is_half(x.dtype()) ? DType::f32 : x.dtype(), .device = x.device()});
+  const Tensor slopes = Tensor::empty(x.shape(), {.dtype = widened(x.dtype()), .device = x.device()});
   uniform_(slopes, lower, upper, generator);
   const autocast::Off off;
   return call_pointwise(Pointwise::prelu, {x, slopes}, 0, 0, x.dtype());

@@ -1,6 +1,7 @@
 // The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
 // same formula read on tensors.
 #include <cmath>
+#include <string_view>
 
 #include "amp/autocast.h"
 #include "framework/ops/core/composite.h"
@@ -73,7 +74,7 @@ struct UnaryOp {
     if (row.saves == OpSaves::y) ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor saved = ctx.saved_count() ? ctx.saved(0) : g;
     if (grad_enabled()) return {unary_formula(a.op, g, saved)};
@@ -101,7 +102,29 @@ Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, co
   return {};
 }
 
-bool linear_row(Binary op) { return op == Binary::add || op == Binary::sub; }  // derivatives are constants: nothing is saved
+// Of a row's two gradients.
+struct BinaryGradient {
+  unsigned names;  // which of g, a, b it reads (framework/math/names.h)
+  bool is_g;       // it is g itself
+};
+constexpr unsigned kNamesA = 2, kNamesB = 4;
+constexpr BinaryGradient kBinaryGradients[][2] = {
+#define HS_UNARY(...)
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
+  {{functor::name##_backward_a{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#da) == "g"},                   \
+   {functor::name##_backward_b{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#db) == "g"}},
+#define HS_TEST(...)
+#include "framework/math/elementwise.def"
+#undef HS_UNARY
+#undef HS_BINARY
+#undef HS_TEST
+};
+
+// What the gradients that are asked for read of a and b.
+unsigned names_of(Binary op, bool for_a, bool for_b) {
+  const auto& gradients = kBinaryGradients[size_t(op)];
+  return (for_a ? gradients[0].names : 0) | (for_b ? gradients[1].names : 0);
+}
 
 struct BinaryOp {
   struct Attr {
@@ -120,15 +143,15 @@ struct BinaryOp {
     const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in));
     out.impl()->wrapped_number = numbers;
     backend_for(out.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
-    if (!linear_row(at.op)) {
-      const bool product = at.op == Binary::mul;  // each side needs only the other
-      ctx.save(product && !b.requires_grad() ? Tensor() : a);
-      ctx.save(product && !a.requires_grad() ? Tensor() : b);
+    const unsigned names = names_of(at.op, a.requires_grad(), b.requires_grad());
+    if (names & (kNamesA | kNamesB)) {
+      ctx.save(names & kNamesA ? a : Tensor());
+      ctx.save(names & kNamesB ? b : Tensor());
     }
     return out;
   }
 
-  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(2);
     for (int i = 0; i < 2; ++i) {
@@ -140,10 +163,10 @@ struct BinaryOp {
   }
 
  private:
-  static Tensor one_side(const OpContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
-    if (at.op == Binary::add || (at.op == Binary::sub && input == 0)) return g;
-    if (at.op == Binary::sub) return neg(g);
-    Tensor a = ctx.saved(0), b = ctx.saved(1);
+  static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
+    if (kBinaryGradients[size_t(at.op)][input].is_g) return g;
+    Tensor a, b;
+    if (ctx.saved_count() > 0) a = ctx.saved(0), b = ctx.saved(1);
     if (!a.defined()) a = g;  // not named by this side's derivative
     if (!b.defined()) b = g;
     if (grad_enabled()) return binary_formula(at.op, input, g, a, b);
@@ -178,7 +201,7 @@ struct TestOp {
     backend_for(out.device()).test(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+  static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
 // The square of bool is a number, as PyTorch's, which calls pow(x, 2) for it.
@@ -220,7 +243,7 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   const DType dtype = row_result(row, result_type({x, o}));
   const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
   if (recorded) {
-    const bool saves_x = !linear_row(op) && (op != Binary::mul || o.requires_grad());
+    const bool saves_x = names_of(op, true, o.requires_grad()) & kNamesA;
     const Tensor before = saves_x ? clone(x) : x;
     return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
   }
@@ -271,7 +294,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
 
 Tensor operator/(double a, const Tensor& b) {
   Tensors in{b};
-  autocast::apply("div", CastPolicy::f32, in, "");
+  apply_policy(kUnaryInfo[size_t(Unary::reciprocal)], in);  // as PyTorch, where this is a b^-1
   return div(a, in[0]);
 }
 

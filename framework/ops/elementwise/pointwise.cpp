@@ -14,7 +14,8 @@ constexpr auto kInfo = [] {
   std::array<OpInfo, size_t(kPointwiseCount)> out{};
   for (size_t i = 0; i < out.size(); ++i) {
     const PointwiseRow& row = kPointwiseRows[i];
-    out[i] = {.name = row.op, .policy = row.policy, .doc = row.doc, .reads_half = row.policy == CastPolicy::f32};
+    const bool wide = row.policy == CastPolicy::f32;
+    out[i] = {.name = row.op, .policy = row.policy, .doc = row.doc, .reads_half = wide, .takes_dtype = wide};
   }
   return out;
 }();
@@ -76,7 +77,7 @@ struct PointwiseOp {
     for (size_t i = 0; i < in.size(); ++i) ctx.save(names >> (i + 1) & 1 ? in[i] : Tensor());
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors in, result(at.shapes.size());
     for (size_t i = 0; i < at.shapes.size(); ++i) in.push_back(ctx.saved(i));
@@ -88,11 +89,11 @@ struct PointwiseOp {
   }
 
  private:
-  static Tensor one_side(const OpContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
+  static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
     if (grad_enabled()) return formula(at.row, input, g, in, at.p, at.q);
     const bool broadcasts = at.shapes[size_t(input)] != g.shape();
     // What will be summed is not rounded before.
-    const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : is_half(g.dtype()) ? DType::f32 : g.dtype();
+    const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : widened(g.dtype());
     const Tensor out = Tensor::empty(g.shape(), {.dtype = dtype, .device = g.device()});
     std::array<TensorView, 3> views{};
     for (size_t i = 0; i < in.size(); ++i)

@@ -29,7 +29,7 @@ struct Where {
     ctx.save(cond);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
     const Tensor cond = ctx.saved(0);
     Tensors result(3);
     if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), at.a_shape);

@@ -18,8 +18,6 @@ void check_shapes(std::string_view op, const Shape& x, const Shape& index, int d
   check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
 }
 
-Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
-
 // The checked arguments of a scatter, 0-dim tensors seen as lines, src cut to what the index names.
 struct Scattered {
   int dim;
@@ -56,7 +54,7 @@ struct Gather {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     return {add_at(ctx.saved(0), a, grads[0]), Tensor()};
   }
   static Tensor add_at(const Tensor& index, const Attr& a, const Tensor& grad);
@@ -79,7 +77,7 @@ struct ScatterAdd {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
     if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved(0)}, {a.dim, a.shape});
     return result;
@@ -102,7 +100,7 @@ struct Scatter {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved(0);
     Tensors result(3);
@@ -138,7 +136,7 @@ struct Cat {
     }
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors result(a.sizes.size());
     int64_t at = 0;
     for (size_t i = 0; i < a.sizes.size(); ++i) {

@@ -28,7 +28,7 @@ struct IndexSelect {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
 // x may be undefined: zeros of the given shape.
@@ -53,7 +53,7 @@ struct IndexAdd {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
     if (ctx.needs(2)) {
       result[2] = call<IndexSelect>({grads[0], ctx.saved(0)}, {a.dim, a.shape});
@@ -62,7 +62,7 @@ struct IndexAdd {
     return result;
   }
 };
-Tensors IndexSelect::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
   return {call<IndexAdd>({Tensor(), ctx.saved(0), grads[0]}, {a.dim, a.from}), Tensor()};
 }
 
@@ -82,7 +82,7 @@ struct IndexCopy {
     ctx.state = in[2].shape();
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved(0);
     const Tensor none = zeros({}, like(g)).expand(std::any_cast<const Shape&>(ctx.state));
@@ -113,8 +113,6 @@ struct Slices {
   }
 };
 
-Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
-
 struct EmbeddingAttr {
   int64_t rows, padding = -1;  // -1: none
   bool by_frequency = false;
@@ -143,7 +141,7 @@ struct EmbeddingBackward {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor index = ctx.saved(0), flat = index.reshape({-1});
     Tensor g = grads[0];
     if (a.padding >= 0) g = index_fill(g, 0, scalar(double(a.padding), {.dtype = DType::i64, .device = g.device()}), 0);
@@ -167,7 +165,7 @@ struct Embedding {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     return {call<EmbeddingBackward>({grads[0], ctx.saved(0)}, a), Tensor()};
   }
 };

@@ -100,7 +100,7 @@ struct IndexPut {
     for (const Tensor& i : after(in, 2)) ctx.save(i);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
 struct Index {
@@ -117,14 +117,14 @@ struct Index {
     for (const Tensor& i : indices) ctx.save(i);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors in{Tensor(), grads[0]};
     for (size_t i = 0; i < ctx.saved_count(); ++i) in.push_back(ctx.saved(i));
     return {call<IndexPut>(in, {a, true})};
   }
 };
 
-Tensors IndexPut::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
   const Tensor& g = grads[0];
   Tensors result(2), indices;
   for (size_t i = 0; i < ctx.saved_count(); ++i) indices.push_back(ctx.saved(i));

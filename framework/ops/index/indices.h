@@ -13,6 +13,9 @@ void check_index(std::string_view op, const Tensor& index, int64_t size);
 // The same for [-size, size): negative ones count from the end. Returns them in [0, size).
 Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size);
 
+// What has no dimension, as a line of one element.
+inline Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
+
 // An in-place form: `run` writes straight into x where nothing is recorded and no other input shares its memory; else x gets the
 // value of `form()`.
 template <class Run, class Form>

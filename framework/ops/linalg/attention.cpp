@@ -9,6 +9,7 @@
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/linalg/heads.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -66,7 +67,7 @@ class Attention {
         keys_(k0.size(2)),
         shared_(heads_ / std::max<int64_t>(1, k0.size(1))),
         dtype_(q0.dtype()),
-        wide_(is_half(dtype_) ? DType::f32 : dtype_),
+        wide_(widened(dtype_)),
         mask_(mask.mask) {
     // The heads that share a key are rows of one product.
     q_ = gemm_ready(q0.reshape({batches_, k0.size(1), shared_ * rows_, q0.size(3)}));
@@ -230,7 +231,7 @@ struct Sdpa {
     return only_live(out, mask.live);
   }
 
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor q = ctx.saved(0), k = ctx.saved(1), v = ctx.saved(2), live = ctx.saved(5);
     const auto zero = [&](const Tensor& t, DType dtype) { return zeros(t.shape(), {.dtype = dtype, .device = t.device()}); };
     Tensors result(4);
@@ -274,7 +275,7 @@ struct Sdpa {
   }
 
   static Tensor composite(const Attr& a, const Tensors& in) {
-    const DType dtype = in[0].dtype(), wide = is_half(dtype) ? DType::f32 : dtype;
+    const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
     const auto of_every_head = [&](const Tensor& x) {
       const Shape shape{x.size(0), x.size(1), heads / std::max<int64_t>(1, x.size(1)), x.size(2), x.size(3)};
@@ -303,29 +304,17 @@ struct Sdpa {
   }
 };
 
-// The leading dimensions: all but the last `n`.
-Shape leading(const Tensor& x, int n) {
-  Shape s;
-  for (int i = 0; i + n < x.dim(); ++i) s.push_back(x.size(i));
-  return s;
-}
-
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
   constexpr std::string_view name = Sdpa::info.name;
   check_same_device(name, {query, key, value, o.attn_mask});
-  const auto shapes = [&](auto&&... rule) {
-    fail<ShapeError>(name, rule..., ", got query ", query.shape(), ", key ", key.shape(), " and value ", value.shape());
-  };
-  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2) shapes("query, key and value must have at least 2 dimensions");
-  if (query.size(-1) != key.size(-1)) shapes("query and key must have one size in the last dimension");
-  if (key.size(-2) != value.size(-2)) shapes("key and value must have one number of rows");
+  const Heads h(query, key, value, o.enable_gqa);
   check<ValueError>(o.dropout_p >= 0 && o.dropout_p <= 1, name, "dropout_p must lie in [0, 1], got ", o.dropout_p);
   check<ValueError>(!o.is_causal || !o.attn_mask.defined(), name, "a mask and is_causal exclude each other");
 
   std::array<Tensor, 4> in{query, key, value, o.attn_mask};
-  autocast::apply(name, Sdpa::info.policy, in, "");
+  apply_policy(Sdpa::info, in);
   check_same_dtype(name, {in[0], in[1], in[2]});
   check<DTypeError>(in[0].is_floating_point(), name, "needs floating tensors, got ", in[0].dtype());
   const DType mask_dtype = in[3].defined() ? in[3].dtype() : DType::boolean;
@@ -333,54 +322,19 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     "the mask must be bool, float32 or of query's dtype ", in[0].dtype(), ", got ", mask_dtype);
   const autocast::Off off;
 
-  // Batches and heads apart: one key for all heads, or one for some of them, is not repeated.
-  const auto heads_of = [](const Tensor& t) { return t.dim() < 3 ? 1 : t.size(-3); };
-  int64_t heads = heads_of(query), key_heads = heads_of(key), value_heads = heads_of(value);
-  if (o.enable_gqa) {
-    if (query.dim() < 3 || key.dim() < 3 || value.dim() < 3) shapes("with enable_gqa, query, key and value must have at least 3 dimensions");
-    if (key_heads == 0 || value_heads == 0 || heads % key_heads != 0 || heads % value_heads != 0)
-      shapes("with enable_gqa, query's heads must be a multiple of key's and of value's");
-  } else {
-    heads = broadcast({heads}, broadcast({key_heads}, {value_heads}, name), name)[0];
-  }
-  const Shape batch = broadcast(leading(query, 3), broadcast(leading(key, 3), leading(value, 3), name), name);
-  const int64_t batches = numel(batch);
-  const bool repeats = key_heads != value_heads;  // nothing for both to share
-  const auto four = [&](const Tensor& t, int64_t have, int64_t want) {
-    Shape shape = batch;
-    for (int64_t n : {have, t.size(-2), t.size(-1)}) shape.push_back(n);
-    Tensor x = t.shape() == shape ? t : t.expand(shape);
-    if (x.dim() != 4) x = x.reshape({batches, have, t.size(-2), t.size(-1)});
-    if (have == want) return x;
-    return x.unsqueeze(2).expand({batches, have, want / have, t.size(-2), t.size(-1)}).reshape({batches, want, t.size(-2), t.size(-1)});
-  };
-  const Tensor q = four(in[0], heads_of(query), heads), k = four(in[1], key_heads, repeats ? heads : key_heads),
-               v = four(in[2], value_heads, repeats ? heads : value_heads);
-  Shape out = batch;
-  const int rank = std::max({query.dim(), key.dim(), value.dim()});
-  if (rank >= 3) out.push_back(heads);
-  out.push_back(query.size(-2));
-  Tensor mask = in[3];
-  if (mask.defined()) {
-    Shape scores = out;
-    scores.push_back(key.size(-2));
-    check<ShapeError>(mask.dim() <= scores.size() && broadcast(mask.shape(), scores, name) == scores, name, "the mask must broadcast to the scores, ", scores,
-                      ", got ", mask.shape());
-    while (mask.dim() < std::max(4, scores.size())) mask = mask.unsqueeze(0);
-    if (mask.dim() > 4) {
-      const Shape before = leading(mask, 3);
-      const bool one = numel(before) == 1;
-      Shape full = batch;
-      for (int d = -3; d < 0; ++d) full.push_back(mask.size(d));
-      mask = (one ? mask : mask.expand(full)).reshape({one ? 1 : batches, mask.size(-3), mask.size(-2), mask.size(-1)});
-    }
-  }
-  out.push_back(value.size(-1));
-
+  // One key for all heads, or one for some of them, is not repeated, unless the values are another number.
+  const bool repeats = h.key_heads != h.value_heads;
+  const Tensor q = h.four(in[0], query.dim() < 3 ? 1 : query.size(-3), h.heads),
+               k = h.four(in[1], h.key_heads, repeats ? h.heads : h.key_heads),
+               v = h.four(in[2], h.value_heads, repeats ? h.heads : h.value_heads), mask = h.four_of_mask(in[3]);
   AttentionAttr attr{o.scale.value_or(1 / std::sqrt(double(query.size(-1)))), o.dropout_p, o.is_causal, {}};
   if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
-  // Each chunk begins a new block of four numbers, and has a row or more.
-  if (o.dropout_p > 0) attr.state = (o.generator ? *o.generator : default_generator()).reserve(batches * heads * query.size(-2) * (key.size(-2) + 4));
+  if (o.dropout_p > 0) {  // each chunk begins a new block of four numbers, and has a row or more
+    Generator& generator = o.generator ? *o.generator : default_generator();
+    attr.state = generator.reserve(numel(h.batch) * h.heads * query.size(-2) * (key.size(-2) + 4));
+  }
+  Shape out = h.scores();
+  out[out.size() - 1] = value.size(-1);
   return as_result(call<Sdpa>({q, k, v, mask}, attr).reshape(out));
 }
 

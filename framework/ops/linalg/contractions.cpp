@@ -67,7 +67,7 @@ Tensor chain(const OpInfo& info, Tensors m, bool vectors) {
     check<ShapeError>(i == 0 || m[i - 1].size(-1) == m[i].size(0), name, "inner sizes must match, got ", m[i - (i > 0)].shape(),
                       " and ", m[i].shape(), " for tensors ", i - (i > 0), " and ", i);
   }
-  autocast::apply(name, info.policy, m, "");
+  apply_policy(info, m);
   check_product_dtypes(name, m);
   const autocast::Off off;
   const bool row = m.front().dim() == 1, column = m.back().dim() == 1;
@@ -107,7 +107,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int64_t>& a
                     a_dims.size(), " and ", b_dims.size());
   const auto of_a = named(a_dims, a), of_b = named(b_dims, b);
   std::array<Tensor, 2> in{a, b};
-  autocast::apply("tensordot", kTensordotInfo.policy, in, "");
+  apply_policy(kTensordotInfo, in);
   check_product_dtypes("tensordot", {in[0], in[1]});
   const autocast::Off off;
   Shape a_full = a.shape(), b_full = b.shape(), out;

@@ -30,7 +30,8 @@ struct Norm {
     bool keepdim;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo info{.name = "norm", .policy = CastPolicy::f32_output, .doc = "(sum |x|^p)^(1/p) over dimensions"};
+  static constexpr OpInfo info{
+      .name = "norm", .policy = CastPolicy::f32_output, .doc = "(sum |x|^p)^(1/p) over dimensions", .takes_dtype = true};
 
   static void check(const Attr& a, const Tensors& in) {
     check_floating("norm", in);
@@ -54,7 +55,7 @@ struct Norm {
     return (a.keepdim ? y : y.reshape(reduced(in[0].shape(), a.dims, "norm").dropped)).to(dtype);
   }
   // x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., 0 where y is: each case written so that nothing is divided by 0.
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor saved = ctx.saved(0), y0 = ctx.saved(1);
     const Tensor x = saved.to(y0.dtype());
@@ -117,7 +118,7 @@ struct Cdist {
     ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
     const Tensor a = ctx.saved(0), b = ctx.saved(1), y = ctx.saved(2);
     Tensors result(2);
     if (at.p == 2) {  // da = sum_j g_ij (a_i - b_j) / y_ij

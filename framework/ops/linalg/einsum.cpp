@@ -229,7 +229,7 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   const Labels out = output_labels(output, inputs, ellipsis, equation);
 
   Tensors in = operands;
-  autocast::apply("einsum", kEinsumInfo.policy, in, "");
+  apply_policy(kEinsumInfo, in);
   if (in.size() > 1) check_product_dtypes("einsum", in);
   const autocast::Off off;
   std::vector<Factor> factors;

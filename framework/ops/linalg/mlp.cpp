@@ -62,7 +62,7 @@ struct Mlp {
     return x;
   }
 
-  static Tensors backward(const OpContext& ctx, const Attr& a, Tensors grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, Tensors grads) {
     Tensors result(a.weight(a.layers()));
     size_t lowest = 0;  // the layer at which the way down ends
     while (lowest < a.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(a.weight(lowest)) && !ctx.needs(a.bias(lowest)))
@@ -107,7 +107,7 @@ struct Mlp {
   }
 
  private:
-  static Tensor through_last_activation(const OpContext& ctx, const Attr& a, const Tensor& g) {
+  static Tensor through_last_activation(const BackwardContext& ctx, const Attr& a, const Tensor& g) {
     const size_t l = a.layers() - 1;
     const Activation act = a.activations[l];
     if (act == Activation::none) return gemm_ready(g);

@@ -74,7 +74,7 @@ Tensor swap_last(const Tensor& x) { return x.transpose(-2, -1); }
 
 // The gradients of c = a b, for matrices and batches alike.
 template <class Product>
-Tensors product_backward(const OpContext& ctx, const Tensor& g, Product recorded) {
+Tensors product_backward(const BackwardContext& ctx, const Tensor& g, Product recorded) {
   Tensors result(2);
   if (grad_enabled()) {
     if (ctx.needs(0)) result[0] = recorded(g, swap_last(ctx.saved(1)));
@@ -103,7 +103,7 @@ struct Mm {
     save_factors(ctx, in[0], in[1]);
     return product(in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return mm(a, b); });
   }
 };
@@ -117,7 +117,7 @@ struct Bmm {
     save_factors(ctx, in[0], in[1]);
     return product(in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     return product_backward(ctx, grads[0], [](const Tensor& a, const Tensor& b) { return bmm(a, b); });
   }
 };
@@ -147,7 +147,7 @@ struct Linear {
     if (a.relu) ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensor g = grads[0];
     Tensors result(3);
     if (grad_enabled()) {
@@ -217,14 +217,14 @@ struct Addmm {
       backend.gemm({.a = gemm_ready(in[1]).view(), .b = gemm_ready(in[2]).view(), .c = out.view(), .accumulate = true});
       return out;
     }
-    const Tensor y = product(in[1], in[2], is_half(dtype) ? DType::f32 : dtype);
+    const Tensor y = product(in[1], in[2], widened(dtype));
     if (a.alpha != 1) y.mul_(a.alpha);
     if (a.beta == 0) return y.to(dtype);
     const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(a.beta);
     backend.binary(Binary::add, y.view(), broadcast_view(scaled, shape), out.view());
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
     if (ctx.needs(0)) {
@@ -276,7 +276,7 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ",
                     input.shape(), " must broadcast to ", Shape{n, p});
   std::array<Tensor, 3> in{input, a, b};
-  autocast::apply("addbmm", kAddbmmInfo.policy, in, "");
+  apply_policy(kAddbmmInfo, in);
   check_product_dtypes("addbmm", {in[0], in[1], in[2]});
   check_factors("addbmm", in[0].dtype(), beta, alpha);
   const autocast::Off off;

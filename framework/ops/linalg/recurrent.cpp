@@ -5,15 +5,13 @@
 #include "framework/ops/core/call.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/linalg/products.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {
 namespace {
 
-DType wide(DType t) { return t == DType::f64 ? t : DType::f32; }
-TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
-Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
 Tensor make(const Tensor& like, int64_t columns, DType dtype) {
   return Tensor::empty({like.size(0), columns}, {.dtype = dtype, .device = like.device()});
 }
@@ -47,14 +45,14 @@ void check_cell(std::string_view op, int64_t gates, Places at, const Tensors& in
 }
 
 Tensor x_product(Places at, const Tensors& in) {
-  return product(in[0], in[at.w_ih()].t(), wide(in[0].dtype()), {.bias = dense(in[at.b_ih()])});
+  return product(in[0], in[at.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_ih()])});
 }
 Tensor h_product(Places at, const Tensors& in) {
-  return product(in[1], in[at.w_hh()].t(), wide(in[0].dtype()), {.bias = dense(in[at.b_hh()])});
+  return product(in[1], in[at.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_hh()])});
 }
 
 // What the gates' gradients give for x, h (`dh` more, where defined), weights and biases.
-Tensors through_products(const OpContext& ctx, Places at, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh) {
+Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh) {
   Tensors result(at.count());
   const auto side = [&](const Tensor& gates, size_t input, size_t weight, size_t bias) {
     if (ctx.needs(input)) result[input] = product(gates, ctx.saved(weight), ctx.grad_dtype(input));
@@ -75,7 +73,7 @@ Tensors through_products(const OpContext& ctx, Places at, const Tensor& dx_gates
 
 Tensors widened(const Tensors& in) {
   Tensors out;
-  for (const Tensor& t : in) out.push_back(t.defined() ? t.to(wide(t.dtype())) : t);
+  for (const Tensor& t : in) out.push_back(t.defined() ? t.to(widened(t.dtype())) : t);
   return out;
 }
 Tensor gate(const Tensor& gates, int64_t k, int64_t units) { return gates.narrow(1, k * units, units); }
@@ -99,7 +97,7 @@ struct Lstm {
     ctx.save_output(c_out, 1);
     return {h_out, c_out};
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     if (grad_enabled()) return recorded_backward(ctx, grads);
     const Tensor c = ctx.saved(2).contiguous(), activated = ctx.saved(7), dh = dense(grads[0]), dc = dense(grads[1]);
     const Tensor dgates = make(c, 4 * c.size(1), c.dtype()), dc_in = make(c, c.size(1), ctx.grad_dtype(2));
@@ -118,7 +116,7 @@ struct Lstm {
     const Tensor c = sigmoid(gate(gates, 1, units)) * in[2] + sigmoid(gate(gates, 0, units)) * tanh(gate(gates, 2, units));
     return {(sigmoid(gate(gates, 3, units)) * tanh(c)).to(given[0].dtype()), c.to(given[0].dtype())};
   }
-  static Tensors recorded_backward(const OpContext& ctx, const Tensors& grads) {
+  static Tensors recorded_backward(const BackwardContext& ctx, const Tensors& grads) {
     Tensors in, wanted, outputs, given, result(kAt.count());
     std::vector<size_t> places;
     for (size_t i = 0; i < kAt.count(); ++i) {
@@ -156,7 +154,7 @@ struct Gru {
     ctx.save(activated);
     return h_out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor h = ctx.saved(1).contiguous(), activated = ctx.saved(6), g = grads[0].contiguous();
     const Tensor dx_gates = make(h, 3 * h.size(1), h.dtype()), dh_gates = make(h, 3 * h.size(1), h.dtype());
     const Tensor dh = make(h, h.size(1), ctx.grad_dtype(1));
@@ -197,7 +195,7 @@ struct Rnn {
     ctx.save_output(h_out);
     return h_out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor h_out = ctx.saved(6), dsum = make(h_out, h_out.size(1), h_out.dtype());
     backend_for(h_out.device()).unary_backward(a.activation, grads[0].view(), h_out.view(), dsum.view());
     return through_products(ctx, kAt, dsum, dsum, Tensor());

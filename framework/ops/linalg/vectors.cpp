@@ -27,7 +27,7 @@ struct Mv {
     save_factors(ctx, in[0], in[1]);
     return product(in[0], as_column(in[1]), in[0].dtype()).alias({in[0].size(0)}, {1});
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(2);
     if (grad_enabled()) {
@@ -70,7 +70,7 @@ struct Dot {
     const int64_t rows = a.size(0), n = a.size(1);
     return product(a.alias({rows, 1, n}, {n, n, 1}), b.alias({rows, n, 1}, {n, 1, 1}), dtype).alias({rows}, {1});
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     Tensors result(2);
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i)) continue;
@@ -94,7 +94,7 @@ struct Dot {
     if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
     // Kernels take no strides of 0.
     const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
-    const DType wide = is_half(dtype) ? DType::f32 : dtype;
+    const DType wide = widened(dtype);
     const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
     const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});
     Backend& backend = backend_for(a.device());
@@ -142,7 +142,7 @@ Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
   Shape shape = broadcast(x.shape(), y.shape(), info.name);
   const int d = wrap_dim(dim, shape.size(), info.name);
   std::array<Tensor, 2> in{x, y};
-  autocast::apply(info.name, info.policy, in, "");
+  apply_policy(info, in);
   check_same_dtype(info.name, {in[0], in[1]});
   const autocast::Off off;
   const DType dtype = in[0].dtype();
@@ -176,7 +176,7 @@ Tensor addmv(const Tensor& input, const Tensor& mat, const Tensor& vec, double b
                     "needs a matrix [N, M] and a vector [M], got ", mat.shape(), " and ", vec.shape());
   check_input("addmv", input, {mat.size(0)});
   std::array<Tensor, 3> in{input, mat, vec};
-  autocast::apply("addmv", kAddmvInfo.policy, in, "");
+  apply_policy(kAddmvInfo, in);
   check_product_dtypes("addmv", {in[0], in[1], in[2]});
   check_factors("addmv", in[0].dtype(), beta, alpha);
   const autocast::Off off;
@@ -188,7 +188,7 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, double beta, 
   check<ShapeError>(a.dim() == 1 && b.dim() == 1, "addr", "needs two vectors, got ", a.shape(), " and ", b.shape());
   check_input("addr", input, {a.size(0), b.size(0)});
   std::array<Tensor, 3> in{input, a, b};
-  autocast::apply("addr", kAddrInfo.policy, in, "");
+  apply_policy(kAddrInfo, in);
   const autocast::Off off;
   const DType type = result_type({in[0], in[1], in[2]});
   for (Tensor& t : in) t = t.to(type);

@@ -14,7 +14,6 @@ thread_local Tensor expected_seed;
 
 // Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
-DType kernel_dtype(DType input) { return input == DType::f64 ? DType::f64 : DType::f32; }
 
 // ---- cross entropy
 
@@ -25,8 +24,11 @@ struct CrossEntropy {
     double label_smoothing;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo info{.name = "cross_entropy", .policy = CastPolicy::f32, .doc = "-ln softmax(logits)[target], weighted and averaged",
-                               .reads_half = true};
+  static constexpr OpInfo info{.name = "cross_entropy",
+                               .policy = CastPolicy::f32,
+                               .doc = "-ln softmax(logits)[target], weighted and averaged",
+                               .reads_half = true,
+                               .takes_dtype = true};
 
   static CrossEntropyArgs args(const Attr& a, const Tensor& logits, const Tensor& target, const Tensor& weight) {
     return {.logits = logits.view(),
@@ -39,14 +41,14 @@ struct CrossEntropy {
   // in: logits [N, C], target [N], weight [C] or undefined
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
-    const TensorOptions wide{.dtype = kernel_dtype(x.dtype()), .device = x.device()};
+    const TensorOptions wide{.dtype = widened(x.dtype()), .device = x.device()};
     const Tensor loss = Tensor::empty(a.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
     backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view());
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
     return loss.to(loss_dtype(x.dtype(), a.dtype));
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0), target = ctx.saved(1), weight = ctx.saved(2), lse = ctx.saved(3), total = ctx.saved(4);
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
@@ -54,7 +56,7 @@ struct CrossEntropy {
     return {dx, Tensor(), Tensor()};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
-    const Tensor logp = log_softmax(in[0], 1, kernel_dtype(in[0].dtype()));
+    const Tensor logp = log_softmax(in[0], 1, widened(in[0].dtype()));
     const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
     if (a.label_smoothing == 0) return nll;
     // The smoothed part: the mean over classes of -logp, class weights included, divided as the other part is.
@@ -119,13 +121,17 @@ struct Mse {
     Reduction reduction;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo info{.name = "mse_loss", .policy = CastPolicy::f32, .doc = "(x - target)^2, averaged, summed or as it is", .reads_half = true};
+  static constexpr OpInfo info{.name = "mse_loss",
+                               .policy = CastPolicy::f32,
+                               .doc = "(x - target)^2, averaged, summed or as it is",
+                               .reads_half = true,
+                               .takes_dtype = true};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const DType input = promote(in[0].dtype(), in[1].dtype());
     ctx.save(in[0]);
     ctx.save(in[1]);
-    const Tensor loss = Tensor::empty({}, {.dtype = kernel_dtype(input), .device = in[0].device()});
+    const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
     const Tensor& seed = LossSeed::expected();
     MseGradient gradient;
     if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() && seed.dtype() == loss.dtype()) {
@@ -136,9 +142,9 @@ struct Mse {
     backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), gradient);
     return loss.to(loss_dtype(input, a.dtype));
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0), t = ctx.saved(1);
-    const Tensor g = grads[0].to(kernel_dtype(promote(x.dtype(), t.dtype())));
+    const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
     Tensors result(2);
     if (const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state)) {
       const Foreseen f = std::exchange(**held, {});
@@ -159,6 +165,12 @@ struct Mse {
   }
 };
 
+// Where the op is computed by others instead of its kernel: those need the casts that the kernel does by itself.
+constexpr OpInfo made_of_ops(OpInfo info) {
+  info.reads_half = false;
+  return info;
+}
+
 constexpr OpInfo kNllInfo{.name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
 }  // namespace
@@ -170,12 +182,12 @@ const Tensor& LossSeed::expected() { return expected_seed; }
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
   check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ", o.label_smoothing);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
-  const Tensor weight = o.weight.defined() ? o.weight.to(kernel_dtype(logits.dtype())).contiguous() : Tensor();
+  const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
   if (target.is_floating_point()) {  // probabilities
     check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ", logits.shape(),
                       ", got ", target.shape());
     std::array<Tensor, 2> in{logits, target};
-    autocast::apply("cross_entropy", CrossEntropy::info.policy, in, "");
+    apply_policy(made_of_ops(CrossEntropy::info), in);
     const autocast::Off off;
     const int dim = logits.dim() == 1 ? 0 : 1;
     Tensor p = in[1];
@@ -196,7 +208,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
   std::array<Tensor, 1> in{log_probs};
-  autocast::apply("nll_loss", kNllInfo.policy, in, "");
+  apply_policy(kNllInfo, in);
   const autocast::Off off;
   const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
   const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);
@@ -218,7 +230,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
                     target.dtype());
   if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});
   std::array<Tensor, 2> in{x, target};
-  autocast::apply("mse_loss", Mse::info.policy, in, "");
+  apply_policy(made_of_ops(Mse::info), in);
   const autocast::Off off;
   return square(in[0] - in[1]);
 }

@@ -38,8 +38,8 @@ void warn_of_broadcast(std::string_view op, const Tensor& x, const Tensor& targe
 template <class Each>
 Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
   check_same_device(info.name, in);
-  const bool banned = info.policy == CastPolicy::banned;
-  const bool region = autocast::apply(info.name, banned ? info.policy : CastPolicy::f32_output, in, info.advice);
+  info.reads_half = true;
+  const bool region = apply_policy(info, in);
   const autocast::Off off;
   const DType own = result_type(in), wide = own == DType::f64 ? own : DType::f32;
   return reduce_loss(each(in, wide), reduction).to(region ? wide : own);

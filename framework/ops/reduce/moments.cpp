@@ -19,14 +19,18 @@ struct Prod {
 
     Dims dims() const { return dim ? Dims{*dim} : Dims(); }
   };
-  static constexpr OpInfo info{.name = "prod", .policy = CastPolicy::f32_output, .doc = "product over a dimension or all; integers in int64", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "prod",
+                               .policy = CastPolicy::f32_output,
+                               .doc = "product over a dimension or all; integers in int64",
+                               .takes = Takes::any,
+                               .takes_dtype = true};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[0]);
     return run_reduce(Reduce::prod, in[0], reduced(in[0].shape(), a.dims(), "prod"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
   // The product of the others: without zeros y / x; one zero gets the product of the rest; beside a zero everything is 0.
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = widened(ctx.saved(0)), zero = eq(x, 0);
     const ReducedShapes shapes = reduced(x.shape(), a.dims(), "prod");
     const Tensor zeros = sum(zero, a.dims(), true);
@@ -67,7 +71,7 @@ struct Variance {
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
-    const DType wide = is_half(x.dtype()) ? DType::f32 : x.dtype();
+    const DType wide = widened(x.dtype());
     const auto make = [&](DType dtype) { return Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()}); };
     const Tensor mean = a.with_mean || ctx.recording() ? make(wide) : Tensor(), var = make(a.root ? wide : x.dtype());
     backend_for(x.device()).variance(x.view(), a.correction, mean.defined() ? mean.view() : TensorView{}, var.view());
@@ -82,7 +86,7 @@ struct Variance {
   }
 
   // 2 (x - mean) / (n - correction); through the root: divided by 2 std.
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor given = ctx.saved(0), x = recorded ? widened(given) : given;
     const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
@@ -125,7 +129,7 @@ struct LogSumExp {
     ctx.save(y.detach());
     return shown(y.to(in[0].dtype()), shapes, a.keepdim);
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0);
     if (!grad_enabled()) return {(x - ctx.saved(1)).exp_().mul_(widened(grads[0]).reshape(ctx.saved(1).shape()))};
     const Tensor wide = widened(x), y = logsumexp(wide, a.dims, true);

@@ -4,16 +4,14 @@
 #include <memory>
 
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {
 
-DType wide(DType t) { return t == DType::f64 ? t : DType::f32; }
-TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
-Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
 Tensor floats(const Shape& shape, const Tensor& like) {
-  return Tensor::empty(shape, {.dtype = wide(like.dtype()), .device = like.device()});
+  return Tensor::empty(shape, {.dtype = widened(like.dtype()), .device = like.device()});
 }
 
 // `anything`: an autocast region reads all as float32.
@@ -30,7 +28,7 @@ void check_parameter(std::string_view op, std::string_view name, const Tensor& t
 struct Gradients {
   Tensor dx, dweight, dbias;
 
-  Gradients(const OpContext& ctx, const Tensor& x, const Shape& parameter, size_t weight, size_t bias) {
+  Gradients(const BackwardContext& ctx, const Tensor& x, const Shape& parameter, size_t weight, size_t bias) {
     const auto make = [&](size_t i, const Shape& shape) {
       return ctx.needs(i) ? Tensor::empty(shape, {.dtype = ctx.grad_dtype(i), .device = x.device()}) : Tensor();
     };
@@ -55,17 +53,24 @@ struct Normalize {
       {.name = "layer_norm",
        .policy = CastPolicy::f32,
        .doc = "(x - mean) / sqrt(var + eps) * weight + bias, over the last dimensions",
-       .reads_half = true},
+       .reads_half = true,
+       .takes_dtype = true},
       {.name = "rms_norm",
        .policy = CastPolicy::f32,
        .doc = "x / sqrt(mean(x^2) + eps) * weight, over the last dimensions",
-       .reads_half = true},
-      {.name = "group_norm", .policy = CastPolicy::f32, .doc = "as layer_norm, over groups of channels", .reads_half = true},
+       .reads_half = true,
+       .takes_dtype = true},
+      {.name = "group_norm",
+       .policy = CastPolicy::f32,
+       .doc = "as layer_norm, over groups of channels",
+       .reads_half = true,
+       .takes_dtype = true},
       {.name = "instance_norm", .doc = "as layer_norm, over the positions of each channel; or by running statistics"},
       {.name = "native_layer_norm",
        .policy = CastPolicy::f32,
        .doc = "layer_norm with its mean and 1/sqrt(var + eps)",
-       .reads_half = true}};
+       .reads_half = true,
+       .takes_dtype = true}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.kind]; }
 
   static void check(const Attr& a, const Tensors& in) {
@@ -84,7 +89,7 @@ struct Normalize {
     if (a.statistics) *a.statistics = {mean, rstd};
     return y;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
                  g = grads[0].contiguous();
     const Gradients d(ctx, x, a.parameter, 1, 2);
@@ -95,7 +100,7 @@ struct Normalize {
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
     const NormArgs& n = a.args;
-    const DType computed = wide(in[0].dtype());
+    const DType computed = widened(in[0].dtype());
     Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
     if (n.centered) x = x - mean(x, {2, 3}, true);
     Tensor y = x * rsqrt(mean(x * x, {2, 3}, true) + n.eps);
@@ -172,7 +177,7 @@ struct BatchNorm {
     ctx.save(rstd);
     return y;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(3)), g = grads[0].contiguous();
     const Gradients d(ctx, x, {a.args.channels}, 3, 4);
     backend_for(x.device())
@@ -181,7 +186,7 @@ struct BatchNorm {
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
-    const DType computed = wide(in[0].dtype());
+    const DType computed = widened(in[0].dtype());
     const Shape per_channel{1, a.args.channels, 1};
     const auto read = [&](const Tensor& t) { return t.to(computed).reshape(per_channel); };
     Tensor x = in[0].to(computed).reshape({a.args.batch, a.args.channels, a.args.inner});

@@ -75,18 +75,22 @@ Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.fr
 
 struct Sum {
   using Attr = SumAttr;
-  static constexpr OpInfo info{
-      .name = "sum", .policy = CastPolicy::f32_output, .doc = "sum over dimensions; integers in int64", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "sum",
+                               .policy = CastPolicy::f32_output,
+                               .doc = "sum over dimensions; integers in int64",
+                               .takes = Takes::any,
+                               .takes_dtype = true};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
 };
 
 struct MeanAttr : SumAttr {};
 struct Mean {
   using Attr = MeanAttr;
-  static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions"};
+  static constexpr OpInfo info{
+      .name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions", .takes_dtype = true};
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
                                 in[0].dtype());
@@ -94,7 +98,7 @@ struct Mean {
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     const double n = std::max(1.0, double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel())));
     return {spread(grads[0] / n, a)};
   }
@@ -122,7 +126,7 @@ struct Extreme {
     ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0);
     const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
     return {share_gradient(x, ctx.saved(1).reshape(kept), grads[0].reshape(kept), a.dims)};
@@ -151,7 +155,7 @@ struct ArgExtreme {
     backend_for(x.device()).arg_reduce(a.largest, x.view(), a.dim, {}, out.view());
     return a.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
   }
-  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+  static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
 struct Truth {
@@ -168,7 +172,7 @@ struct Truth {
     const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch
     return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, dtype);
   }
-  static Tensors backward(const OpContext&, const Attr&, const Tensors&) { return {}; }
+  static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
 Tensor arg_extreme(bool largest, const Tensor& x, std::optional<int64_t> dim, bool keepdim) {

@@ -26,6 +26,6 @@ Tensor before_sum(const Tensor& x, std::optional<DType> dtype);
 Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims);
 
 // 16-bit floats as float32.
-inline Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? x.to(DType::f32) : x; }
+inline Tensor widened(const Tensor& x) { return x.to(widened(x.dtype())); }
 
 }  // namespace halfstep

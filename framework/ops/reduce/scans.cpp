@@ -32,11 +32,12 @@ struct CumSum {
   static constexpr OpInfo info{.name = "cumsum",
                                .policy = CastPolicy::f32_output,
                                .doc = "running sums along a dimension; integers in int64",
-                               .takes = Takes::any};
+                               .takes = Takes::any,
+                               .takes_dtype = true};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_scan(Scan::sum, in[0], a.dim, a.reverse, sum_dtype(in[0], a.dtype));
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     return {call<CumSum>({grads[0]}, {a.dim, !a.reverse, {}})};
   }
 };
@@ -49,13 +50,14 @@ struct CumProd {
   static constexpr OpInfo info{.name = "cumprod",
                                .policy = CastPolicy::f32_output,
                                .doc = "running products along a dimension; integers in int64",
-                               .takes = Takes::any};
+                               .takes = Takes::any,
+                               .takes_dtype = true};
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[0]);
     return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));
   }
   // sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = widened(ctx.saved(0)), g = widened(grads[0]), zero = eq(x, 0);
     const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, a.dim, false, DType::i64), 1));
     const auto sums_above = [&](const Tensor& t) {

@@ -11,8 +11,9 @@ struct Softmax {
     bool log;
     std::optional<DType> dtype;
   };
-  static constexpr OpInfo kInfo[2] = {{.name = "softmax", .policy = CastPolicy::f32_output, .doc = "e^x / sum e^x along a dimension"},
-                                      {.name = "log_softmax", .policy = CastPolicy::f32_output, .doc = "x - ln sum e^x along a dimension"}};
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "softmax", .policy = CastPolicy::f32_output, .doc = "e^x / sum e^x along a dimension", .takes_dtype = true},
+      {.name = "log_softmax", .policy = CastPolicy::f32_output, .doc = "x - ln sum e^x along a dimension", .takes_dtype = true}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.log]; }
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -23,7 +24,7 @@ struct Softmax {
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor &g = grads[0], y = ctx.saved(0);
     if (grad_enabled()) {
       if (a.log) return {g - exp(y) * sum(g, {a.dim}, true)};

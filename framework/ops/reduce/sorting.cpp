@@ -35,7 +35,7 @@ struct Sort {
     ctx.save(indices);
     return {values, indices};
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     if (!grads[0].defined()) return {};
     return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(0), grads[0])};
   }
@@ -65,7 +65,7 @@ struct Median {
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const OpContext& ctx, const Attr&, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved(0);
     const Shape one = Dims::filled(x.dim(), 1);
     return {share_gradient(x, ctx.saved(1).reshape(one), grads[0].reshape(one), {})};

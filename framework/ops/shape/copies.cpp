@@ -21,7 +21,7 @@ struct Cast {
     backend_for(x.device()).copy(x.view(), out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
 };
 
 // Across devices; through host memory.
@@ -43,7 +43,7 @@ struct Move {
     }
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ struct Dropout {
     return out;
   }
   // Linear: the gradient takes the same road with the same numbers.
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
 };
 
 constexpr OpInfo made(std::string_view name, std::string_view doc, Takes takes = Takes::any) {

@@ -36,7 +36,7 @@ struct Parts {
     }
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     const Tensor* some = nullptr;
     for (const Tensor& g : grads) some = g.defined() ? &g : some;
     Tensors parts;
@@ -81,7 +81,7 @@ struct Diagonal {
     const Strides& s = in[0].strides();
     return as_view(in[0], a.shape(), a.strides(s), a.start(s));
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 struct DiagEmbed {
   using Attr = DiagonalAttr;
@@ -92,9 +92,9 @@ struct DiagEmbed {
     backend_for(out.device()).copy(in[0].view(), out.alias(a.shape(), a.strides(s), a.start(s)).view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Diagonal>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Diagonal>({grads[0]}, a)}; }
 };
-Tensors Diagonal::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
+Tensors Diagonal::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
 
 constexpr OpInfo kChunkInfo{
     .name = "chunk", .doc = "at most so many equal parts along a dimension; made of split", .takes = Takes::any};

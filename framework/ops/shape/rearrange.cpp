@@ -29,7 +29,7 @@ struct Flip {
     backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), back, last).view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Flip>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Flip>({grads[0]}, a)}; }
 };
 
 // Along one dimension; 0 <= shift < its size.
@@ -47,7 +47,7 @@ struct Roll {
     backend.copy(in[0].narrow(a.dim, 0, cut).view(), out.narrow(a.dim, a.shift, cut).view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     const int64_t n = grads[0].shape()[a.dim];
     return {call<Roll>({grads[0]}, {a.dim, a.shift == 0 ? 0 : n - a.shift})};
   }

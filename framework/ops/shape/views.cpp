@@ -68,7 +68,7 @@ struct View {  // reshape without a copy
   static constexpr OpInfo info{
       .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .takes = Takes::any};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
 };
 
 struct Permute {
@@ -86,7 +86,7 @@ struct Permute {
     }
     return as_view(in[0], shape, strides);
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     Dims inverse = a.order;
     for (int i = 0; i < a.order.size(); ++i) inverse[int(a.order[i])] = i;
     return {grads[0].permute(inverse)};
@@ -102,7 +102,7 @@ struct Expand {
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {sum_to(grads[0], a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {sum_to(grads[0], a.from)}; }
 };
 
 // x[..., start:start + count * step:step, ...]
@@ -122,7 +122,7 @@ struct Slice {
     strides[a.dim] *= a.step;
     return as_view(in[0], shape, strides, a.count ? a.start * in[0].strides()[a.dim] : 0);
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
 // The transpose of Slice: zeros of the full shape with x in the slice.
@@ -140,9 +140,9 @@ struct SliceBackward {
     backend_for(out.device()).copy(in[0].view(), part.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Slice>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Slice>({grads[0]}, a)}; }
 };
-Tensors Slice::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<SliceBackward>({grads[0]}, a)}; }
+Tensors Slice::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<SliceBackward>({grads[0]}, a)}; }
 
 }  // namespace
 

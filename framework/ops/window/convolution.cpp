@@ -85,7 +85,7 @@ struct Conv {
     save_factors(ctx, in[0], in[1]);
     return run_forward(a, in[0], in[1], in[2], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
 // The gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
@@ -101,7 +101,7 @@ struct ConvTranspose {
     save_factors(ctx, in[0], in[1]);
     return run_data(a, in[0], in[1], in[2], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
 // The gradient of Conv's weight; inputs: x, grad.
@@ -115,7 +115,7 @@ struct ConvWeight {
     save_factors(ctx, in[0], in[1]);
     return run_weight(a, in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor &h = grads[0], x = ctx.saved(0), g = ctx.saved(1);
     const bool record = grad_enabled();
     Tensors result(2);
@@ -126,7 +126,7 @@ struct ConvWeight {
   }
 };
 
-Tensors Conv::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors Conv::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
   const Tensor &g = grads[0], x = ctx.saved(0), weight = ctx.saved(1);
   Tensors result(3);
   if (grad_enabled()) {
@@ -140,7 +140,7 @@ Tensors Conv::backward(const OpContext& ctx, const Attr& a, const Tensors& grads
   return result;
 }
 
-Tensors ConvTranspose::backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors ConvTranspose::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
   const Tensor &h = grads[0], g = ctx.saved(0), weight = ctx.saved(1);
   const bool record = grad_enabled();
   Tensors result(3);
@@ -202,7 +202,7 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
 std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};
-  autocast::apply(op, CastPolicy::low, in, "");
+  apply_policy({.name = op, .policy = Conv::kInfo[0].policy}, in);
   check_same_dtype(op, {in[0], in[1], in[2]});
   return in;
 }

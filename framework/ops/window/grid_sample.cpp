@@ -107,7 +107,7 @@ struct GridSample {
     return out;
   }
   // Nearest elements do not change with the grid: no gradient.
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0).contiguous(), grid = ctx.saved(1).contiguous(), g = grads[0].to(x.dtype()).contiguous();
     Tensors result(2);
     if (ctx.needs(0)) result[0] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});

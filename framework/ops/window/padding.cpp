@@ -47,7 +47,7 @@ struct Pad {
     if (numel(shared) > 0) backend.copy(x.alias(shared, x.strides(), from).view(), out.alias(shared, out.strides(), to).view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     Attr back = a;
     for (int d = 0; d < a.before.size(); ++d) {
       back.before[d] = -a.before[d];

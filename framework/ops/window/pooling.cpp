@@ -44,7 +44,7 @@ struct MaxPool {
     if (ctx.recording()) ctx.save(result[1]);
     return result;
   }
-  static Tensors backward(const OpContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor g = grads[0].contiguous(), indices = ctx.saved(0);
     const Shape shape = planes_of(g, a.in, a.args.window.dims);
     if (grad_enabled()) {
@@ -73,7 +73,7 @@ struct AvgPool {
     backend_for(x.device()).avg_pool(x.view(), a.args, out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 struct AvgPoolBackward {
   using Attr = PoolAttr;
@@ -85,9 +85,9 @@ struct AvgPoolBackward {
     backend_for(g.device()).avg_pool_backward(g.view(), a.args, out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
 };
-Tensors AvgPool::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<AvgPoolBackward>({grads[0]}, a)}; }
+Tensors AvgPool::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPoolBackward>({grads[0]}, a)}; }
 
 // Throws unless x can be pooled over its last `dims` dimensions.
 void check_input(std::string_view op, const Tensor& x, int dims) {

@@ -153,7 +153,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
   if (!kernel) {
     Tensors in{x};
-    autocast::apply(op, kInterpolateInfo.policy, in, "");  // as the other modes
+    apply_policy(kInterpolateInfo, in);  // as the other modes
     const OutputSize out(output_size.begin(), output_size.end());
     return dims == 1 ? adaptive_avg_pool1d(in[0], out) : dims == 2 ? adaptive_avg_pool2d(in[0], out) : adaptive_avg_pool3d(in[0], out);
   }

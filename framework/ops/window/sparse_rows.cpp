@@ -66,7 +66,7 @@ struct ApplyRows {
     }
     return x;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     Attr t{a.info, {a.rows.rbegin(), a.rows.rend()}};
     for (DimRows& r : t.rows) r.rows.transposed = !r.rows.transposed;
     return {call<ApplyRows>({grads[0]}, t)};

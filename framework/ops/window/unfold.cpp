@@ -26,7 +26,7 @@ struct Unfold {
     backend_for(x.device()).unfold(x.view(), a.window, a.positions, out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
 struct Fold {
@@ -41,10 +41,10 @@ struct Fold {
     backend_for(x.device()).fold(x.view(), a.window, a.positions, out.view());
     return out;
   }
-  static Tensors backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Unfold>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Unfold>({grads[0]}, a)}; }
 };
 
-Tensors Unfold::backward(const OpContext&, const Attr& a, const Tensors& grads) { return {call<Fold>({grads[0]}, a)}; }
+Tensors Unfold::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Fold>({grads[0]}, a)}; }
 
 WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& o) {
   WindowAttr a{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), o.stride, o.padding, o.dilation),

@@ -1,0 +1,35 @@
+// How two partial results become one, on host and device: what reductions, scans and norms join their parts with.
+#pragma once
+
+#include "framework/base/hd.h"
+#include "framework/math/scalar.h"
+
+namespace halfstep::math {
+
+// NaN wins over everything, and the first one stays.
+struct MaxJoin {
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return b > a || b != b ? b : a;
+  }
+};
+struct MinJoin {
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return b < a || b != b ? b : a;
+  }
+};
+struct SumJoin {
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return m::add(a, b);
+  }
+};
+struct ProductJoin {
+  template <class T>
+  HS_HD static T join(T a, T b) {
+    return m::mul(a, b);
+  }
+};
+
+}  // namespace halfstep::math

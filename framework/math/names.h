@@ -1,0 +1,40 @@
+// What a gradient's formula reads.
+#pragma once
+
+#include "framework/base/hd.h"
+
+namespace halfstep {
+
+// The fourth reading of a formula, at compile time: which of g, a, b, c a gradient names, as bits 0 to 3.
+// They are what it needs to be saved.
+struct Names {
+  unsigned bits = 0;
+  HS_HD explicit constexpr Names(double) {}
+  HS_HD static constexpr Names of(int which) {
+    Names n(0);
+    n.bits = 1u << which;
+    return n;
+  }
+};
+#define HS_NAMES(op)                                      \
+  HS_HD constexpr Names operator op(Names x, Names y) { \
+    x.bits |= y.bits;                                     \
+    return x;                                             \
+  }
+HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==)
+#undef HS_NAMES
+HS_HD constexpr Names operator-(Names x) { return x; }
+HS_HD constexpr Names select(Names cond, Names x, Names y) { return cond + x + y; }
+namespace m {
+HS_HD constexpr Names sign(Names x) { return x; }
+HS_HD constexpr Names exp(Names x) { return x; }
+HS_HD constexpr Names log(Names x) { return x; }
+HS_HD constexpr Names floor(Names x) { return x; }
+HS_HD constexpr Names trunc(Names x) { return x; }
+HS_HD constexpr Names tanh(Names x) { return x; }
+HS_HD constexpr Names sigmoid(Names x) { return x; }
+HS_HD constexpr Names softplus(Names x) { return x; }
+HS_HD constexpr Names pow(Names x, Names y) { return x + y; }
+}  // namespace m
+
+}  // namespace halfstep
