@@ -6,7 +6,7 @@
 
 Floors: a file includes only from its own floor or below.
 
-    8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test
+    8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < commands
     7  amp/grad_scaler, amp/train_step, amp/custom    and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
@@ -40,6 +40,10 @@ ROOMS = [  # of one floor: a file includes only from its own room or an earlier 
     [f"framework/ops/{room}/" for room in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
     ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/commands/"],
 ]
+TESTS_OF_THEIR_OWN = {  # folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
+    "consumer": "a program outside the tree that uses the installed package", "cuda_emu": "the emulator of CUDA, and its own tests",
+    "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch", "support": "what every test program links",
+}
 CODE = (".h", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")
 SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}
@@ -140,6 +144,15 @@ def check_include(root, path, quote, target):
             yield f"{target}: {a[:-1]} and {b[:-1]} are neighbours and do not include each other"
 
 
+def mirrors_nothing(root, path):
+    """The folder of tests/ that has no counterpart in the tree, or None."""
+    folder = os.path.dirname(path)[len("tests/"):]
+    if not path.startswith("tests/") or folder.split("/")[0] in TESTS_OF_THEIR_OWN:
+        return None
+    there = any(os.path.isdir(os.path.join(root, above, folder)) for above in ("", "framework"))
+    return None if folder and there else os.path.dirname(path)
+
+
 def standard_headers(root, path, known):
     """The standard headers that a file includes, itself or by headers of the project."""
     if path not in known:
@@ -188,6 +201,9 @@ def violations(root):
         is_code = path.endswith(CODE)
         if is_code and floor_of(path) is None:
             found.append((path, 1, "this file is on no floor: add it to FLOORS in scripts/check_layers.py"))
+        lost = mirrors_nothing(root, path) if is_code else None
+        if lost:
+            found.append((path, 1, f"{lost} mirrors no folder of the tree: move it, or name it in TESTS_OF_THEIR_OWN of scripts/check_layers.py"))
         if is_code and len(lines) > MAX_LINES and path not in LONG_FILES:
             found.append((path, len(lines), f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
         if is_code and not path.endswith(".def"):  # what includes a table of rows has their types
@@ -240,6 +256,9 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("apps/test.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
     ("tests/ops/a.h", '#include "apps/a.h"\n#include "cuda/a.h"\n', None),
     ("tests/ops/a_test.cpp", '#include "a.h"\n', None),
+    ("tests/fuzz/a.cpp", "\n", None),
+    ("tests/ops/elsewhere/a_test.cpp", "\n", "tests/ops/elsewhere mirrors no folder"),
+    ("tests/a_test.cpp", "\n", "tests mirrors no folder"),
     ("layers/std.h", "#pragma once\n#include <algorithm>\n#include <cstdint>\n#include <vector>\n", None),
     ("layers/std.cpp", '#include "layers/std.h"\nstd::vector<int64_t> v(std::min(1, 2));  // std::optional, "std::map"\n', None),
     ("layers/no_std.cpp", '#include "layers/std.h"\nconst char* s = "\\"std::map";\nint64_t x = std::numeric_limits<int64_t>::max();\n',

@@ -1,5 +1,5 @@
 // Branch-free float functions for the CPU, so that loops over them vectorise. At most 2 ulp from the true value over the whole
-// range (erfc: 5, normal_cdf: 10; measured in tests/backend/scalar_test.cpp), with inf, NaN, signed zero and subnormals as libm has
+// range (erfc: 5, normal_cdf: 10; measured in tests/math/scalar_test.cpp), with inf, NaN, signed zero and subnormals as libm has
 // them.
 // Range reductions are Cody & Waite's (1980); the polynomials are minimax fits made for these intervals.
 #pragma once

@@ -46,11 +46,11 @@ if(HALFSTEP_SANITIZE MATCHES "undefined")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)  # else a test that has a finding passes
 endif()
 
-# halfstep_test(DIR [LIBS target...]): all .cpp of the current folder as one doctest program, run as
+# halfstep_test(DIR [LIBS target...]): all .cpp in and below that folder as one doctest program, run as
 # DIR (label cpu), and as DIR.data / DIR.slow for TEST_SUITE("data") / TEST_SUITE("slow") where the folder has them.
 function(halfstep_test dir)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
   set(target test_${dir})
   add_executable(${target} ${sources} ${PROJECT_SOURCE_DIR}/tests/support/main.cpp)
   target_link_libraries(${target} PRIVATE halfstep::halfstep halfstep_flags ${ARG_LIBS})

@@ -1,4 +1,4 @@
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
 

@@ -3,7 +3,7 @@
 #include "cuda/blas/matmul.h"
 #include "framework/base/check.h"
 #include "tests/cuda_emu/behaviour.h"
-#include "tests/kernels/device.h"
+#include "tests/cuda/kernels/device.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

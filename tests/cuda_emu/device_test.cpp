@@ -1,5 +1,5 @@
 // GPUs of several generations, as HALFSTEP_EMU_CAPABILITY pretends them.
-#include "tests/kernels/device.h"
+#include "tests/cuda/kernels/device.h"
 
 #include <string>
 

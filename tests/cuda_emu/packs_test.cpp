@@ -1,4 +1,4 @@
-// Which operands the elementwise kernels take in packs. That the packs give the right values is tested in tests/kernels.
+// Which operands the elementwise kernels take in packs. That the packs give the right values is tested in tests/cuda/kernels.
 #include "cuda/kernels/packs.cuh"
 
 #include <doctest/doctest.h>

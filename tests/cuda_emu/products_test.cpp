@@ -13,7 +13,7 @@
 #include "cuda/blas/verdicts.h"
 #include "framework/base/log.h"
 #include "tests/cuda_emu/behaviour.h"
-#include "tests/kernels/device.h"
+#include "tests/cuda/kernels/device.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

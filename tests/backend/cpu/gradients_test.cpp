@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -72,7 +72,7 @@ void family(std::ostream& out, const std::string& title, const Family& f) {
 
 TEST_CASE("docs/configs.md lists every key of the schema") {
   std::ostringstream text;
-  text << "<!-- From here on written from the schema by tests/apps/config_doc_test.cpp; do not edit. -->\n\n## All keys\n\n"
+  text << "<!-- From here on written from the schema by tests/apps/config/config_doc_test.cpp; do not edit. -->\n\n## All keys\n\n"
        << kHead;
   rows(text, "", root_schema());
   family(text, "Layers (`model`)", module_family());

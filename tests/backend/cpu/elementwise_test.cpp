@@ -1,7 +1,7 @@
 // Every row of elementwise.def against its own formula in double.
 #include <limits>
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 #include "framework/math/pointwise.h"
 
 using namespace halfstep;

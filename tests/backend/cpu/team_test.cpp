@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/base/check.h"
 

@@ -1,5 +1,5 @@
 // Bilinear samples of a plane have code of their own; a volume of one layer, with its general code, tells what they should be.
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

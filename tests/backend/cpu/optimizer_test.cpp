@@ -1,7 +1,7 @@
 // The fused optimizer passes against the formulas of PyTorch in double.
 #include <algorithm>
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -1,4 +1,4 @@
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -1,6 +1,6 @@
 #include "framework/math/random.h"
 
-#include "buffers.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
