@@ -66,8 +66,9 @@ class GradScaler {
   Tensor seed(Device device, double weight = 1);         // what it starts from: weight * scale, or weight when disabled; 0-dim
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
-  // step() and update() in one, and last `tail`, which may have no part for the scale: in the kernel of the step where that takes
-  // it. With other optimizers stepped since the last update, the same as one after the other.
+  // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all
+  // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it is step() followed by
+  // update().
   StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {});
   void update(std::optional<double> new_scale = {});
   void update(const Tensor& new_scale);        // one element, no grad; copied

@@ -36,10 +36,11 @@ class Sequential : public Module {
   std::string describe() const override { return "Sequential"; }
 
  private:
+  // What forward runs next: `linears`, as one call of mlp(), or `module` where that list is empty.
   struct Stage {
-    Module* module;                                      // run by itself when there are no
-    std::vector<std::pair<Linear*, Activation>> linears;  // to be run together
-    const std::string* path = nullptr;                    // of the linears: "0", "0 to 4"
+    Module* module;
+    std::vector<std::pair<Linear*, Activation>> linears;
+    const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
   };
   void path_changed() override;
   void add_to_stages(Module* module);
@@ -119,7 +120,7 @@ class Dropout : public Module {
   double p_;
 };
 
-// ---- losses
+// ---- losses: the ops of the same names with their options, called with what a model put out and what it should have put out.
 class Loss {
  public:
   virtual ~Loss() = default;

@@ -21,7 +21,8 @@ class DeviceRates {
 
   void prepare();                         // before a step, and outside a recording: sends what the host changed
   void add_to(math::StepTail& tail) const;  // the schedule's part of a step's end; may be recorded
-  void advanced();                        // after the step, replayed or not, has been queued
+  // After a step was queued, replayed or not. The device counts it by itself; here the host notes that it may have.
+  void advanced();
   void settle();                          // brings schedule and optimizer up to date; reads from the device if steps are pending
 
  private:

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,7 @@ class Catalog {
 };
 
 // A field whose value goes to a constructor as a T: int64_t, double, bool, std::string, a vector of these, or an optional one,
-// which is empty where the field has no value.
+// which is empty where the field has no value or a word such as "auto" in place of one.
 template <class T>
 struct Arg {
   Field field;
@@ -66,7 +67,10 @@ struct ReadArg {
 };
 template <class T>
 struct ReadArg<std::optional<T>> {
-  static std::optional<T> from(const Json& value) { return value.is_null() ? std::nullopt : std::optional<T>(value.get<T>()); }
+  static std::optional<T> from(const Json& value) {
+    const bool word = value.is_string() && !std::is_same_v<T, std::string>;
+    return value.is_null() || word ? std::nullopt : std::optional<T>(value.get<T>());
+  }
 };
 template <class T>
 T value_of(const Json& self, const Arg<T>& a) {
@@ -74,3 +78,11 @@ T value_of(const Json& self, const Arg<T>& a) {
 }
 
 }  // namespace halfstep::app
+
+// Makes a class of this program a component of the kind's configs, under its own name. What the row takes besides the fields comes
+// before them.
+#define HALFSTEP_REGISTER(kind, Class, ...)                                                                                \
+  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                         \
+      (::halfstep::app::kind##_catalog().add(                                                                              \
+           ::halfstep::app::kind##_row<Class>(#Class, #kind " of this program" __VA_OPT__(, ) __VA_ARGS__)), \
+       true)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/catalog/infer.h"
+#include "apps/catalog/transforms.h"
 #include "framework/data/csv.h"
 #include "framework/data/digits.h"
 #include "framework/data/mnist.h"
@@ -12,21 +14,7 @@
 namespace halfstep::app {
 namespace {
 
-const Family& transform_family() {
-  static const Family family{"transform",
-                             {{"Normalize",
-                               "(x - mean) / std",
-                               {choice("preset", nullptr, {"mnist"}, "mean 0.1307, std 0.3081"), number("mean", 0.0, "subtracted"),
-                                number("std", 1.0, "divided by").above(0)}}},
-                             {},
-                             planned_components("transform")};
-  return family;
-}
-
-Field transforms() {
-  return list("transforms", Json::array(), component("", transform_family(), "a transform"), "what happens to the images")
-      .items(0, 1);
-}
+constexpr int kMaxTransforms = 64;
 
 Shape shape_of(const Json& sizes) {
   Shape out;
@@ -34,11 +22,17 @@ Shape shape_of(const Json& sizes) {
   return out;
 }
 
+// What a data set of bytes does to its pixels: the first transform, if it can be done there.
 std::optional<Normalize> normalize_of(const Json& self) {
-  if (self["transforms"].empty()) return {};
-  const Json& t = self["transforms"][0];
-  if (!t["preset"].is_null()) return Normalize::preset(t["preset"].get<std::string>());
-  return Normalize{t["mean"], t["std"]};
+  const Transforms all = build_transforms(self["transforms"]);
+  return all.empty() ? std::nullopt : all[0]->as_normalize();
+}
+
+// The transforms that the data set does not do itself.
+Transforms transforms_after(const DatasetRow& row, const Json& self) {
+  Transforms all = build_transforms(self["transforms"]);
+  if (row.normalizes && !all.empty() && all[0]->as_normalize()) all.erase(all.begin());
+  return all;
 }
 
 double range_at(const Json& self, size_t end) { return self["range"][end]; }
@@ -47,14 +41,30 @@ int64_t part_size(const Json& self, int64_t n) {
   return int64_t(std::floor(range_at(self, 1) * double(n))) - int64_t(std::floor(range_at(self, 0) * double(n)));
 }
 
-std::shared_ptr<Dataset> part(std::shared_ptr<Dataset> all, const Json& self, uint64_t seed) {
-  if (range_at(self, 0) == 0 && range_at(self, 1) == 1) return all;
-  const int64_t n = all->size();
-  return subset(std::move(all), split_part(n, range_at(self, 0), range_at(self, 1), seed));
+// The data set, or the part of it that "range" names, before its transforms.
+std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wanted) {
+  const Json& self = wanted.self();
+  try {
+    auto all = row.make(wanted);
+    if (row.takes_range || (range_at(self, 0) == 0 && range_at(self, 1) == 1)) return all;
+    const int64_t n = all->size();
+    return subset(std::move(all), split_part(n, range_at(self, 0), range_at(self, 1), wanted.config["seed"]));
+  } catch (const IoError& e) {
+    throw DataError(e.what());  // for the program a file of data that cannot be read is bad data
+  }
 }
+
+DataFacts facts_of(const Dataset& data) { return {data.input_shape(), data.target_shape(), data.classes(), data.size()}; }
 
 std::string column(const Json& value) {
   return value.is_string() ? value.get<std::string>() : std::to_string(value.get<int64_t>());
+}
+
+// The folder a split's files are looked for in.
+std::filesystem::path data_root(const Json& config, const std::string& split) {
+  const Json& self = config["data"][split];
+  if (self.contains("root") && !self["root"].is_null()) return self["root"].get<std::string>();
+  return config["data"]["root"].get<std::string>();
 }
 
 std::filesystem::path csv_path(const Json& config, const std::string& split) {
@@ -103,8 +113,7 @@ Split split_of(const SplitRequest& r) {
 std::optional<DataFacts> csv_facts(const SplitRequest& r) {
   std::error_code none;  // what cannot be looked at is not there
   if (!std::filesystem::exists(csv_path(r.config, r.split), none)) return {};
-  const auto data = make_csv(r.config, r.split);
-  return DataFacts{data->input_shape(), data->target_shape(), data->classes(), data->size()};
+  return facts_of(*make_csv(r.config, r.split));
 }
 
 Field column_field(std::string key, std::string doc) {
@@ -120,20 +129,24 @@ Catalog<DatasetRow>& dataset_catalog() {
     auto* const made =
         new Catalog<DatasetRow>("data set", {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
                                                   "the part of a seeded split, [from, to)")
-                                                 .items(2, 2)});
+                                                 .items(2, 2),
+                                             list("transforms", Json::array(), component("", transform_family(), "a transform"),
+                                                  "what is done to the inputs of each batch, first to last")
+                                                 .items(0, kMaxTransforms)});
     made->add({{"MNIST",
                 "images [1, 28, 28] in 10 classes, from IDX files",
-                {text("root", nullptr, "folder of the files or of mnist/; left out: data.root"), which_split(), transforms()}},
+                {text("root", nullptr, "folder of the files or of mnist/; left out: data.root"), which_split()}},
                [](const SplitRequest& r) {
                  return std::make_shared<MnistDataset>(data_root(r.config, r.split), split_of(r), normalize_of(r.self()));
                },
                [](const SplitRequest& r) {
                  return DataFacts{{1, 28, 28}, {}, 10, split_of(r) == Split::train ? 60000 : 10000};
-               }});
+               },
+               /*takes_range=*/false,
+               /*normalizes=*/true});
     made->add({{"Digits",
                 "drawn digits in the form of MNIST; needs no files",
-                {which_split(), integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0).at_most(kMaxCount),
-                 transforms()}},
+                {which_split(), integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0).at_most(kMaxCount)}},
                [](const SplitRequest& r) {
                  return std::make_shared<DigitsDataset>(DigitsOptions{.split = split_of(r),
                                                                       .size = r.self()["size"],
@@ -143,7 +156,9 @@ Catalog<DatasetRow>& dataset_catalog() {
                [](const SplitRequest& r) {
                  const int64_t size = r.self()["size"];
                  return DataFacts{{1, 28, 28}, {}, 10, size > 0 ? size : split_of(r) == Split::train ? 8000 : 2000};
-               }});
+               },
+               /*takes_range=*/false,
+               /*normalizes=*/true});
     made->add({{"CSV",
                 "a table",
                 {text("path", nullptr, "the file, relative to data.root").required(),
@@ -176,33 +191,25 @@ Catalog<DatasetRow>& dataset_catalog() {
   return all;
 }
 
-std::filesystem::path data_root(const Json& config, const std::string& split) {
-  const Json& self = config["data"][split];
-  if (self.contains("root") && !self["root"].is_null()) return self["root"].get<std::string>();
-  return config["data"]["root"].get<std::string>();
-}
-
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {
   const SplitRequest wanted{config, split};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
-  if (!row.facts) {
-    const auto data = build_dataset(config, split);
-    return DataFacts{data->input_shape(), data->target_shape(), data->classes(), data->size()};
-  }
-  auto facts = row.facts(wanted);
-  if (facts && facts->size && !row.takes_range) facts->size = part_size(wanted.self(), *facts->size);
+  std::optional<DataFacts> facts = row.facts ? row.facts(wanted) : facts_of(*make_part(row, wanted));
+  if (!facts) return facts;
+  if (row.facts && facts->size && !row.takes_range) facts->size = part_size(wanted.self(), *facts->size);
+  try {
+    const SavedGenerator generator;
+    facts->input = transformed_shape(transforms_after(row, wanted.self()), facts->input);
+  } catch (const Error& e) { fail<ConfigError>(joined("data.", split, ".transforms"), one_line(e)); }
   return facts;
 }
 
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device) {
   const SplitRequest wanted{config, split, device};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
-  try {
-    auto all = row.make(wanted);
-    return row.takes_range ? all : part(std::move(all), wanted.self(), config["seed"]);
-  } catch (const IoError& e) {
-    throw DataError(e.what());  // for the program a file of data that cannot be read is bad data
-  }
+  auto data = make_part(row, wanted);
+  Transforms after = transforms_after(row, wanted.self());
+  return after.empty() ? data : transformed(std::move(data), std::move(after));
 }
 
 }  // namespace halfstep::app

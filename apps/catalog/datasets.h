@@ -1,7 +1,6 @@
 // The catalogue of data sets.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +26,7 @@ struct DatasetRow {
   // What is known without reading the data, where that is anything; empty: the data set is made and asked.
   std::function<std::optional<DataFacts>(const SplitRequest&)> facts = {};
   bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
+  bool normalizes = false;   // it does what is no more than a Normalize itself, when that is the first of "transforms"
 };
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }
@@ -46,14 +46,7 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
 // Throws DataError for missing or malformed files.
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu);
 
-// The folder a split's files are looked for in.
-std::filesystem::path data_root(const Json& config, const std::string& split);
-
 }  // namespace halfstep::app
 
 // As HALFSTEP_REGISTER_MODULE, for a class derived from Dataset.
-#define HALFSTEP_REGISTER_DATASET(Class, ...)                                                                     \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                \
-      (::halfstep::app::dataset_catalog().add(                                                                    \
-           ::halfstep::app::dataset_row<Class>(#Class, "a data set of this program" __VA_OPT__(, ) __VA_ARGS__)), \
-       true)
+#define HALFSTEP_REGISTER_DATASET(Class, ...) HALFSTEP_REGISTER(dataset, Class __VA_OPT__(, ) __VA_ARGS__)

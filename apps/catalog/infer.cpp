@@ -1,7 +1,5 @@
 #include "apps/catalog/infer.h"
 
-#include <sstream>
-
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -10,18 +8,6 @@ namespace halfstep::app {
 namespace {
 
 constexpr int64_t kSamples = 7;  // in the batch that is followed: a number that is seldom a width
-
-std::string text(const Shape& shape) {
-  std::ostringstream out;
-  out << shape;
-  return out.str();
-}
-
-Shape of_sample(const Tensor& x) {
-  Shape out;
-  for (int d = 1; d < x.dim(); ++d) out.push_back(x.size(d));
-  return out;
-}
 
 }  // namespace
 
@@ -42,31 +28,31 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     if (f.from_target && self[f.key] == "auto") {
       const DataFacts& facts = run_.facts;
       if (facts.classes == 0 && facts.target.size() != 1) {
-        reject(f.key, "\"auto\" needs data with classes or with a target of one dimension, got target " + text(facts.target));
+        reject(f.key, "\"auto\" needs data with classes or with a target of one dimension, got target " + joined(facts.target));
         return false;
       }
       self[f.key] = facts.classes > 0 ? facts.classes : facts.target[0];
     }
     if (f.from_input == 0) continue;
     const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
-    const Shape sample = of_sample(x);
+    const Shape sample = without_batch(x.shape());
     if (d < 1 || d >= x.dim()) {
       const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // of a sample
       reject("", component.type + " needs an input of at least " +
-                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " + text(sample));
+                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " + joined(sample));
       return false;
     }
     const int64_t width = x.size(d);
     Json& given = self[f.key];
     if (given.is_null()) {
       if (width < 1) {
-        reject(f.key, "cannot be taken from an input of shape " + text(sample) + ", which is empty");
+        reject(f.key, "cannot be taken from an input of shape " + joined(sample) + ", which is empty");
         return false;
       }
       given = width;
     } else if (given.get<int64_t>() != width) {
       const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
-      reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + text(sample) + ", got " + given.dump() +
+      reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + joined(sample) + ", got " + given.dump() +
                         (flat ? "; put \"Flatten\" before it" : ""));
       return false;
     }
@@ -90,12 +76,12 @@ Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor&
     layer.samples = kSamples;
   } catch (const Error& e) { return reject("", one_line(e)); }
   if (out.dim() == 0 || out.size(0) != kSamples) {
-    return reject("", "must keep the batch as dimension 0, but made " + text(out.shape()) + " of " + text(x.shape()));
+    return reject("", "must keep the batch as dimension 0, but made " + joined(out.shape()) + " of " + joined(x.shape()));
   }
-  layer.output = of_sample(out);
+  layer.output = without_batch(out.shape());
   layer.dtype = out.dtype();
   if (numel(layer.output) > kMaxSample)
-    return reject("", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + text(of_sample(x)));
+    return reject("", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + joined(without_batch(x.shape())));
   run_.rows.push_back(std::move(layer));
   return out;
 }
@@ -123,14 +109,12 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
   const SavedGenerator generator;
   const DefaultDevice on(Device::meta);
   const NoGrad off;
-  Shape shape{kSamples};
-  for (const int64_t size : facts.input) shape.push_back(size);
   Inference::Run run{facts, low, issues, out.layers};
   const int64_t before = issues.errors();
   try {
-    const Tensor result = Inference(run, path, "").layer(out.model, empty(shape));
+    const Tensor result = Inference(run, path, "").layer(out.model, empty(with_batch(kSamples, facts.input)));
     if (issues.errors() > before || !result.defined()) return out;
-    out.output = of_sample(result);
+    out.output = without_batch(result.shape());
     out.dtype = result.dtype();
   } catch (const Error& e) { issues.error(path, one_line(e)); }
   return out;

@@ -1,7 +1,5 @@
 #include "apps/catalog/losses.h"
 
-#include <sstream>
-
 #include "apps/catalog/infer.h"
 #include "apps/schema/suggest.h"
 #include "framework/autograd/grad_mode.h"
@@ -20,16 +18,10 @@ std::string losses_for(Targets targets) {
   return one_of(names);
 }
 
-std::string text(const Shape& shape) {
-  std::ostringstream out;
-  out << shape;
-  return out.str();
-}
-
 // What a loss of classes wants of the output: a score for each.
 bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
   if (output.size() != 1 || output[0] < facts.classes) {
-    issues.error("model", "the output must have shape [" + std::to_string(facts.classes) + "], one a class, got " + text(output) +
+    issues.error("model", "the output must have shape [" + std::to_string(facts.classes) + "], one a class, got " + joined(output) +
                               (output.size() > 1 ? "; put \"Flatten\" before the last Linear" : ""));
     return false;
   }
@@ -69,7 +61,7 @@ std::unique_ptr<Loss> build_loss(const Json& loss) { return loss_catalog().row(l
 
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, Issues& issues) {
   const LossRow& row = loss_catalog().row(loss);
-  const Targets given = facts.classes > 0 ? Targets::classes : Targets::numbers;
+  const Targets given = facts.targets();
   const Shape& output = *model.output;
   if (row.targets != given) {
     const bool classes = given == Targets::classes;
@@ -80,17 +72,13 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   }
   if (given == Targets::classes && !scores_fit(output, facts, issues)) return;
   if (given == Targets::numbers && !(output == facts.target))
-    return issues.error("model", "the output must have the target's shape " + text(facts.target) + ", got " + text(output));
+    return issues.error("model", "the output must have the target's shape " + joined(facts.target) + ", got " + joined(output));
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Shape one{1};
-    Shape in = one, target = one;
-    for (const int64_t size : output) in.push_back(size);
-    for (const int64_t size : facts.target) target.push_back(size);
-    const Tensor value =
-        (*row.make(loss))(empty(in, {.dtype = model.dtype}), empty(target, {.dtype = facts.classes > 0 ? DType::i64 : DType::f32}));
-    if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + text(value.shape()));
+    const Tensor value = (*row.make(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
+                                           empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
+    if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));
   } catch (const Error& e) { issues.error("loss", one_line(e)); }
 }
 

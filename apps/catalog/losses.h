@@ -12,8 +12,6 @@
 
 namespace halfstep::app {
 
-enum class Targets : uint8_t { classes, numbers };  // what a loss compares an output with
-
 struct LossRow {
   Component component;
   std::function<std::unique_ptr<Loss>(const Json& self)> make;
@@ -36,8 +34,4 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
 }  // namespace halfstep::app
 
 // As HALFSTEP_REGISTER_MODULE, for a class derived from Loss: HALFSTEP_REGISTER_LOSS(MyLoss, Targets::numbers, fields...).
-#define HALFSTEP_REGISTER_LOSS(Class, targets, ...)                                                                 \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                  \
-      (::halfstep::app::loss_catalog().add(                                                                         \
-           ::halfstep::app::loss_row<Class>(#Class, "a loss of this program", targets __VA_OPT__(, ) __VA_ARGS__)), \
-       true)
+#define HALFSTEP_REGISTER_LOSS(Class, targets, ...) HALFSTEP_REGISTER(loss, Class, targets __VA_OPT__(, ) __VA_ARGS__)

@@ -64,11 +64,7 @@ std::shared_ptr<Module> build_model(const Json& model);
 }  // namespace halfstep::app
 
 // Makes a class of yours a layer of JSON configs, under its own name, with fields that its constructor takes in order:
-//   HALFSTEP_REGISTER_MODULE(TwoTowers, arg<int64_t>(integer("width", 64, "of a tower").at_least(1)), arg<double>(number("p", 0.1,
-//   "")))
-// Outside of any function, with `using namespace halfstep::app`. An input's width is a field `.from_input(-1)`.
-#define HALFSTEP_REGISTER_MODULE(Class, ...)                                                                   \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                             \
-      (::halfstep::app::module_catalog().add(                                                                  \
-           ::halfstep::app::module_row<Class>(#Class, "a module of this program" __VA_OPT__(, ) __VA_ARGS__)), \
-       true)
+//   HALFSTEP_REGISTER_MODULE(TwoTowers, arg<int64_t>(integer("width", 64, "of a tower").at_least(1)),
+//                            arg<double>(number("p", 0.1, "probability of Dropout")));
+// Outside of any function, with `using namespace halfstep::app`. The width of the input is a field `.from_input_dim(-1)`.
+#define HALFSTEP_REGISTER_MODULE(Class, ...) HALFSTEP_REGISTER(module, Class __VA_OPT__(, ) __VA_ARGS__)

@@ -61,13 +61,5 @@ std::unique_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& opti
 }  // namespace halfstep::app
 
 // As HALFSTEP_REGISTER_MODULE, for classes derived from Optimizer and Schedule.
-#define HALFSTEP_REGISTER_OPTIMIZER(Class, ...)                                                                       \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                    \
-      (::halfstep::app::optimizer_catalog().add(                                                                      \
-           ::halfstep::app::optimizer_row<Class>(#Class, "an optimizer of this program" __VA_OPT__(, ) __VA_ARGS__)), \
-       true)
-#define HALFSTEP_REGISTER_SCHEDULER(Class, ...)                                                                     \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                  \
-      (::halfstep::app::scheduler_catalog().add(                                                                    \
-           ::halfstep::app::scheduler_row<Class>(#Class, "a schedule of this program" __VA_OPT__(, ) __VA_ARGS__)), \
-       true)
+#define HALFSTEP_REGISTER_OPTIMIZER(Class, ...) HALFSTEP_REGISTER(optimizer, Class __VA_OPT__(, ) __VA_ARGS__)
+#define HALFSTEP_REGISTER_SCHEDULER(Class, ...) HALFSTEP_REGISTER(scheduler, Class __VA_OPT__(, ) __VA_ARGS__)

@@ -9,7 +9,6 @@
 #include <iostream>
 #include <memory>
 #include <sstream>
-#include <type_traits>
 
 #include "amp/step_recorder.h"
 #include "apps/commands/commands.h"
@@ -56,8 +55,7 @@ std::vector<Precision> parse_arms(const std::string& list) {
 void apply_config(Options& o) {
   const Config config = load_config(*o.config, {.device = o.device});
   print_warnings(config);
-  const Json& c = config.json;
-  const Json &model = c["model"], &bench = c["bench"], &data = c["data"]["train"];
+  const Json &model = config.model, &data = config.data.train;
   const auto is = [&](bool good, const char* key, const char* rule) {
     check<ConfigError>(good, "bench", *o.config, ": ", key, " must be ", rule, ", which is what this benchmark measures",
                        Help{"see configs/mlp_amp.json"});
@@ -67,26 +65,26 @@ void apply_config(Options& o) {
   const Json width = model["in_features"];
   for (const Json& hidden : model["hidden"]) is(hidden == width, "model.hidden", "of model.in_features each");
   is(model["out_features"] == width, "model.out_features", "model.in_features");
-  is(c["loss"]["type"] == "MSELoss", "loss", "MSELoss");
-  const Json& optimizer = c["optimizer"];
+  is(config.loss["type"] == "MSELoss", "loss", "MSELoss");
+  const Json& optimizer = config.optimizer;
   is(optimizer["type"] == "SGD" && optimizer["momentum"] == 0.0 && optimizer["weight_decay"] == 0.0, "optimizer", "plain SGD");
   o.bench.lr = optimizer["lr"].get<double>();
   is(data["type"] == "Random", "data.train", "Random");
-  const auto take = [](auto& to, const Json& from) {
-    if (!to && !from.is_null()) to = from.get<typename std::remove_reference_t<decltype(to)>::value_type>();
+  const auto take = [](auto& to, const auto& from) {
+    if (!to) to = from;
   };
-  take(o.width, width);
-  if (!o.layers) o.layers = int64_t(model["hidden"].size()) + 1;
-  take(o.batch, c["data"]["loader"]["batch_size"]);
-  take(o.batches, data["num_batches"]);
-  take(o.epochs, c["train"].value("epochs", Json()));
-  take(o.seed, c["seed"]);
-  take(o.device, c["device"]);
-  take(o.warmup, bench.value("warmup", Json()));
-  take(o.repeats, bench.value("repeats", Json()));
-  if (!o.arms && bench.contains("arms") && bench["arms"].is_array()) {
+  take(o.width, width.get<int64_t>());
+  take(o.layers, int64_t(model["hidden"].size()) + 1);
+  take(o.batch, config.data.loader.batch_size);
+  take(o.batches, data["num_batches"].get<int64_t>());
+  take(o.epochs, config.train.epochs);
+  take(o.seed, config.seed);
+  o.bench.device = config.device;
+  take(o.warmup, config.bench.warmup);
+  take(o.repeats, config.bench.repeats);
+  if (!o.arms && config.bench.arms) {
     o.arms = "";
-    for (const Json& arm : bench["arms"]) *o.arms += (o.arms->empty() ? "" : ",") + arm.get<std::string>();
+    for (const std::string& arm : *config.bench.arms) *o.arms += (o.arms->empty() ? "" : ",") + arm;
   }
 }
 
@@ -213,9 +211,11 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
 
 int bench(Options o) {
   apply_threads(o.threads);
-  if (o.config) apply_config(o);
+  if (o.config)
+    apply_config(o);
+  else
+    o.bench.device = named_device(o.device.value_or("auto"));
   if (o.arms) o.bench.arms = parse_arms(*o.arms);  // before anything is started
-  o.bench.device = config_device(Json{{"device", o.device.value_or("auto")}});
   const std::string where = backend_for(o.bench.device).describe();
   const bool gpu = o.bench.device.is_cuda();
   if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");

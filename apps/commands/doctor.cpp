@@ -23,7 +23,7 @@ int doctor(const Options& o) {
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
-  apply_log_level(config.json, true);
+  apply_log_level(config.logging, true);
   DoctorOptions options{.probe = !o.no_probe, .memory = {}};
   if (o.memory > 0) options.memory = double(o.memory);
   const std::vector<Finding> findings = examine(config, options);

@@ -33,37 +33,36 @@ int eval(const Options& o) {
   const CheckpointContents contents = load_checkpoint(checkpoint);
   const int64_t step = stored_step(contents);
   Config config = resolve_config(stored_config(contents), checkpoint.string(), o.config);
-  apply_log_level(config.json, true);
-  const Json& data = config.json["data"];
+  apply_log_level(config.logging, true);
   std::string split = o.split;
-  if (split.empty()) split = !data["val"].is_null() ? "val" : !data["test"].is_null() ? "test" : "train";
-  check<ConfigError>(!data[split].is_null(), "eval", "the run must have data.", split, ", but has none",
+  if (split.empty()) split = config.data.has("val") ? "val" : config.data.has("test") ? "test" : "train";
+  check<ConfigError>(config.data.has(split), "eval", "the run must have data.", split, ", but has none",
                      Help{"--split val, test or train"});
 
   ModelParts parts = make_model(config);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
   parts.model->load_state_dict(state);
-  Json in_order = config.json;
-  in_order["data"]["loader"]["shuffle"] = false;
-  in_order["data"]["loader"]["drop_last"] = false;
-  const auto loader = make_loader(in_order, split, parts.device);
-  const EvalResult r = evaluate(*parts.model, *parts.loss, *loader, parts.device, parts.low);
+  config.data.loader.shuffle = config.data.loader.drop_last = false;
+  const auto loader = make_loader(config, split);
+  const auto metrics = make_metrics(config, loader->dataset());
+  const EvalResult r = evaluate(*parts.model, *parts.loss, metrics, *loader, parts.device, parts.low);
 
   if (o.json) {
-    std::cout << Json{{split + ".accuracy", r.accuracy ? Json(*r.accuracy) : Json()},
-                      {split + ".loss", r.loss},
-                      {"samples", r.samples},
-                      {"seconds", r.seconds},
-                      {"step", step},
-                      {"checkpoint", checkpoint.string()}}
-                     .dump()
-              << '\n';
+    Json out = metrics_json(split, r.metrics);
+    out.update(Json{{split + ".loss", r.loss},
+                    {"samples", r.samples},
+                    {"seconds", r.seconds},
+                    {"step", step},
+                    {"checkpoint", checkpoint.string()}});
+    std::cout << out.dump() << '\n';
     return kDone;
   }
   std::cout << checkpoint.string() << " (step " << step << ") on " << split << ", " << r.samples << " samples: loss "
             << number_text(r.loss, 6);
-  if (r.accuracy) std::cout << ", accuracy " << number_text(100 * *r.accuracy, 4) << " %";
+  for (const MetricValue& m : r.metrics) {
+    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
+  }
   std::cout << '\n';
   return kDone;
 }

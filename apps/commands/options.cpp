@@ -32,8 +32,8 @@ void print_warnings(const Config& config) {
   for (const std::string& w : config.warnings) std::cerr << "warning: " << w << '\n';
 }
 
-void apply_log_level(const Json& config, bool quiet) {
-  const std::string level = config["logging"]["level"];
+void apply_log_level(const LoggingSection& section, bool quiet) {
+  const std::string& level = section.level;
   if (level == "debug") logging::set_level(logging::Level::debug);
   if (level == "warn" || quiet) logging::set_level(logging::Level::warn);
   if (level == "error") logging::set_level(logging::Level::error);

@@ -17,6 +17,6 @@ void apply_threads(const std::optional<int>& threads);
 // Warnings of a config, to stderr.
 void print_warnings(const Config& config);
 // logging.level of the config.
-void apply_log_level(const Json& config, bool quiet);
+void apply_log_level(const LoggingSection& logging, bool quiet);
 
 }  // namespace halfstep::app

@@ -34,7 +34,7 @@ int train(const Options& o) {
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
-  apply_log_level(config.json, o.quiet);
+  apply_log_level(config.logging, o.quiet);
   if (o.dry_run) {
     const StepPlan plan = plan_step(config);
     if (o.json) {
@@ -47,14 +47,13 @@ int train(const Options& o) {
     return kDone;
   }
   std::optional<std::string> resume = o.resume;
-  const Json& configured = config.json["checkpoint"]["resume"];
-  if (!resume && !o.overwrite && configured.is_string()) resume = configured.get<std::string>();
-  backend_for(config_device(config.json));  // before any file is touched
+  if (!resume && !o.overwrite) resume = config.checkpoint.resume;
+  backend_for(config.device);  // before any file is touched
   Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .color = !o.no_color});
-  RunDir dir(config.json["output_dir"].get<std::string>(), resume, o.overwrite);
+  RunDir dir(config.output_dir, resume, o.overwrite);
   Trainer trainer(config, dir, progress);
   const TrainSummary summary = trainer.run();
-  if (config.json["amp"]["report"] == true) report_amp(summary.json, progress);
+  if (config.amp.report) report_amp(summary.json, progress);
   if (o.json) std::cout << summary.json.dump() << std::endl;
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
   return dir.metrics().lost() == 0 ? kDone : kFailed;

@@ -1,10 +1,7 @@
 #include "apps/config/config.h"
 
 #include "apps/config/merge.h"
-#include "apps/config/root_schema.h"
 #include "apps/config/rules.h"
-#include "framework/backend/backend.h"
-#include "framework/base/check.h"
 
 namespace halfstep::app {
 namespace {
@@ -18,11 +15,15 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
     parsed.origins["device"] = {"--device " + *options.device, {}, {}};
   }
   expand(parsed, file, issues);
-  Config config;
+  Config config{};
   config.json = validate(Json(parsed.json), root_schema(), "", issues);
   RuleResult result = apply_rules(config.json, issues);
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // already merged in
+  static_cast<Sections&>(config) = read_sections(config.json);
+  config.device = named_device(config.device_name);
+  config.low = amp_dtype(config.amp, config.device);
+  config.scaler = scaler_options(config.amp, config.device);
   for (const Issue& issue : issues.list()) config.warnings.push_back(Issues::line(issue, parsed.origins));
   config.facts = std::move(result.facts);
   config.layers = std::move(result.layers);
@@ -40,26 +41,6 @@ Config resolve_config(const Json& json, const std::string& name, const ConfigOpt
   Issues issues;
   ParsedJson parsed{nlohmann::json(json), {{"", Origin{name, {}, {}}}}};
   return finish(std::move(parsed), name, options, issues);
-}
-
-Device config_device(const Json& config) {
-  const std::string text = config["device"];
-  if (text == "auto") return has_backend(Device::Type::cuda) ? Device::cuda : Device::cpu;
-  try {
-    return parse_device(text);
-  } catch (const DeviceError& e) { throw ConfigError(e.what()); }
-}
-
-std::optional<DType> amp_dtype(const Json& config) {
-  const Json& amp = config["amp"];
-  if (amp["enabled"] != true) return {};
-  if (amp["dtype"] == "auto") return config_device(config).is_cuda() ? DType::f16 : DType::bf16;
-  return parse_dtype(amp["dtype"].get<std::string>());
-}
-
-bool scaler_enabled(const Json& config) {
-  const Json& enabled = config["amp"]["scaler"]["enabled"];
-  return enabled == "auto" ? amp_dtype(config) == DType::f16 : enabled == true && amp_dtype(config).has_value();
 }
 
 }  // namespace halfstep::app

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "apps/catalog/modules.h"
+#include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
-#include "framework/base/device.h"
-#include "framework/base/dtype.h"
 
 namespace halfstep::app {
 
@@ -20,8 +19,11 @@ struct ConfigOptions {
   std::optional<std::string> device = {};
 };
 
-struct Config {
-  Json json;                          // resolved: every key of the schema that is not optional
+struct Config : Sections {
+  Json json;                          // the document itself, with every key of the schema; what a run stores
+  Device device;                      // that "device" names
+  std::optional<DType> low;           // dtype of mixed precision; nothing when it is off
+  GradScalerOptions scaler;
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;     // of data.train; nothing when its files are needed to know and are not there
   std::vector<LayerRow> layers;       // empty without facts
@@ -31,11 +33,5 @@ struct Config {
 Config load_config(const std::filesystem::path& file, const ConfigOptions& options = {});
 // The same for a config.resolved.json or the config stored in a checkpoint.
 Config resolve_config(const Json& json, const std::string& name, const ConfigOptions& options = {});
-
-// "auto": cuda when there is one. Throws ConfigError for an unknown name.
-Device config_device(const Json& config);
-// The dtype of mixed precision, or nothing when it is off.
-std::optional<DType> amp_dtype(const Json& config);
-bool scaler_enabled(const Json& config);
 
 }  // namespace halfstep::app

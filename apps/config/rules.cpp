@@ -5,8 +5,10 @@
 
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/config/config.h"
+#include "apps/config/sections.h"
+#include "apps/schema/suggest.h"
 
 namespace halfstep::app {
 namespace {
@@ -38,11 +40,9 @@ class Rules {
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
       batches(*out.facts);
-      monitor(*out.facts);
       if (clean({"model"})) model(out);
-    } else if (clean({"checkpoint", "data"})) {
-      monitor({});
     }
+    if (clean({"metrics", "data"})) metrics(out.facts);
     return out;
   }
 
@@ -77,17 +77,20 @@ class Rules {
   void precision() {
     if (clean({"device"})) {
       try {
-        config_device(c_);
+        named_device(c_["device"]);
       } catch (const ConfigError& e) {
         issues_.error("device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got " + c_["device"].dump());
       }
     }
     if (!clean({"amp", "device"})) return;
-    const auto dtype = amp_dtype(c_);
-    if (dtype == DType::f16 && !scaler_enabled(c_)) {
+    const AmpSection amp = read_amp(c_["amp"]);
+    const Device device = named_device(c_["device"]);
+    const auto dtype = amp_dtype(amp, device);
+    const bool scaled = scaler_options(amp, device).enabled;
+    if (dtype == DType::f16 && !scaled) {
       issues_.warn("amp.scaler.enabled", "float16 without a gradient scaler loses small gradients; \"auto\" or true is safer");
     }
-    if (dtype == DType::bf16 && scaler_enabled(c_)) {
+    if (dtype == DType::bf16 && scaled) {
       issues_.warn("amp.scaler.enabled", "bfloat16 has the range of float32 and needs no gradient scaler");
     }
   }
@@ -139,6 +142,8 @@ class Rules {
       if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
         issues_.error("data.val", "must have the shapes and classes of data.train");
       }
+    } catch (const ConfigError& e) {
+      issues_.error("data.val", e.what());
     } catch (const Error&) {}
   }
 
@@ -151,26 +156,51 @@ class Rules {
     }
   }
 
-  void monitor(const DataFacts& facts) {
-    if (!clean({"checkpoint"})) return;
+  void metrics(const std::optional<DataFacts>& facts) {
+    const std::optional<Targets> targets = facts ? std::optional(facts->targets()) : std::nullopt;
+    check_metrics(c_["metrics"], targets, issues_);
+    if (clean({"metrics", "checkpoint"})) monitor(targets);
+  }
+
+  // The metric that is there for such data whatever a config lists, or the loss.
+  std::string first_choice(std::optional<Targets> targets) const {
+    if (targets) {
+      for (const NamedMetric& m : build_metrics(c_["metrics"], targets))
+        if (m.always) return m.name;
+    }
+    return "loss";
+  }
+
+  // Which value decides about the best checkpoint, and which way.
+  void monitor(std::optional<Targets> targets) {
     Json& ck = c_["checkpoint"];
     const bool val = !c_["data"]["val"].is_null();
     if (ck["keep_best"].is_null()) ck["keep_best"] = val ? 1 : 0;
-    if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : facts.classes > 0 ? "val/accuracy" : "val/loss";
+    if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : "val/" + first_choice(targets);
     const std::string what = ck["monitor"];
-    if (ck["mode"].is_null()) ck["mode"] = what == "val/accuracy" ? "max" : "min";
-    if (ck["keep_best"] == 1 && what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
-    if (ck["keep_best"] == 1 && what == "val/accuracy" && facts.classes == 0)
-      issues_.error("checkpoint.monitor", "val/accuracy needs data with classes");
-    for (size_t i = 0; i < c_["metrics"].size(); ++i) {
-      if (facts.classes == 0) issues_.error(join_path("metrics", i), "accuracy needs data with classes");
+    bool more_is_better = false, known = false;  // known: of data that it fits
+    std::vector<std::string> legal = {"val/loss"};
+    for (const NamedMetric& m : build_metrics(c_["metrics"], {})) {
+      if (what == "val/" + m.name) known = true, more_is_better = m.metric->more_is_better();
     }
+    for (const NamedMetric& m : build_metrics(c_["metrics"], targets)) legal.push_back("val/" + m.name);
+    legal.push_back("train/loss");
+    const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
+    if (ck["mode"].is_null()) ck["mode"] = more_is_better ? "max" : "min";
+    if (!known && !fits)
+      return issues_.error("checkpoint.monitor", "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
+    if (ck["keep_best"] != 1) return;
+    if (what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
+    if (!fits) issues_.error("checkpoint.monitor", what + " needs data with classes");
   }
 
-  bool amp_known() const { return clean({"amp", "device"}); }
+  std::optional<DType> low() const {
+    if (!clean({"amp", "device"})) return {};
+    return amp_dtype(read_amp(c_["amp"]), named_device(c_["device"]));
+  }
 
   void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, amp_known() ? amp_dtype(c_) : std::nullopt, "model", issues_);
+    InferredModel inferred = infer_model(c_["model"], *out.facts, low(), "model", issues_);
     c_["model"] = inferred.model;
     if (!inferred.output) return;
     out.layers = inferred.layers;

@@ -67,12 +67,11 @@ class Doctor {
 
  private:
   void add(Finding f) { findings_.push_back(std::move(f)); }
-  const Json& json() const { return config_.json; }
 
   std::string called(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
 
   void scaler() {
-    if (plan_.low != DType::f16 || scaler_enabled(json())) return;
+    if (plan_.low != DType::f16 || config_.scaler.enabled) return;
     add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
          "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
   }
@@ -136,7 +135,7 @@ class Doctor {
   void last_layer() {
     if (plan_.layers.empty()) return;
     const LayerRow& last = plan_.layers.back();
-    const std::string loss = json()["loss"]["type"];
+    const std::string loss = config_.loss["type"];
     const bool sigmoid = last.what.starts_with("Sigmoid"), softmax = last.what.starts_with("Softmax");
     if (!sigmoid && !softmax) return;
     const std::string kind = sigmoid ? "Sigmoid" : "Softmax";
@@ -200,7 +199,7 @@ class Doctor {
     for (const LedgerCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
     const double work = plan_.total_flops() / pace.flops + bytes / pace.bytes, starting = kernels * pace.start;
     if (starting < work) return;
-    const bool graph = json()["performance"]["cuda_graph"] != false;
+    const bool graph = config_.performance.cuda_graph.value_or(true);
     add({"data.loader.batch_size",
          joined("a step is ", number_text(kernels, 3), " kernels with about ", number_text(1e6 * work, 2),
                 " us of work in all: starting them takes ", number_text(1e6 * starting, 2), " us"),
@@ -215,7 +214,7 @@ class Doctor {
     constexpr int kSteps = 12;
     constexpr double kSeconds = 2;
     Session s = make_session(config_);
-    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(json()));
+    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config_));
     s.model->train();
     std::vector<double> loading, stepping;
     const auto begin = Clock::now();
@@ -237,7 +236,7 @@ class Doctor {
       return v[v.size() / 2];
     };
     const double load = middle(loading), work = middle(stepping);
-    const int64_t workers = json()["data"]["loader"]["num_workers"];
+    const int workers = config_.data.loader.num_workers;
     const std::string times =
         joined("a batch takes ", number_text(1e3 * load, 2), " ms to come and a step ", number_text(1e3 * work, 2), " ms");
     if (workers == 0 && load > 0.25 * work) {

@@ -1,21 +1,21 @@
 #include "apps/run/evaluate.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/ops/ops.h"
 
 namespace halfstep::app {
 
-EvalResult evaluate(Module& module, const Loss& loss, DataLoader& loader, Device device, std::optional<DType> low) {
+EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
+                    std::optional<DType> low) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;
   const bool training = module.training();
   module.eval();
   EvalResult out;
-  const bool classes = loader.dataset().classes() > 0;
-  int64_t correct = 0;
+  for (const NamedMetric& m : metrics) m.metric->reset();
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
     Tensor output, value;
@@ -27,12 +27,20 @@ EvalResult evaluate(Module& module, const Loss& loss, DataLoader& loader, Device
     const int64_t n = input.size(0);
     out.loss += value.item<double>() * double(n);
     out.samples += n;
-    if (classes) correct += eq(argmax(output, -1), target).sum().item<int64_t>();
+    for (const NamedMetric& m : metrics) m.metric->add(output, target);
   }
   module.train(training);
   out.loss /= double(out.samples);
-  if (classes) out.accuracy = double(correct) / double(out.samples);
+  for (const NamedMetric& m : metrics) out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share()});
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics) {
+  Json out = Json::object();
+  for (const MetricRow& row : metric_catalog().rows())
+    if (row.always) out[split + "." + row.component.type] = nullptr;
+  for (const MetricValue& m : metrics) out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
   return out;
 }
 

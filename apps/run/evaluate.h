@@ -2,22 +2,35 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "apps/catalog/metrics.h"
 #include "framework/data/loader.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
 
+struct MetricValue {
+  std::string name;  // "accuracy"
+  double value;
+  bool is_share;  // see Metric
+};
+
 struct EvalResult {
-  double loss = 0;                 // mean over samples
-  std::optional<double> accuracy;  // share of samples whose largest output is their class; nothing for regression
+  double loss = 0;  // mean over samples
+  std::vector<MetricValue> metrics;
   int64_t samples = 0;
   double seconds = 0;
 };
 
 // One pass over `loader` without gradients, in eval mode, under the same autocast as training (`low` empty: none). The module is
 // left in the mode it was in.
-EvalResult evaluate(Module& module, const Loss& loss, DataLoader& loader, Device device, std::optional<DType> low);
+EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
+                    std::optional<DType> low);
+
+// Their values for other programs: {"val.accuracy": 0.97}. Metrics that are there for other data are null.
+Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics);
 
 // The batch on `device`; the copy, if any, counts as data.
 Batch on_device(const Batch& batch, Device device);

@@ -17,12 +17,6 @@
 namespace halfstep::app {
 namespace {
 
-Shape with_batch(int64_t batch, const Shape& sample) {
-  Shape out{batch};
-  for (const int64_t size : sample) out.push_back(size);
-  return out;
-}
-
 Json tag_bytes(const MemoryStats& memory) {
   Json out = Json::object();
   for (int i = 0; i < kMemoryTagCount; ++i) out[name(MemoryTag(i))] = memory.peak_by_tag[size_t(i)];
@@ -100,16 +94,15 @@ double StepPlan::cast_bytes() const {
 }
 
 StepPlan plan_step(const Config& config, int64_t batch) {
-  const Json& c = config.json;
   check<DataError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
                      Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
   const DataFacts& facts = *config.facts;
   StepPlan plan;
-  plan.name = c["name"];
-  plan.device = config_device(c);
-  plan.low = amp_dtype(c);
+  plan.name = config.name;
+  plan.device = config.device;
+  plan.low = config.low;
   plan.layers = config.layers;
-  plan.batch = batch > 0 ? batch : c["data"]["loader"]["batch_size"].get<int64_t>();
+  plan.batch = batch > 0 ? batch : config.data.loader.batch_size;
   if (batch == 0 && facts.size) plan.batch = std::min(plan.batch, *facts.size);
 
   const SavedGenerator generator;
@@ -120,14 +113,14 @@ StepPlan plan_step(const Config& config, int64_t batch) {
 
   const auto model = [&] {
     const MemoryScope scope(MemoryTag::parameters);
-    return build_model(c["model"]);
+    return build_model(config.model);
   }();
   model->train();
   plan.parameters = model->parameter_count();
-  const auto loss = build_loss(c["loss"]);
-  const auto optimizer = build_optimizer(c["optimizer"], *model);
-  GradScaler scaler = make_scaler(c);
-  TrainStepOptions options = step_options(c);
+  const auto loss = build_loss(config.loss);
+  const auto optimizer = build_optimizer(config.optimizer, *model);
+  GradScaler scaler(config.scaler);
+  TrainStepOptions options = step_options(config);
   options.device = Device::meta;
   TrainStep step(*model, *loss, *optimizer, scaler, nullptr, options);
 
@@ -142,7 +135,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
       {
         const MemoryScope scope(MemoryTag::data);
         input = empty(with_batch(plan.batch, facts.input));
-        wanted = empty(with_batch(plan.batch, facts.target), {.dtype = facts.classes > 0 ? DType::i64 : DType::f32});
+        wanted = empty(with_batch(plan.batch, facts.target), {.dtype = facts.target_dtype()});
       }
       const StepResult result = step(input, wanted);
       pending.push_back({result.loss, result.outcome});

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <optional>
-#include <sstream>
 #include <string>
 
 namespace halfstep::app {
@@ -47,14 +46,6 @@ class Progress {
   bool terminal_, color_, drawn_ = false;
   std::chrono::steady_clock::time_point last_plain_{};
 };
-
-// All parts, as a stream writes them.
-template <class... Parts>
-std::string joined(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
-}
 
 std::string duration_text(double seconds);      // "42 s", "3:07", "1:02:30"
 std::string bytes_text(double bytes);           // "12.3 MB"

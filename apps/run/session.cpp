@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/config/rules.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {
@@ -31,12 +32,12 @@ class Stored {
                            ", which a newer halfstep wrote; this build reads format ", kStateFormat);
   }
 
-  Stored part(const char* key) const {
+  Stored part(const std::string& key) const {
     expect(get(key).is_object(), key, "an object");
     return Stored(get(key), path_ + key + ".");
   }
-  bool has(const char* key) const { return !get(key).is_null(); }
-  int64_t integer(const char* key, int64_t least) const {
+  bool has(const std::string& key) const { return !get(key).is_null(); }
+  int64_t integer(const std::string& key, int64_t least) const {
     const nlohmann::json& v = get(key);
     expect(
         v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(INT64_MAX)) && v.get<int64_t>() >= least,
@@ -44,18 +45,18 @@ class Stored {
     return v.get<int64_t>();
   }
   // Of a state that is older than the key.
-  int64_t integer(const char* key, int64_t least, int64_t missing) const { return has(key) ? integer(key, least) : missing; }
-  double number(const char* key) const {
+  int64_t integer(const std::string& key, int64_t least, int64_t missing) const { return has(key) ? integer(key, least) : missing; }
+  double number(const std::string& key) const {
     expect(get(key).is_number(), key, "a number");
     return get(key).get<double>();
   }
-  std::optional<double> number_or_null(const char* key) const { return has(key) ? std::optional(number(key)) : std::nullopt; }
-  const nlohmann::json& get(const char* key) const {
+  std::optional<double> number_or_null(const std::string& key) const { return has(key) ? std::optional(number(key)) : std::nullopt; }
+  const nlohmann::json& get(const std::string& key) const {
     static const nlohmann::json null;
     const auto found = json_.find(key);
     return found == json_.end() ? null : *found;
   }
-  void expect(bool ok, const char* key, const char* what) const {
+  void expect(bool ok, const std::string& key, const char* what) const {
     if (ok) return;
     const std::string got = has(key) ? get(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
     fail<CheckpointError>("resume", "the state of a run must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
@@ -83,91 +84,80 @@ void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts facts{data.input_shape(), data.target_shape(), data.classes(), data.size()};
   Issues issues;
-  InferredModel inferred = infer_model(config.json["model"], facts, amp_dtype(config.json), "model", issues);
-  if (inferred.output) check_loss(config.json["loss"], inferred, facts, issues);
+  InferredModel inferred = infer_model(config.model, facts, config.low, "model", issues);
+  if (inferred.output) check_loss(config.loss, inferred, facts, issues);
+  check_metrics(config.metrics, facts.targets(), issues);
   issues.raise("the config", {});
-  config.json["model"] = inferred.model;
+  config.model = inferred.model;
 }
 
 }  // namespace
 
-std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& split, Device device) {
+std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split) {
   const MemoryScope scope(MemoryTag::data);
-  const Json& l = config["data"]["loader"];
+  const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
-  const LoaderOptions options{.batch_size = l["batch_size"],
-                              .shuffle = train && l["shuffle"] == true,
-                              .drop_last = train && l["drop_last"] == true,
-                              .seed = config["seed"],
-                              .num_workers = l["num_workers"],
-                              .prefetch = l["prefetch"],
-                              .device = device};
-  return std::make_unique<DataLoader>(build_dataset(config, split, device), options);
+  const LoaderOptions options{.batch_size = l.batch_size,
+                              .shuffle = train && l.shuffle,
+                              .drop_last = train && l.drop_last,
+                              .seed = config.seed,
+                              .num_workers = l.num_workers,
+                              .prefetch = l.prefetch,
+                              .device = config.device};
+  return std::make_unique<DataLoader>(build_dataset(config.json, split, config.device), options);
+}
+
+std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
+  return build_metrics(config.metrics, DataFacts{.classes = data.classes()}.targets());
 }
 
 ModelParts make_model(const Config& config) {
-  const Json& c = config.json;
   ModelParts out;
-  out.device = config_device(c);
+  out.device = config.device;
   backend_for(out.device);
-  set_deterministic(c["train"]["deterministic"]);
-  set_allow_tf32(c["performance"]["tf32"]);
-  manual_seed(c["seed"]);
-  out.low = amp_dtype(c);
+  set_deterministic(config.train.deterministic);
+  set_allow_tf32(config.performance.tf32);
+  manual_seed(config.seed);
+  out.low = config.low;
   {
     const MemoryScope scope(MemoryTag::parameters);
-    out.model = build_model(c["model"]);
+    out.model = build_model(config.model);
     out.model->to(out.device);
   }
-  out.loss = build_loss(c["loss"]);
+  out.loss = build_loss(config.loss);
   return out;
 }
 
-GradScaler make_scaler(const Json& c) {
-  const Json& g = c["amp"]["scaler"];
-  return GradScaler({.init_scale = g["init_scale"],
-                     .growth_factor = g["growth_factor"],
-                     .backoff_factor = g["backoff_factor"],
-                     .growth_interval = g["growth_interval"],
-                     .enabled = scaler_enabled(c)});
-}
-
-TrainStepOptions step_options(const Json& c) {
-  const Json& t = c["train"];
-  const Json& graph = c["performance"]["cuda_graph"];
-  const std::optional<DType> low = amp_dtype(c);
-  return {.device = config_device(c),
-          .amp = low.has_value(),
-          .dtype = low.value_or(DType::bf16),
-          .clip_grad_norm = t["clip_grad_norm"].is_null() ? 0.0 : t["clip_grad_norm"].get<double>(),
-          .clip_grad_value = t["clip_grad_value"].is_null() ? 0.0 : t["clip_grad_value"].get<double>(),
-          .accumulate_steps = t["accumulate_steps"],
-          .graph = graph == "auto" ? GraphMode::automatic
-                   : graph == true ? GraphMode::on
-                                   : GraphMode::off};
+TrainStepOptions step_options(const Config& config) {
+  const TrainSection& t = config.train;
+  const std::optional<bool>& graph = config.performance.cuda_graph;
+  return {.device = config.device,
+          .amp = config.low.has_value(),
+          .dtype = config.low.value_or(DType::bf16),
+          .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
+          .clip_grad_value = t.clip_grad_value.value_or(0.0),
+          .accumulate_steps = t.accumulate_steps,
+          .graph = !graph ? GraphMode::automatic : *graph ? GraphMode::on : GraphMode::off};
 }
 
 Session make_session(Config config) {
-  const Device device = config_device(config.json);
-  backend_for(device);
-  auto train = make_loader(config.json, "train", device);
+  backend_for(config.device);
+  auto train = make_loader(config, "train");
   infer_from(config, train->dataset());
-  const Json& c = config.json;
   Session s;
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
-  if (!c["data"]["val"].is_null()) s.val = make_loader(c, "val", device);
-  s.optimizer = build_optimizer(c["optimizer"], *s.model);
+  s.metrics = make_metrics(config, s.train->dataset());
+  if (config.data.has("val")) s.val = make_loader(config, "val");
+  s.optimizer = build_optimizer(config.optimizer, *s.model);
   s.optimizer_text = s.optimizer->describe();
+  s.scaler = GradScaler(config.scaler);
 
-  const Json& t = c["train"];
-  s.scaler = make_scaler(c);
-  s.batches_per_epoch = s.train->size();
-  if (!t["limit_batches"].is_null()) s.batches_per_epoch = std::min(s.batches_per_epoch, t["limit_batches"].get<int64_t>());
-  const int64_t window = t["accumulate_steps"];
-  s.steps_per_epoch = (s.batches_per_epoch + window - 1) / window;
-  s.total_steps = t["epochs"].is_null() ? t["max_steps"].get<int64_t>() : t["epochs"].get<int64_t>() * s.steps_per_epoch;
-  s.schedule = build_scheduler(c["scheduler"], *s.optimizer, {s.steps_per_epoch, s.total_steps});
+  const TrainSection& t = config.train;
+  s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
+  s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
+  s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
+  s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps});
   return s;
 }
 
@@ -192,8 +182,8 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
                      {"best_step", n.best_step},
                      {"train_loss", optional(n.train_loss)},
                      {"val_loss", optional(n.val_loss)},
-                     {"val_accuracy", optional(n.val_accuracy)},
                      {"seconds", n.seconds}};
+  for (const MetricValue& m : n.val_metrics) meta["trainer"]["val_" + m.name] = m.value;
   meta["generator"] = {{"seed", random.seed}, {"offset", random.offset}};
   meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
   meta["scaler"] = s.scaler.state_dict();
@@ -207,7 +197,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   const Stored meta(contents);
   const Stored t = meta.part("trainer"), loader = meta.part("loader"), random = meta.part("generator");
   const int64_t steps = t.integer("steps", 0);
-  const Counters counters{.steps = steps,
+  Counters counters{.steps = steps,
                           .skipped = t.integer("skipped", 0),
                           .samples = t.integer("samples", 0),
                           .epoch_loss = t.number("epoch_loss"),
@@ -220,8 +210,12 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                           .best_step = t.integer("best_step", -1, -1),
                           .train_loss = t.number_or_null("train_loss"),
                           .val_loss = t.number_or_null("val_loss"),
-                          .val_accuracy = t.number_or_null("val_accuracy"),
+                          .val_metrics = {},
                           .seconds = t.number("seconds")};
+  for (const NamedMetric& m : s.metrics) {
+    const auto value = t.number_or_null("val_" + m.name);
+    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});
+  }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
   const Generator::State drawn{uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
   std::optional<GradScaler::StateDict> scaler;

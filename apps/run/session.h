@@ -3,10 +3,13 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "amp/grad_scaler.h"
 #include "amp/train_step.h"
 #include "apps/config/config.h"
+#include "apps/run/evaluate.h"
 #include "framework/data/loader.h"
 #include "framework/io/checkpoint.h"
 #include "layers/layers.h"
@@ -31,13 +34,15 @@ struct Session : ModelParts {
   GradScaler scaler;
   std::unique_ptr<Schedule> schedule;      // may be null
   std::unique_ptr<DataLoader> train, val;  // val may be null
+  std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
 };
 Session make_session(Config config);
 
-GradScaler make_scaler(const Json& config);
-TrainStepOptions step_options(const Json& config);
-std::unique_ptr<DataLoader> make_loader(const Json& config, const std::string& split, Device device);
+TrainStepOptions step_options(const Config& config);
+// Of "train", "val" or "test", on the config's device.
+std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split);
+std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 
 // How far a run has come; what a checkpoint holds besides the parts of a session.
 struct Counters {
@@ -47,10 +52,11 @@ struct Counters {
   double window_loss = 0;
   int64_t window_samples = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
-  std::optional<double> best;                                // value of checkpoint.monitor
-  int64_t best_step = -1;                                    // whose checkpoint has it
-  std::optional<double> train_loss, val_loss, val_accuracy;  // the latest
-  double seconds = 0;                                        // of training so far, all runs together
+  std::optional<double> best;                  // value of checkpoint.monitor
+  int64_t best_step = -1;                      // whose checkpoint has it
+  std::optional<double> train_loss, val_loss;  // the latest
+  std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
+  double seconds = 0;                          // of training so far, all runs together
 };
 
 CheckpointContents pack(const Session& session, const Json& config, const Counters& counters);

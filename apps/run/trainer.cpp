@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <sstream>
 #include <tuple>
 
 #include "apps/exit_codes.h"
@@ -19,10 +18,12 @@ constexpr int64_t kBadLosses = 10;         // in a row, before a run without a s
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
 
-std::string percent(double share) {
+// "accuracy 97.31 %"
+std::string shown(const MetricValue& m) {
+  if (!m.is_share) return m.name + " " + number_text(m.value, 4);
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
-  return text;
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * m.value);
+  return m.name + " " + text;
 }
 
 Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
@@ -46,10 +47,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
       dir_(dir),
       progress_(progress),
       s_(make_session(config)),
-      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config.json)),
-      log_every_(*parse_interval(config.json["logging"]["every"])),
-      eval_every_(*parse_interval(config.json["train"]["eval_every"])),
-      save_every_(*parse_interval(config.json["checkpoint"]["every"])) {
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config)) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     report_changes(config_.json, stored_config(contents), progress_);
@@ -71,7 +69,7 @@ TrainSummary Trainer::run() {
   };
   if (stop_signal()) return stopped("before training began; nothing was changed");
   n_.best_step = dir_.open(config_.json, {n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step},
-                           !config_.json["logging"]["sinks"].empty());
+                           !config_.logging.sinks.empty());
   if (dir_.continues() && n_.best_step < 0) n_.best.reset();  // its checkpoint is gone: the next evaluation marks one
   introduce();
   s_.model->train();
@@ -88,7 +86,7 @@ TrainSummary Trainer::run() {
   drain();
   if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
   if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
-  if (save_every_.unit != Interval::Unit::never)
+  if (config_.checkpoint.every.unit != Interval::Unit::never)
     save();
   else
     dir_.established();  // a run that was to leave no checkpoint
@@ -96,12 +94,11 @@ TrainSummary Trainer::run() {
 }
 
 void Trainer::introduce() const {
-  const Json& c = config_.json;
   std::string precision = "float32";
   if (s_.low)
     precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
   progress_.line(
-      joined(c["name"].get<std::string>(), ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
+      joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
@@ -110,8 +107,8 @@ void Trainer::introduce() const {
 }
 
 bool Trainer::finished() const {
-  const Json& t = config_.json["train"];
-  return t["epochs"].is_null() ? n_.steps >= s_.total_steps : epoch() >= t["epochs"].get<int64_t>();
+  const auto& epochs = config_.train.epochs;
+  return epochs ? epoch() >= *epochs : n_.steps >= s_.total_steps;
 }
 
 void Trainer::train_batch() {
@@ -148,25 +145,26 @@ void Trainer::end_epoch() {
     return due(every, true, before) || (last.stepped && due(every, false, before));
   };
   // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
-  if (due_now(log_every_, last_log_)) log();
-  const bool evaluated = s_.val && due_now(eval_every_, last_eval_);
+  if (due_now(config_.logging.every, last_log_)) log();
+  const bool evaluated = s_.val && due_now(config_.train.eval_every, last_eval_);
   if (evaluated) evaluate_now();
   consider_best("train/loss", n_.train_loss);
   std::string line = joined("epoch ", epoch());
-  if (!config_.json["train"]["epochs"].is_null()) line += joined("/", config_.json["train"]["epochs"].dump());
+  if (config_.train.epochs) line += joined("/", *config_.train.epochs);
   line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
   if (evaluated) line += "  val loss " + number_text(*n_.val_loss, 4);
-  if (evaluated && n_.val_accuracy) line += "  val accuracy " + percent(*n_.val_accuracy);
+  if (evaluated)
+    for (const MetricValue& m : n_.val_metrics) line += "  val " + shown(m);
   line += "  lr " + number_text(s_.optimizer->lr(), 3);
   if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
   progress_.line(line + "  " + duration_text(seconds()));
-  if (due_now(save_every_, last_save_)) save();
+  if (due_now(config_.checkpoint.every, last_save_)) save();
 }
 
 void Trainer::after_step() {
-  if (due(log_every_, false, last_log_)) log();
-  if (s_.val && n_.last_eval_step != n_.steps && due(eval_every_, false, last_eval_)) evaluate_now();
-  if (due(save_every_, false, last_save_)) save();
+  if (due(config_.logging.every, false, last_log_)) log();
+  if (s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_)) evaluate_now();
+  if (due(config_.checkpoint.every, false, last_save_)) save();
 }
 
 bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
@@ -248,9 +246,8 @@ void Trainer::show() {
   const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
   const int64_t steps = n_.steps - first_step_;
   ProgressView v;
-  const Json& epochs = config_.json["train"]["epochs"];
-  v.epoch = std::min(epoch() + 1, epochs.is_null() ? epoch() + 1 : epochs.get<int64_t>());
-  v.epochs = epochs.is_null() ? 0 : epochs.get<int64_t>();
+  v.epochs = config_.train.epochs.value_or(0);
+  v.epoch = v.epochs > 0 ? std::min(epoch() + 1, v.epochs) : epoch() + 1;
   v.step = n_.steps, v.steps = s_.total_steps;
   v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   v.lr = s_.optimizer->lr();
@@ -265,23 +262,23 @@ void Trainer::show() {
 
 void Trainer::evaluate_now() {
   drain();
-  const EvalResult r = evaluate(*s_.model, *s_.loss, *s_.val, s_.device, s_.low);
+  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low);
   eval_seconds_ += r.seconds;
-  n_.val_loss = r.loss, n_.val_accuracy = r.accuracy, n_.last_eval_step = n_.steps;
+  n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
   Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
-  if (r.accuracy) entry["val/accuracy"] = *r.accuracy;
+  for (const MetricValue& m : r.metrics) entry["val/" + m.name] = or_null(m.value);
   dir_.metrics().write(entry);
   consider_best("val/loss", r.loss);
-  consider_best("val/accuracy", r.accuracy);
+  for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
 // A checkpoint of now becomes the best one if `what` is monitored and better than ever. Which one is the best is in the checkpoint
 // itself, so that a run that dies before `best` is written finds it again.
-void Trainer::consider_best(const char* what, std::optional<double> value) {
-  const Json& ck = config_.json["checkpoint"];
-  if (ck["monitor"] != what || ck["keep_best"] != 1 || save_every_.unit == Interval::Unit::never) return;
+void Trainer::consider_best(const std::string& what, std::optional<double> value) {
+  const CheckpointSection& ck = config_.checkpoint;
+  if (ck.monitor != what || ck.keep_best != 1 || ck.every.unit == Interval::Unit::never) return;
   if (!value || !std::isfinite(*value)) return;
-  const bool better = !n_.best || (ck["mode"] == "max" ? *value > *n_.best : *value < *n_.best);
+  const bool better = !n_.best || (ck.mode == "max" ? *value > *n_.best : *value < *n_.best);
   if (!better) return;
   const auto before = std::pair(n_.best, n_.best_step);
   n_.best = value, n_.best_step = n_.steps;
@@ -303,7 +300,7 @@ void Trainer::save() {
   }
   n_.seconds = seconds();
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
-  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.json["checkpoint"]["keep_last"]);
+  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last);
   saved_ = now;
   dir_.established();
 }
@@ -320,23 +317,23 @@ TrainSummary Trainer::summary(Ending ending) {
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
   out.ending = ending;
-  out.json = {{"val.accuracy", or_null(n_.val_accuracy)},
-              {"val.loss", or_null(n_.val_loss)},
-              {"train.loss", or_null(n_.train_loss)},
-              {"epochs", epoch()},
-              {"steps_applied", n_.steps - n_.skipped},
-              {"steps_skipped", n_.skipped},
-              {"seconds", seconds()},
-              {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
-              {"metrics_lines_lost", dir_.metrics().lost()},
-              {"peak_bytes", allocator(s_.device).stats().peak},
-              {"scale", scale() ? Json(*scale()) : Json(1.0)},
-              {"device", joined(s_.device)},
-              {"dtype", joined(s_.low.value_or(DType::f32))},
-              {"output_dir", dir_.path().string()}};
+  out.json = metrics_json("val", n_.val_metrics);
+  out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
+                       {"train.loss", or_null(n_.train_loss)},
+                       {"epochs", epoch()},
+                       {"steps_applied", n_.steps - n_.skipped},
+                       {"steps_skipped", n_.skipped},
+                       {"seconds", seconds()},
+                       {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
+                       {"metrics_lines_lost", dir_.metrics().lost()},
+                       {"peak_bytes", allocator(s_.device).stats().peak},
+                       {"scale", scale() ? Json(*scale()) : Json(1.0)},
+                       {"device", joined(s_.device)},
+                       {"dtype", joined(s_.low.value_or(DType::f32))},
+                       {"output_dir", dir_.path().string()}});
   if (ending == Ending::finished) {
     std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ");
-    if (n_.val_accuracy) line += "val accuracy " + percent(*n_.val_accuracy) + ", ";
+    for (const MetricValue& m : n_.val_metrics) line += "val " + shown(m) + ", ";
     line += duration_text(seconds()) + ", " + count_text(out.json["samples_per_second"]) + " samples/s, peak " +
             bytes_text(out.json["peak_bytes"]);
     if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");

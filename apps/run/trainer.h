@@ -6,10 +6,11 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "amp/train_step.h"
-#include "apps/schema/interval.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
@@ -54,7 +55,7 @@ class Trainer {
   void log();
   void show();
   void evaluate_now();
-  void consider_best(const char* what, std::optional<double> value);
+  void consider_best(const std::string& what, std::optional<double> value);
   void save();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last) const;
   int64_t epoch() const { return s_.train->state().epoch; }
@@ -71,7 +72,6 @@ class Trainer {
   Counters n_;
   std::vector<Pending> pending_;
   Tensor grad_norm_;  // of the last step; undefined when no step computed one
-  Interval log_every_, eval_every_, save_every_;
   Clock::time_point last_log_, last_eval_, last_save_, start_;
   double eval_seconds_ = 0, earlier_seconds_ = 0;
   struct {

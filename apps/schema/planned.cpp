@@ -48,6 +48,7 @@ std::vector<std::string> planned_components(const std::string& what) {
        {"MultiStepLR", "ExponentialLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LinearLR", "ConstantLR",
         "CyclicLR", "ReduceLROnPlateau", "SequentialLR"}},
       {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}},
+      {"metric", {"top5", "perplexity", "bits_per_char"}},
       {"transform", {"RandomCrop", "RandomHorizontalFlip", "RandomRotation", "RandomErasing", "ColorJitter", "Mixup", "CutMix"}},
   };
   const auto found = all.find(what);

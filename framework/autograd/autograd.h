@@ -13,7 +13,7 @@
 
 namespace halfstep {
 
-// Adds d(sum_i outputs[i] . grad_outputs[i]) / d(leaf) to .grad of every leaf that requires grad.
+// Adds the gradient of sum_i outputs[i] . grad_outputs[i] to .grad of every leaf that requires grad and that it depends on.
 // An undefined or missing grad_output means ones, legal for one-element outputs only.
 // retain_graph: keep saved tensors for another backward; implied by create_graph, which records the backward itself.
 // Throws AutogradError when an output has no graph, or a saved tensor was freed or changed in place.

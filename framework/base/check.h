@@ -47,12 +47,17 @@ struct IoError : Error { using Error::Error; };        // reading or writing a f
 struct Help { std::string text; };
 inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out << "\nhelp: " << h.text; }
 
+// All parts, as a stream writes them.
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
 template <class E, class... Parts>
 [[noreturn]] void fail(std::string_view where, const Parts&... parts) {
-  std::ostringstream out;
-  out << '[' << where << "] ";
-  (out << ... << parts);
-  throw E(out.str());
+  throw E(joined('[', where, "] ", parts...));
 }
 
 template <class E, class... Parts>

@@ -42,6 +42,14 @@ std::ostream& operator<<(std::ostream& out, const Dims& d) {
   return out << ']';
 }
 
+Shape with_batch(int64_t size, const Shape& sample) {
+  Shape shape{size};
+  for (const int64_t n : sample) shape.push_back(n);
+  return shape;
+}
+
+Shape without_batch(const Shape& batch) { return Shape(batch.span().subspan(batch.empty() ? 0 : 1)); }
+
 int64_t numel(const Shape& shape) {
   int64_t n = 1;
   for (int64_t s : shape) n *= s;

@@ -46,7 +46,9 @@ using Strides = Dims;
 
 std::ostream& operator<<(std::ostream& out, const Dims& d);  // [2, 3]
 
-int64_t numel(const Shape& shape);            // 1 for []
+int64_t numel(const Shape& shape);                    // 1 for []
+Shape with_batch(int64_t size, const Shape& sample);  // of `size` samples: [size, sample...]
+Shape without_batch(const Shape& batch);              // of one of them: all but dimension 0
 // Throws ShapeError, naming `op`, for a negative size, or where the sizes that are not 0 make 2^56 elements or more: byte counts
 // and strides of what passes do not overflow.
 void check_size(std::string_view op, const Shape& shape);

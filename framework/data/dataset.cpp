@@ -1,8 +1,8 @@
 #include "framework/data/dataset.h"
 
-#include <sstream>
 #include <utility>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
 
 namespace halfstep {
@@ -29,14 +29,51 @@ class Subset : public Dataset {
     return base_->batch(mapped);
   }
   std::string describe() const override {
-    std::ostringstream out;
-    out << size() << " samples of: " << base_->describe();
-    return out.str();
+    return joined(size(), " samples of: ", base_->describe());
   }
 
  private:
   std::shared_ptr<const Dataset> base_;
   std::vector<int64_t> indices_;
+};
+
+constexpr int64_t kSamples = 3;  // of the batch that shapes are learnt from
+
+Tensor run(const Transforms& transforms, Tensor input) {
+  const NoGrad no_grad;
+  const int64_t samples = input.size(0);
+  for (const auto& transform : transforms) {
+    const Tensor out = (*transform)(input);
+    check<ShapeError>(out.dim() > 0 && out.size(0) == samples, "transform", "must keep the batch as dimension 0, but made ",
+                      out.shape(), " of ", input.shape());
+    check<DTypeError>(out.dtype() == DType::f32, "transform", "must make float32 of ", input.dtype(), ", got ", out.dtype());
+    input = out;
+  }
+  return input;
+}
+
+class Transformed : public Dataset {
+ public:
+  Transformed(std::shared_ptr<const Dataset> base, Transforms transforms)
+      : base_(std::move(base)), transforms_(std::move(transforms)), shape_(transformed_shape(transforms_, base_->input_shape())) {}
+  int64_t size() const override { return base_->size(); }
+  Shape input_shape() const override { return shape_; }
+  Shape target_shape() const override { return base_->target_shape(); }
+  int64_t classes() const override { return base_->classes(); }
+  Batch batch(std::span<const int64_t> indices) const override {
+    Batch out = base_->batch(indices);
+    const MemoryScope scope(MemoryTag::data);
+    out.input = run(transforms_, out.input);
+    check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
+                      ", as it did on the device meta, got ", without_batch(out.input.shape()));
+    return out;
+  }
+  std::string describe() const override { return joined(base_->describe(), ", transformed to ", shape_); }
+
+ private:
+  std::shared_ptr<const Dataset> base_;
+  Transforms transforms_;
+  Shape shape_;
 };
 
 }  // namespace
@@ -52,6 +89,16 @@ std::string_view name(Split split) { return split == Split::train ? "train" : "t
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices) {
   check<ValueError>(base != nullptr, "subset", "needs a data set");
   return std::make_shared<Subset>(std::move(base), std::move(indices));
+}
+
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms) {
+  check<ValueError>(base != nullptr, "transformed", "needs a data set");
+  return std::make_shared<Transformed>(std::move(base), std::move(transforms));
+}
+
+Shape transformed_shape(const Transforms& transforms, const Shape& sample) {
+  const DefaultDevice on(Device::meta);
+  return without_batch(run(transforms, Tensor::empty(with_batch(kSamples, sample))).shape());
 }
 
 }  // namespace halfstep

@@ -12,14 +12,6 @@
 namespace halfstep {
 namespace {
 
-Shape with_rows(int64_t rows, const Shape& sample) {
-  Shape shape{rows};
-  for (int64_t n : sample) shape.push_back(n);
-  return shape;
-}
-
-Shape sample_shape(const Tensor& t) { return Shape(t.shape().span().subspan(1)); }
-
 bool consecutive(std::span<const int64_t> indices) {
   for (size_t i = 1; i < indices.size(); ++i) {
     if (indices[i] != indices[i - 1] + 1) return false;
@@ -29,7 +21,7 @@ bool consecutive(std::span<const int64_t> indices) {
 
 // Rows of `t` in its own dtype.
 Tensor take(const Tensor& t, std::span<const int64_t> indices) {
-  const Shape sample = sample_shape(t), shape = with_rows(int64_t(indices.size()), sample);
+  const Shape sample = without_batch(t.shape()), shape = with_batch(int64_t(indices.size()), sample);
   const int64_t row = numel(sample);
   if (consecutive(indices)) return t.alias(shape, contiguous_strides(shape), indices[0] * row);
   const Tensor out = Tensor::empty(shape, {.dtype = t.dtype(), .device = t.device()});
@@ -51,9 +43,9 @@ Tensor take(const Tensor& t, std::span<const int64_t> indices) {
 Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine affine) {
   std::array<float, 256> value;
   for (size_t i = 0; i < 256; ++i) value[i] = affine.scale * float(i) + affine.shift;
-  const Shape sample = sample_shape(t);
+  const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
-  const Tensor out = Tensor::empty(with_rows(int64_t(indices.size()), sample), {.device = Device::cpu});
+  const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.device = Device::cpu});
   float* to = out.data<float>();
   for (int64_t index : indices) {
     const uint8_t* from = t.data<uint8_t>() + index * row;
@@ -109,8 +101,8 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   }
 }
 
-Shape TensorDataset::input_shape() const { return sample_shape(input_); }
-Shape TensorDataset::target_shape() const { return sample_shape(target_); }
+Shape TensorDataset::input_shape() const { return without_batch(input_.shape()); }
+Shape TensorDataset::target_shape() const { return without_batch(target_.shape()); }
 
 Batch TensorDataset::batch(std::span<const int64_t> indices) const {
   for (int64_t i : indices) check<IndexError>(i >= 0 && i < size(), label_, "a sample index must be in [0, ", size(), "), got ", i);

@@ -44,7 +44,7 @@ HS_HD int64_t pow(int64_t a, int64_t b) {
 }
 
 HS_HD int64_t floor_divide(int64_t a, int64_t b) {
-  if (b == 0) return 0;  // as meaningless as any other number, but no trap
+  if (b == 0) return 0;  // a division of integers by 0 would trap, which ends the program
   if (b == -1) return neg(a);
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }

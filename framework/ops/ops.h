@@ -1,5 +1,6 @@
-// Every public op, here and in the headers below. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists policies and formulas.
-// All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything is recorded.
+// Every public op, here and in the headers below. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists
+// policies and formulas. All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything
+// is recorded.
 #pragma once
 
 #include <type_traits>
@@ -41,9 +42,9 @@ Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-Tensor zeros_like(const Tensor& x);
+Tensor zeros_like(const Tensor& x);  // these three: of x's shape, dtype and device, contiguous
 Tensor ones_like(const Tensor& x);
-Tensor empty_like(const Tensor& x);  // contiguous
+Tensor empty_like(const Tensor& x);  // not initialised, as empty()
 Tensor arange(double end, const TensorOptions& options = {.dtype = DType::i64});
 Tensor arange(double start, double end, double step = 1, const TensorOptions& options = {.dtype = DType::i64});
 Tensor eye(int64_t n, const TensorOptions& options = {});
@@ -114,30 +115,32 @@ Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, double val
 // input + weight (end - input), input and end of one floating dtype.
 Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight);
 Tensor lerp(const Tensor& input, const Tensor& end, double weight);
+// a where the bool tensor cond is true, else b. All broadcast, a and b promote.
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& cond, const Tensor& a, double b);
 Tensor where(const Tensor& cond, double a, const Tensor& b);
-Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi);
+Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi);  // min(max(x, lo), hi); unset: no bound
 Tensor isfinite(const Tensor& x);  // bool
 Tensor isnan(const Tensor& x);     // bool
 
 // ---- dtype and memory
-Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, DType dtype);    // x itself when nothing changes; so the next, and contiguous()
 Tensor to(const Tensor& x, Device device);
-Tensor clone(const Tensor& x);
-Tensor contiguous(const Tensor& x);
+Tensor clone(const Tensor& x);              // a copy, contiguous
+Tensor contiguous(const Tensor& x);         // elements in row-major order, without gaps
 
-// ---- views
-Tensor reshape(const Tensor& x, const Shape& shape);
-Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
-Tensor transpose(const Tensor& x, int64_t a, int64_t b);
-Tensor permute(const Tensor& x, const Dims& order);
-Tensor squeeze(const Tensor& x, int64_t dim);
-Tensor unsqueeze(const Tensor& x, int64_t dim);
-Tensor expand(const Tensor& x, const Shape& shape);
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);
-Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
-Tensor select(const Tensor& x, int64_t dim, int64_t index);
+// ---- views: they share x's memory. Negative dimensions count from the end.
+Tensor reshape(const Tensor& x, const Shape& shape);  // one size may be -1; a copy where the strides do not allow a view
+Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);  // dimensions start to end as one; a copy as reshape
+Tensor transpose(const Tensor& x, int64_t a, int64_t b);  // dimensions a and b exchanged
+Tensor permute(const Tensor& x, const Dims& order);       // dimension i of the result is order[i] of x
+Tensor squeeze(const Tensor& x, int64_t dim);             // without this dimension where its size is 1, else x
+Tensor unsqueeze(const Tensor& x, int64_t dim);           // with a dimension of size 1 there
+Tensor expand(const Tensor& x, const Shape& shape);       // sizes of 1 repeated; -1 keeps a size
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step = 1);  // as x[start:end:step] in Python
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);                // x[start:start + length]
+Tensor select(const Tensor& x, int64_t dim, int64_t index);                                // x[index], without the dimension
+// Copies: tensors one after another along dim, or along a new dimension.
 Tensor cat(const Tensors& xs, int64_t dim = 0);     // promotes
 Tensor stack(const Tensors& xs, int64_t dim = 0);   // promotes
 
@@ -162,7 +165,7 @@ struct MlpLayer {
 // as the chain of ops; fewer passes over memory, the backward included.
 Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers);
 
-// ---- reductions. dims {}: all.
+// ---- reductions over `dims` ({}: all), which keepdim keeps as sizes of 1. dtype: of the result.
 Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});   // autocast: f32 out
 Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
 Tensor max(const Tensor& x);
@@ -175,12 +178,12 @@ std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false
 std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
-Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one of them not 0? all: is none 0?
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
 
 // ---- softmax and losses (autocast: f32 out, f32)
-Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
+Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});  // e^x / sum of e^x along dim, and its logarithm
 Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
 struct CrossEntropyOptions {
   Tensor weight = {};          // [C] or undefined
@@ -188,19 +191,23 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
 };
-// logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or probabilities of logits' shape.
+// -log_softmax(logits)[target], weighted. logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or
+// probabilities of logits' shape. The mean of class indices is over their weights.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 struct NllLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };
+// -log_probs[target], with shapes and means as of cross_entropy.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);  // (x - target)^2
 
-// ---- indexing
+// ---- indexing. Indices are int64 or int32. index of gather and scatter_add has x's rank.
+// Along dim 1 of three: out[i][j][k] = x[i][index[i][j][k]][k].
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);  // index [n] or []: out[.., i, ..] = x[.., index[i], ..]
+// x with src added where gather would read: along dim 1 of three, x[i][index[i][j][k]][k] += src[i][j][k].
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 
 // ---- random in a model

@@ -24,6 +24,15 @@ TEST_CASE("Dims is a short list") {
   CHECK(out.str() == "[7, 3, 5][]");
 }
 
+TEST_CASE("a batch has its samples' shape after its size") {
+  CHECK(with_batch(5, {2, 3}) == Shape{5, 2, 3});
+  CHECK(with_batch(0, {}) == Shape{0});
+  CHECK(without_batch({5, 2, 3}) == Shape{2, 3});
+  CHECK(without_batch({5}) == Shape{});
+  CHECK(without_batch({}) == Shape{});
+  CHECK_THROWS_AS(with_batch(1, Shape::filled(kMaxDims, 2)), ShapeError);
+}
+
 TEST_CASE("Dims holds at most eight") {
   Dims d = Dims::filled(8, 1);
   CHECK_THROWS_WITH_AS(d.push_back(1), "[shape] at most 8 dimensions", ShapeError);

@@ -6,6 +6,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/synthetic.h"
+#include "framework/ops/ops.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -76,6 +77,44 @@ TEST_CASE("subset: other indices into the same data") {
   CHECK(contains(part->describe(), "3 samples of: Tensors: 5 samples"));
   CHECK(contains(message_of<IndexError>([&] { subset(base, {5}); }), "must be in [0, 5), got 5"));
   CHECK(contains(message_of<IndexError>([&] { part->batch(std::vector<int64_t>{3}); }), "must be in [0, 3), got 3"));
+}
+
+namespace {
+
+// Halves of each sample, side by side: [B, n] -> [B, 2, n / 2].
+struct Halves : Transform {
+  Tensor operator()(const Tensor& x) const override { return x.reshape({x.size(0), 2, x.size(1) / 2}); }
+};
+struct FirstOnly : Transform {
+  Tensor operator()(const Tensor& x) const override { return x.narrow(0, 0, 1); }
+};
+struct InHalf : Transform {
+  Tensor operator()(const Tensor& x) const override { return x.to(DType::f16); }
+};
+struct ByValue : Transform {
+  Tensor operator()(const Tensor& x) const override { return x.sum().item<float>() > 0 ? x : -x; }
+};
+
+}  // namespace
+
+TEST_CASE("transforms are done to batches, first to last, and give their shape without data") {
+  const auto base = std::make_shared<TensorDataset>(ramp<float>({3, 4}) + 1, zeros({3, 1}));
+  const auto twice = std::make_shared<NormalizeTransform>(Normalize{.mean = 1, .std = 2});
+  const auto data = transformed(base, {twice, std::make_shared<Halves>()});
+  CHECK(data->size() == 3);
+  CHECK(data->input_shape() == Shape{2, 2});
+  CHECK(data->target_shape() == Shape{1});
+  const std::vector<int64_t> picked = {2, 0};
+  const Batch batch = data->batch(picked);
+  CHECK(batch.input.shape() == Shape{2, 2, 2});
+  CHECK(batch.input.to_vector<double>() == std::vector<double>{4, 4.5, 5, 5.5, 0, 0.5, 1, 1.5});
+  CHECK(base->input().to_vector<double>()[0] == 1);  // what is stored is not written into
+  CHECK(data->describe().ends_with(", transformed to [2, 2]"));
+
+  CHECK_THROWS_WITH_AS(transformed(base, {std::make_shared<FirstOnly>()}), doctest::Contains("must keep the batch as dimension 0"), ShapeError);
+  CHECK_THROWS_WITH_AS(transformed(base, {std::make_shared<InHalf>()}), doctest::Contains("must make float32"), DTypeError);
+  CHECK_THROWS_AS(transformed(base, {std::make_shared<ByValue>()}), MetaError);
+  CHECK_THROWS_AS(NormalizeTransform(Normalize{.mean = 0, .std = 0}), ValueError);
 }
 
 TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {

@@ -133,7 +133,7 @@ class OpNode final : public Node {
     Tensors in, wanted, result(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
       Tensor t = saved_[i].unpack(*this);
-      // A view of its own, so that the search for gradients ends here.
+      // An alias of the input: grad() stops at it and does not walk the caller's graph behind it.
       if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
       in.push_back(t);
     }

@@ -32,7 +32,8 @@ struct Picks {
   }
 };
 
-// x seen so that one index along `dim` chooses what the indices choose together: its steps are the greatest that reach all.
+// x with its indexed dimensions folded into one, along which one index chooses what the given ones choose together. The stride of
+// that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
 struct Line {
   TensorView view;
   Tensor index;  // [n]

@@ -1,12 +1,13 @@
-// A loss that knows beforehand which gradient its backward will start from may take its own in the pass that computes its value.
+// If the gradient that backward starts from is known before forward, a loss can compute the gradient of its input in the same pass
+// as its value.
 #pragma once
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-// While it lives, losses of this thread expect `seed`: backward called with that very tensor, unchanged, finds the gradient
-// made. With any other it is computed then, as always.
+// While it lives, losses of this thread expect their backward to start from `seed`. A backward that is given that very tensor,
+// unchanged, finds the gradient made; one that is given another computes it then, as it would without a LossSeed.
 class LossSeed {
  public:
   explicit LossSeed(Tensor seed);  // 0-dim; undefined: no expectation

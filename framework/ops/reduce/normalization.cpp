@@ -171,7 +171,8 @@ struct BatchNorm {
         given.bump_version();
       }
     }
-    // Running statistics that training changes are not what the output was made of.
+    // Training normalises by the batch's statistics, so backward has no use for the running ones. Saved, they would be taken for
+    // inputs that were changed after forward, as this very call updates them.
     for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == 1 || i == 2) ? Tensor() : in[i]);
     ctx.save(mean);
     ctx.save(rstd);

@@ -10,8 +10,9 @@
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/modules.h"
 #include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/config/root_schema.h"
+#include "apps/config/sections.h"
 
 using namespace halfstep::app;
 
@@ -54,16 +55,16 @@ void table(std::ostream& out, const std::string& title, const std::vector<Field>
   for (const Field& f : fields) row(out, "", f);
 }
 
-// The components of a family, and those that only its lists take.
+// The components of a family, and those that lists of its common fields take.
 void family(std::ostream& out, const std::string& title, const Family& f) {
   out << "\n## " << title << "\n";
   const Family* inner = nullptr;
   for (const Component& c : f.components) {
     if (c.doc.ends_with("of this program")) continue;  // of another test
     table(out, "**`" + c.type + "`**: " + c.doc, c.fields);
-    for (const Field& field : c.fields)
-      if (field.kind == Kind::list && field.item->family && field.item->family != &f) inner = field.item->family;
   }
+  for (const Field& field : f.common)
+    if (field.kind == Kind::list && field.item->family) inner = field.item->family;
   table(out, "Besides, for every type:", f.common);
   if (inner) family(out, "In `" + inner->what + "s`", *inner);
 }
@@ -77,6 +78,7 @@ TEST_CASE("docs/configs.md lists every key of the schema") {
   rows(text, "", root_schema());
   family(text, "Layers (`model`)", module_family());
   family(text, "Losses (`loss`)", loss_family());
+  family(text, "Metrics (`metrics`)", metric_family());
   family(text, "Optimizers (`optimizer`)", optimizer_family());
   family(text, "Schedules (`scheduler`)", scheduler_family());
   family(text, "Data sets (`data.train`, `data.val`, `data.test`)", dataset_family());

@@ -36,7 +36,7 @@ Peaks measured(const Config& config) {
   Session s = make_session(config);
   const MemoryStats made = memory.stats();
   const size_t resident = made.live_by_tag[size_t(MemoryTag::data)] - by_tag[size_t(MemoryTag::data)];
-  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config.json));
+  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config));
   s.model->train();
   std::vector<StepResult> pending;
   Peaks out;

@@ -1,0 +1,84 @@
+#include "apps/catalog/metrics.h"
+
+#include <algorithm>
+
+#include "apps/catalog/infer.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+// The share of samples whose largest output is their class.
+class Accuracy : public Metric {
+ public:
+  void reset() override { correct_ = samples_ = 0; }
+  void add(const Tensor& output, const Tensor& target) override {
+    correct_ += eq(argmax(output, -1), target).sum().item<int64_t>();
+    samples_ += target.size(0);
+  }
+  double value() const override { return double(correct_) / double(samples_); }
+  bool is_share() const override { return true; }
+
+ private:
+  int64_t correct_ = 0, samples_ = 0;
+};
+
+std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
+
+// The list with what is always there before it.
+Json completed(const Json& list, std::optional<Targets> given) {
+  Json out = Json::array();
+  for (const MetricRow& row : metric_catalog().rows()) {
+    const auto is_it = [&](const Json& self) { return self["type"] == row.component.type; };
+    if (!row.always || (given && row.targets.value_or(*given) != *given) || std::any_of(list.begin(), list.end(), is_it)) continue;
+    Issues none;
+    out.push_back(validate(row.component.type, component("", metric_family(), ""), "", none));
+  }
+  for (const Json& self : list) out.push_back(self);
+  return out;
+}
+
+}  // namespace
+
+Catalog<MetricRow>& metric_catalog() {
+  static Catalog<MetricRow>& all = *[] {
+    auto* const made = new Catalog<MetricRow>("metric", {text("name", nullptr, "in metrics.jsonl; left out: the type")});
+    MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
+    accuracy.always = true;
+    made->add(std::move(accuracy));
+    return made;
+  }();
+  return all;
+}
+
+std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given) {
+  std::vector<NamedMetric> out;
+  for (const Json& self : completed(list, given)) {
+    const MetricRow& row = metric_catalog().row(self);
+    out.push_back({name_of(self), row.make(self), row.always});
+  }
+  return out;
+}
+
+void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues) {
+  const Json all = completed(list, given);
+  std::vector<std::string> names = {"loss"};  // which has a line beside theirs
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Json& self = all[i];
+    const size_t before = all.size() - list.size();
+    const std::string path = i < before ? "metrics" : join_path("metrics", i - before), name = name_of(self);
+    const MetricRow& row = metric_catalog().row(self);
+    if (given && row.targets.value_or(*given) != *given) {
+      issues.error(path, row.component.type + (*given == Targets::numbers ? " needs data with classes"
+                                                                         : " needs numbers as targets, but data.train has classes"));
+    }
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      issues.error(path, "two values would be called \"" + name + "\"; give this one another \"name\"");
+    names.push_back(name);
+    try {
+      row.make(self);
+    } catch (const Error& e) { issues.error(path, one_line(e)); }
+  }
+}
+
+}  // namespace halfstep::app

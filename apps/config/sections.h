@@ -1,0 +1,216 @@
+// Every key of a config but those of its components, once: its C++ value, and beside it, in keys(), its type, bounds, default and
+// documentation. From keys() come the schema that JSON is held against and the reading of what was found good, so a value here is
+// the document's or the default, and code that runs a config reads members instead of JSON. An empty optional is a key that was
+// left out and has no default, or "auto". What a component takes stands in its row of a catalogue.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "amp/grad_scaler.h"
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
+#include "apps/catalog/modules.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/schema/interval.h"
+#include "apps/schema/schema.h"
+#include "framework/base/device.h"
+#include "framework/base/dtype.h"
+
+namespace halfstep::app {
+
+struct ScalerSection {
+  double init_scale, growth_factor, backoff_factor;
+  int64_t growth_interval;
+  std::optional<bool> enabled;
+
+  void keys(auto& key) {
+    key(init_scale, number("init_scale", 65536.0, "first loss scale").above(0));
+    key(growth_factor, number("growth_factor", 2.0, "after growth_interval clean steps").above(1));
+    key(backoff_factor, number("backoff_factor", 0.5, "after a skipped step").above(0).below(1));
+    key(growth_interval, integer("growth_interval", 2000, "clean steps").at_least(1).at_most(kMaxCount));
+    key(enabled, boolean("enabled", "auto", "\"auto\": for float16").or_word("auto"));
+  }
+};
+
+struct AmpSection {
+  bool enabled;
+  std::string dtype;
+  ScalerSection scaler;
+  bool report;
+
+  void keys(auto& key) {
+    key(enabled, boolean("enabled", true, "mixed precision"));
+    key(dtype, choice("dtype", "auto", {"auto", "float16", "bfloat16"}, "\"auto\": float16 on cuda, bfloat16 on cpu"));
+    key.section(scaler, "scaler", "the gradient scaler");
+    key(report, boolean("report", false, "print casts, skipped steps and the scale at the end"));
+    key.unread(not_yet("policy", nullptr, "amp.policy"));
+    key.unread(not_yet("modules", nullptr, "amp.modules"));
+  }
+};
+
+struct LoaderSection {
+  int64_t batch_size;
+  bool shuffle, drop_last;
+  int num_workers, prefetch;
+
+  void keys(auto& key) {
+    key(batch_size, integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount));
+    key(shuffle, boolean("shuffle", true, "of the training data, seeded"));
+    key(drop_last, boolean("drop_last", false, "leave out a last batch that is not full"));
+    key(num_workers, integer("num_workers", 0, "background threads").at_least(0).at_most(256));
+    key(prefetch, integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount));
+    key.unread(not_yet("pin_memory", false, "pin_memory"));
+    key.unread(not_yet("stateful", false, "stateful"));
+  }
+};
+
+struct DataSection {
+  std::string root;
+  Json train, val, test;
+  LoaderSection loader;
+  bool has(const std::string& split) const { return !(split == "train" ? train : split == "val" ? val : test).is_null(); }
+
+  void keys(auto& key) {
+    key(root, text("root", "data", "folder of all splits"));
+    key(train, component("train", dataset_family(), "the training data").required());
+    key(val, component("val", dataset_family(), "held-out data, evaluated while training"));
+    key(test, component("test", dataset_family(), "held-out data for `halfstep eval`"));
+    key.section(loader, "loader", "how batches are made");
+  }
+};
+
+struct TrainSection {
+  std::optional<int64_t> epochs, max_steps;  // one of them
+  int64_t accumulate_steps;
+  std::optional<double> clip_grad_norm, clip_grad_value;
+  bool deterministic;
+  std::optional<int64_t> limit_batches;
+  Interval eval_every;
+
+  void keys(auto& key) {
+    key(epochs, integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount));
+    key(max_steps, integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount));
+    key(accumulate_steps, integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount));
+    key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
+    key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
+    key(deterministic, boolean("deterministic", true, "the same bits in every run"));
+    key(limit_batches, integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount));
+    key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
+    key.unread(not_yet("ema", nullptr, "ema"));
+    key.unread(not_yet("early_stopping", nullptr, "early_stopping"));
+    key.unread(not_yet("checkpoint_activations", false, "checkpoint_activations"));
+    key.unread(not_yet("detect_anomaly", false, "detect_anomaly"));
+  }
+};
+
+struct CheckpointSection {
+  Interval every;
+  int64_t keep_last, keep_best;
+  std::string monitor, mode;  // what is left out of these three is filled in by the rules
+  std::optional<std::string> resume;
+
+  void keys(auto& key) {
+    key(every, interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""));
+    key(keep_last, integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount));
+    key(keep_best, integer("keep_best", nullptr, "1: keep the best too; left out: 1 with data.val").at_least(0).at_most(1));
+    key(monitor, text("monitor", nullptr, "what best means: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
+    key(mode, choice("mode", nullptr, {"min", "max"}, "left out: max for accuracy, min for loss, and as a metric says"));
+    key(resume, text("resume", nullptr, "\"auto\" or a checkpoint; as --resume"));
+  }
+};
+
+struct LoggingSection {
+  std::string level;
+  Interval every;
+  std::vector<std::string> sinks;
+
+  void keys(auto& key) {
+    key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "of the library's messages"));
+    key(every, interval("every", "50 steps", "when the loss is read and metrics.jsonl gets a line"));
+    key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl"}, "a sink"), "where metrics go").items(0, 1));
+    key.unread(not_yet("report", nullptr, "report"));
+  }
+};
+
+struct PerformanceSection {
+  bool tf32;
+  std::optional<bool> cuda_graph;
+
+  void keys(auto& key) {
+    key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
+    key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
+    key.unread(not_yet("cudnn_benchmark", false, "cudnn_benchmark"));
+    key.unread(not_yet("channels_last", false, "channels_last"));
+    key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
+    key.unread(not_yet("profile", false, "profile"));
+  }
+};
+
+struct BenchSection {
+  std::optional<std::vector<std::string>> arms;
+  std::optional<int64_t> warmup, repeats;
+
+  void keys(auto& key) {
+    key(arms, list("arms", nullptr, choice("", nullptr, {"float32", "tf32", "bfloat16", "float16"}, "a precision"),
+                   "what is compared; tf32 needs a GPU")
+                  .items(1, 4));
+    key(warmup, integer("warmup", nullptr, "first steps that the medians leave out").at_least(0).at_most(1 << 30));
+    key(repeats, integer("repeats", nullptr, "runs an arm").at_least(1).at_most(1 << 30));
+  }
+};
+
+struct Sections {
+  std::string name, output_dir;
+  uint64_t seed;
+  std::string device_name;
+  Json model, loss, metrics, optimizer, scheduler;
+  AmpSection amp;
+  DataSection data;
+  TrainSection train;
+  CheckpointSection checkpoint;
+  LoggingSection logging;
+  PerformanceSection performance;
+  BenchSection bench;
+
+  void keys(auto& key) {
+    key.unread(text("$schema", nullptr, "for editors"));
+    key.unread(integer("version", 1, "of the format").at_least(1).at_most(1));
+    key.unread(text("extends", nullptr, "a config that this one changes, relative to this file"));
+    key(name, text("name", nullptr, "of the run; left out: the file's"));
+    key(output_dir, text("output_dir", "runs/${name}", "folder of the run"));
+    key(seed, integer("seed", 0, "of weights, order and dropout").at_least(0).at_most(9e15));
+    key(device_name, text("device", "auto", "auto, cpu, cuda or cuda:N"));
+    key(model, component("model", module_family(), "the network").required());
+    key(loss, component("loss", loss_family(), "what is made small").required());
+    key(metrics, list("metrics", Json::array(), component("", metric_family(), "a metric"),
+                      "besides the loss; accuracy is always there for classes"));
+    key(optimizer, component("optimizer", optimizer_family(), "what changes the weights").required());
+    key(scheduler, component("scheduler", scheduler_family(), "the learning rate over time"));
+    key.switched(amp, "amp", "mixed precision; left out: off");
+    key.section(data, "data", "what is learned");
+    key.section(train, "train", "how long");
+    key.section(checkpoint, "checkpoint", "what is kept");
+    key.section(logging, "logging", "what is told");
+    key.section(performance, "performance", "switches");
+    key.unread(not_yet("distributed", nullptr, "distributed training"));
+    key.section(bench, "bench", "of `halfstep bench mlp --config`");
+  }
+};
+
+// The whole config.
+const Section& root_schema();
+
+// Of a document, or its section "amp", that was held against the schema and has no errors.
+Sections read_sections(const Json& config);
+AmpSection read_amp(const Json& amp);
+
+// "auto": cuda when there is one. Throws ConfigError for an unknown name.
+Device named_device(const std::string& device);
+// The dtype of mixed precision on that device, or nothing when it is off.
+std::optional<DType> amp_dtype(const AmpSection& amp, Device device);
+GradScalerOptions scaler_options(const AmpSection& amp, Device device);
+
+}  // namespace halfstep::app
