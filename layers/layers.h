@@ -28,7 +28,9 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <class... Ms>
-  explicit Sequential(std::shared_ptr<Ms>... layers) { (push_back(layers), ...); }
+  explicit Sequential(std::shared_ptr<Ms>... layers) {
+    (push_back(layers), ...);
+  }
   Sequential& push_back(std::shared_ptr<Module> layer);
   Sequential& push_back(const std::string& name, std::shared_ptr<Module> layer);
   Tensor forward(const Tensor& x) override;

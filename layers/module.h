@@ -37,9 +37,9 @@ class Module {
   // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
   virtual bool is_recordable() const { return false; }
   virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
-  const std::string& name() const { return name_; }           // in its parent; empty at the root
-  std::string path() const { return path_ ? *path_ : ""; }    // from the root: "encoder.0"
-  std::string str() const;                                    // the tree, as PyTorch prints it
+  const std::string& name() const { return name_; }          // in its parent; empty at the root
+  std::string path() const { return path_ ? *path_ : ""; }   // from the root: "encoder.0"
+  std::string str() const;                                   // the tree, as PyTorch prints it
 
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters(const std::string& prefix = "") const;
@@ -51,10 +51,10 @@ class Module {
   void eval() { train(false); }
   bool training() const { return training_; }
   void zero_grad() const;
-  void requires_grad_(bool on) const;   // freeze with false
+  void requires_grad_(bool on) const;                 // freeze with false
   void apply(const std::function<void(Module&)>& f);  // children first, then this
-  Module& to(Device device);            // moves parameters and buffers in place
-  Module& to(DType dtype);              // floating parameters and buffers
+  Module& to(Device device);                          // moves parameters and buffers in place
+  Module& to(DType dtype);                            // floating parameters and buffers
   int64_t parameter_count() const;
 
   // Detached: tensors share memory with the module.

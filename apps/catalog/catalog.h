@@ -81,8 +81,8 @@ T value_of(const Json& self, const Arg<T>& a) {
 
 // Makes a class of this program a component of the kind's configs, under its own name. What the row takes besides the fields comes
 // before them.
-#define HALFSTEP_REGISTER(kind, Class, ...)                                                                                \
-  [[maybe_unused]] static const bool halfstep_registered_##Class =                                                         \
-      (::halfstep::app::kind##_catalog().add(                                                                              \
+#define HALFSTEP_REGISTER(kind, Class, ...)                                                                  \
+  [[maybe_unused]] static const bool halfstep_registered_##Class =                                           \
+      (::halfstep::app::kind##_catalog().add(                                                                \
            ::halfstep::app::kind##_row<Class>(#Class, #kind " of this program" __VA_OPT__(, ) __VA_ARGS__)), \
        true)

@@ -39,7 +39,8 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     if (d < 1 || d >= x.dim()) {
       const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // of a sample
       reject("", component.type + " needs an input of at least " +
-                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " + joined(sample));
+                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
+                     joined(sample));
       return false;
     }
     const int64_t width = x.size(d);
@@ -81,7 +82,8 @@ Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor&
   layer.output = without_batch(out.shape());
   layer.dtype = out.dtype();
   if (numel(layer.output) > kMaxSample)
-    return reject("", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + joined(without_batch(x.shape())));
+    return reject(
+        "", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + joined(without_batch(x.shape())));
   run_.rows.push_back(std::move(layer));
   return out;
 }

@@ -69,8 +69,9 @@ void check_metrics(const Json& list, std::optional<Targets> given, Issues& issue
     const std::string path = i < before ? "metrics" : join_path("metrics", i - before), name = name_of(self);
     const MetricRow& row = metric_catalog().row(self);
     if (given && row.targets.value_or(*given) != *given) {
-      issues.error(path, row.component.type + (*given == Targets::numbers ? " needs data with classes"
-                                                                         : " needs numbers as targets, but data.train has classes"));
+      issues.error(path,
+                   row.component.type + (*given == Targets::numbers ? " needs data with classes"
+                                                                    : " needs numbers as targets, but data.train has classes"));
     }
     if (std::find(names.begin(), names.end(), name) != names.end())
       issues.error(path, "two values would be called \"" + name + "\"; give this one another \"name\"");

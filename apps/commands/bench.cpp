@@ -14,10 +14,10 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
-#include "apps/schema/suggest.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
 #include "apps/run/progress.h"
+#include "apps/schema/suggest.h"
 #include "framework/backend/backend.h"
 #include "generated/halfstep_version.h"
 

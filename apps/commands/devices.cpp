@@ -5,9 +5,9 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/products.h"
-#include "apps/schema/json.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
+#include "apps/schema/json.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "apps/commands/commands.h"
-#include "apps/schema/json.h"
 #include "apps/exit_codes.h"
+#include "apps/schema/json.h"
 #include "framework/ops/core/op_policy.h"
 
 namespace halfstep::app {

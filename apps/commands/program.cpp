@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "apps/commands/commands.h"
-#include "apps/schema/suggest.h"
 #include "apps/exit_codes.h"
+#include "apps/schema/suggest.h"
 #include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
 #include "generated/halfstep_version.h"

@@ -20,9 +20,9 @@ struct ConfigOptions {
 };
 
 struct Config : Sections {
-  Json json;                          // the document itself, with every key of the schema; what a run stores
-  Device device;                      // that "device" names
-  std::optional<DType> low;           // dtype of mixed precision; nothing when it is off
+  Json json;                 // the document itself, with every key of the schema; what a run stores
+  Device device;             // that "device" names
+  std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
   GradScalerOptions scaler;
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;     // of data.train; nothing when its files are needed to know and are not there

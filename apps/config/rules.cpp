@@ -142,9 +142,8 @@ class Rules {
       if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
         issues_.error("data.val", "must have the shapes and classes of data.train");
       }
-    } catch (const ConfigError& e) {
-      issues_.error("data.val", e.what());
-    } catch (const Error&) {}
+    } catch (const ConfigError& e) { issues_.error("data.val", e.what()); } catch (const Error&) {
+    }
   }
 
   void batches(const DataFacts& facts) {
@@ -188,7 +187,8 @@ class Rules {
     const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
     if (ck["mode"].is_null()) ck["mode"] = more_is_better ? "max" : "min";
     if (!known && !fits)
-      return issues_.error("checkpoint.monitor", "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
+      return issues_.error("checkpoint.monitor",
+                           "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
     if (ck["keep_best"] != 1) return;
     if (what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
     if (!fits) issues_.error("checkpoint.monitor", what + " needs data with classes");

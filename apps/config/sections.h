@@ -116,7 +116,8 @@ struct CheckpointSection {
     key(every, interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""));
     key(keep_last, integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount));
     key(keep_best, integer("keep_best", nullptr, "1: keep the best too; left out: 1 with data.val").at_least(0).at_most(1));
-    key(monitor, text("monitor", nullptr, "what best means: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
+    key(monitor, text("monitor", nullptr,
+                      "what best means: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
     key(mode, choice("mode", nullptr, {"min", "max"}, "left out: max for accuracy, min for loss, and as a metric says"));
     key(resume, text("resume", nullptr, "\"auto\" or a checkpoint; as --resume"));
   }

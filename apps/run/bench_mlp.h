@@ -35,16 +35,16 @@ struct BenchOptions {
 
 struct BenchArm {
   Precision precision = Precision::float32;
-  double seconds = 0;                    // of all steps
+  double seconds = 0;                                // of all steps
   double median_ms = 0, fastest_ms = 0, p90_ms = 0;  // of one step
   size_t peak_bytes = 0;
   std::array<size_t, kMemoryTagCount> peak_by_tag{};
-  size_t planned_peak_bytes = 0;         // that the same run has on Device::meta; on a GPU without the workspace of its libraries
-  std::vector<double> step_ms;           // of each timing behind the median, in order
-  std::vector<double> losses;            // of each step of the last run
+  size_t planned_peak_bytes = 0;  // that the same run has on Device::meta; on a GPU without the workspace of its libraries
+  std::vector<double> step_ms;    // of each timing behind the median, in order
+  std::vector<double> losses;     // of each step of the last run
   int64_t steps = 0, skipped = 0;
-  bool recorded = false;                 // steps were replayed from a recording
-  std::vector<ProductReport> products;   // of the last run; none on the CPU
+  bool recorded = false;                // steps were replayed from a recording
+  std::vector<ProductReport> products;  // of the last run; none on the CPU
 };
 
 // How far the losses of one arm are from those of another: the largest relative difference of a step, and what is tolerated.

@@ -8,8 +8,8 @@
 #include "framework/base/check.h"
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep::app {
 namespace {

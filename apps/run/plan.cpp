@@ -95,7 +95,7 @@ double StepPlan::cast_bytes() const {
 
 StepPlan plan_step(const Config& config, int64_t batch) {
   check<DataError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
-                     Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
+                   Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
   const DataFacts& facts = *config.facts;
   StepPlan plan;
   plan.name = config.name;

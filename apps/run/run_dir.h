@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/schema/json.h"
 #include "apps/run/metrics_file.h"
 #include "apps/run/run_lock.h"
+#include "apps/schema/json.h"
 
 namespace halfstep::app {
 

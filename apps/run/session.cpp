@@ -50,7 +50,9 @@ class Stored {
     expect(get(key).is_number(), key, "a number");
     return get(key).get<double>();
   }
-  std::optional<double> number_or_null(const std::string& key) const { return has(key) ? std::optional(number(key)) : std::nullopt; }
+  std::optional<double> number_or_null(const std::string& key) const {
+    return has(key) ? std::optional(number(key)) : std::nullopt;
+  }
   const nlohmann::json& get(const std::string& key) const {
     static const nlohmann::json null;
     const auto found = json_.find(key);
@@ -137,7 +139,9 @@ TrainStepOptions step_options(const Config& config) {
           .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
           .clip_grad_value = t.clip_grad_value.value_or(0.0),
           .accumulate_steps = t.accumulate_steps,
-          .graph = !graph ? GraphMode::automatic : *graph ? GraphMode::on : GraphMode::off};
+          .graph = !graph   ? GraphMode::automatic
+                   : *graph ? GraphMode::on
+                            : GraphMode::off};
 }
 
 Session make_session(Config config) {
@@ -198,20 +202,20 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   const Stored t = meta.part("trainer"), loader = meta.part("loader"), random = meta.part("generator");
   const int64_t steps = t.integer("steps", 0);
   Counters counters{.steps = steps,
-                          .skipped = t.integer("skipped", 0),
-                          .samples = t.integer("samples", 0),
-                          .epoch_loss = t.number("epoch_loss"),
-                          .epoch_samples = t.integer("epoch_samples", 0),
-                          .window_loss = t.number("window_loss"),
-                          .window_samples = t.integer("window_samples", 0),
-                          .last_log_step = t.integer("last_log_step", -1, steps),
-                          .last_eval_step = t.integer("last_eval_step", -1),
-                          .best = t.number_or_null("best"),
-                          .best_step = t.integer("best_step", -1, -1),
-                          .train_loss = t.number_or_null("train_loss"),
-                          .val_loss = t.number_or_null("val_loss"),
-                          .val_metrics = {},
-                          .seconds = t.number("seconds")};
+                    .skipped = t.integer("skipped", 0),
+                    .samples = t.integer("samples", 0),
+                    .epoch_loss = t.number("epoch_loss"),
+                    .epoch_samples = t.integer("epoch_samples", 0),
+                    .window_loss = t.number("window_loss"),
+                    .window_samples = t.integer("window_samples", 0),
+                    .last_log_step = t.integer("last_log_step", -1, steps),
+                    .last_eval_step = t.integer("last_eval_step", -1),
+                    .best = t.number_or_null("best"),
+                    .best_step = t.integer("best_step", -1, -1),
+                    .train_loss = t.number_or_null("train_loss"),
+                    .val_loss = t.number_or_null("val_loss"),
+                    .val_metrics = {},
+                    .seconds = t.number("seconds")};
   for (const NamedMetric& m : s.metrics) {
     const auto value = t.number_or_null("val_" + m.name);
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});

@@ -68,8 +68,8 @@ TrainSummary Trainer::run() {
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
   if (stop_signal()) return stopped("before training began; nothing was changed");
-  n_.best_step = dir_.open(config_.json, {n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step},
-                           !config_.logging.sinks.empty());
+  n_.best_step =
+      dir_.open(config_.json, {n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step}, !config_.logging.sinks.empty());
   if (dir_.continues() && n_.best_step < 0) n_.best.reset();  // its checkpoint is gone: the next evaluation marks one
   introduce();
   s_.model->train();
@@ -97,8 +97,7 @@ void Trainer::introduce() const {
   std::string precision = "float32";
   if (s_.low)
     precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
-  progress_.line(
-      joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
+  progress_.line(joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "amp/autocast.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "tests/ops/op_cases.h"
 
 namespace halfstep::calls {

@@ -203,12 +203,21 @@ TEST_CASE("finish is step and update in one, whoever takes the step's end") {
     std::optional<Tensor> step(const Closure&) override { return {}; }
   };
   using Make = std::function<std::unique_ptr<Optimizer>(const Tensor&, const Tensor&)>;
-  for (const Make& make : {Make([](auto& a, auto& b) { return std::make_unique<SGD>(std::vector<Tensor>{a, b}); }),
-                           Make([](auto& a, auto& b) { return std::make_unique<Adam>(std::vector<Tensor>{a, b}); }),
-                           Make([](auto& a, auto& b) { return std::make_unique<Plain<SGD>>(std::vector<Tensor>{a, b}); }),
-                           Make([](auto& a, auto& b) { return std::make_unique<Groups>(a, b); }),
-                           Make([](auto& a, auto& b) { return std::make_unique<Reads>(std::vector<Tensor>{a, b}); }),
-                           Make([](auto& a, auto& b) { return std::make_unique<Keeps>(std::vector<Tensor>{a, b}); })}) {
+  for (const Make& make : {Make([](auto&a, auto&b) {
+                             return std::make_unique<SGD>(std::vector<Tensor>{a, b});
+                           }),
+                           Make([](auto&a, auto&b) {
+                             return std::make_unique<Adam>(std::vector<Tensor>{a, b});
+                           }),
+                           Make([](auto&a, auto&b) {
+                             return std::make_unique<Plain<SGD>>(std::vector<Tensor>{a, b});
+                           }),
+                           Make([](auto&a, auto&b) { return std::make_unique<Groups>(a, b); }), Make([](auto&a, auto&b) {
+                             return std::make_unique<Reads>(std::vector<Tensor>{a, b});
+                           }),
+                           Make([](auto&a, auto&b) {
+                             return std::make_unique<Keeps>(std::vector<Tensor>{a, b});
+                           })}) {
     for (const bool unscales : {false, true}) {
       std::string states[2];
       for (const bool one : {false, true}) {
@@ -233,8 +242,8 @@ TEST_CASE("finish is step and update in one, whoever takes the step's end") {
             backend_for(Device::cpu).end_step(outcome.found_inf().data<float>(), tail);
           }
           CHECK(outcome.applied() == std::isfinite(g));
-          states[one] += bytes(a) + bytes(b) + bytes(*opt) + std::to_string(s.get_scale()) + std::to_string(s.get_growth_tracker()) +
-                         std::to_string(count) + std::to_string(rate);
+          states[one] += bytes(a) + bytes(b) + bytes(*opt) + std::to_string(s.get_scale()) +
+                         std::to_string(s.get_growth_tracker()) + std::to_string(count) + std::to_string(rate);
         }
         CHECK(count == 4);
         CHECK(rate == 4);

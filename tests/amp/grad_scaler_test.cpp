@@ -72,9 +72,9 @@ TEST_CASE("amp 57: a zero-dimensional float16 loss is scaled in float32, where i
 TEST_CASE("amp 58: the update rule, growth 2, backoff 0.25, interval 2") {
   const Tensor scale = full({}, 4), tracker = zeros({}, {.dtype = DType::i32}), found = zeros({});
   const auto update = [&] {
-    backend_for(Device::cpu).end_step(
-        found.data<float>(),
-        {.scale = scale.data<float>(), .tracker = tracker.data<int32_t>(), .growth = 2, .backoff = 0.25, .interval = 2});
+    backend_for(Device::cpu)
+        .end_step(found.data<float>(),
+                  {.scale = scale.data<float>(), .tracker = tracker.data<int32_t>(), .growth = 2, .backoff = 0.25, .interval = 2});
     return std::pair<double, int>{scale.item<double>(), tracker.item<int>()};
   };
   CHECK(update() == std::pair<double, int>{4, 1});

@@ -1,6 +1,6 @@
-#include "tests/backend/buffers.h"
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

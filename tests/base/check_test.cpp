@@ -25,7 +25,8 @@ TEST_CASE("devices") {
   for (const char* text : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:200", "cpu:0"}) {
     CHECK_THROWS_WITH_AS(
         parse_device(text),
-        (std::string("[device] unknown device \"") + text + "\"\nhelp: use \"cpu\", \"cuda\", \"cuda:<index>\" or \"meta\"").c_str(),
+        (std::string("[device] unknown device \"") + text + "\"\nhelp: use \"cpu\", \"cuda\", \"cuda:<index>\" or \"meta\"")
+            .c_str(),
         DeviceError);
   }
   std::ostringstream out;

@@ -2,8 +2,8 @@
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/matmul.h"
 #include "framework/base/check.h"
-#include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda/kernels/device.h"
+#include "tests/cuda_emu/behaviour.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -29,8 +29,8 @@ namespace emu {
 
 enum class Order { forward, reverse, random };
 struct Options {
-  Order order = Order::forward;  // HALFSTEP_EMU_ORDER=forward|reverse|random: of threads within a block and of blocks
-  uint64_t seed = 1;             // HALFSTEP_EMU_SEED, for random
+  Order order = Order::forward;     // HALFSTEP_EMU_ORDER=forward|reverse|random: of threads within a block and of blocks
+  uint64_t seed = 1;                // HALFSTEP_EMU_SEED, for random
   size_t memory = size_t(1) << 30;  // HALFSTEP_EMU_MEMORY: bytes of the device, beyond which cudaMalloc fails
   bool async = false;               // HALFSTEP_EMU_ASYNC=1: work waits until the host waits for it
   // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken. With one of each
@@ -48,7 +48,7 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
 // What a stream is given.
 struct Task {
   std::function<void()> work;
-  const char* what = "";         // of what is no kernel
+  const char* what = "";  // of what is no kernel
   const void* kernel = nullptr;
   std::function<Task(const cudaKernelNodeParams&)> with;  // the same kernel, launched otherwise
 };
@@ -56,15 +56,18 @@ struct Task {
 cudaError_t submit(cudaStream_t stream, Task task, bool at_once = false);
 
 template <class... P>
-Task kernel_task(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, const std::tuple<std::decay_t<P>...>& arguments) {
+Task kernel_task(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                 const std::tuple<std::decay_t<P>...>& arguments) {
   return {.work = [=] { run(grid, block, shared_bytes, [&] { std::apply([&](const auto&... a) { kernel(a...); }, arguments); }); },
           .kernel = reinterpret_cast<const void*>(kernel),
-          .with = [=](const cudaKernelNodeParams& p) {
-            auto changed = arguments;
-            size_t i = 0;
-            std::apply([&](auto&... a) { ((void)std::memcpy(static_cast<void*>(&a), p.kernelParams[i++], sizeof a), ...); }, changed);
-            return kernel_task<P...>(kernel, p.gridDim, p.blockDim, p.sharedMemBytes, changed);
-          }};
+          .with =
+              [=](const cudaKernelNodeParams& p) {
+                auto changed = arguments;
+                size_t i = 0;
+                std::apply([&](auto&... a) { ((void)std::memcpy(static_cast<void*>(&a), p.kernelParams[i++], sizeof a), ...); },
+                           changed);
+                return kernel_task<P...>(kernel, p.gridDim, p.blockDim, p.sharedMemBytes, changed);
+              }};
 }
 template <class... P, class... A>
 cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A&&... arguments) {

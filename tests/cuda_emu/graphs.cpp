@@ -67,7 +67,8 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t executable, cudaGra
   const auto it = nodes.find(node);
   if (it == nodes.end()) return set_error(cudaErrorInvalidValue);
   if (std::none_of(graphs.begin(), graphs.end(), [&](const auto& g) {
-        return std::any_of(g.second->nodes.begin(), g.second->nodes.end(), [&](const Task& t) { return &t == static_cast<void*>(node); });
+        return std::any_of(g.second->nodes.begin(), g.second->nodes.end(),
+                           [&](const Task& t) { return &t == static_cast<void*>(node); });
       })) {
     fail("cudaGraphExecKernelNodeSetParams: the graph that the node is of was destroyed");
   }

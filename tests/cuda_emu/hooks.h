@@ -15,7 +15,7 @@ struct Where {
   int32_t thread = -1;      // within the block
   bool in_kernel = false;   // kernel code runs now, not the emulator and not the host
 };
-extern thread_local Where where;  // each thread of the host may run kernels, one thread at a time
+extern thread_local Where where;               // each thread of the host may run kernels, one thread at a time
 extern const char *stacks_begin, *stacks_end;  // the fibers' stacks: private to their threads
 
 // Standard templates may be linked from instrumented files: inside the emulator nothing is checked.

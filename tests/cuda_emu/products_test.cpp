@@ -12,8 +12,8 @@
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/verdicts.h"
 #include "framework/base/log.h"
-#include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda/kernels/device.h"
+#include "tests/cuda_emu/behaviour.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

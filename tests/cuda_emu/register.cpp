@@ -11,6 +11,8 @@ int program_main(int argc, char** argv);
 int main(int argc, char** argv) {
   try {
     if (!halfstep::has_backend(halfstep::Device::Type::cuda)) halfstep::cuda::register_backend();
-  } catch (const halfstep::DeviceError& e) { std::cerr << e.what() << '\n'; }  // the program says it again where it needs the device
+  } catch (const halfstep::DeviceError& e) {
+    std::cerr << e.what() << '\n';
+  }  // the program says it again where it needs the device
   return program_main(argc, argv);
 }

@@ -1,9 +1,10 @@
 // Between the files that stand in for the CUDA runtime: memory.cpp, streams.cpp, graphs.cpp, device.cpp.
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
-// work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured its work is kept for the graph. What the runtime refuses during a capture is refused
-// here: waiting for or asking after a captured stream, copies between it and memory that is not pinned, and, unless the capture
-// is relaxed, allocating and waiting in general. Such a call spoils the capture.
+// work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
+// its work is kept for the graph. What the runtime refuses during a capture is refused here: waiting for or asking after a captured
+// stream, copies between it and memory that is not pinned, and, unless the capture is relaxed, allocating and waiting in general.
+// Such a call spoils the capture.
 #pragma once
 
 #include <deque>
@@ -26,7 +27,7 @@ struct Stream {
   std::unique_ptr<Graph> capture;  // set between begin and end
   bool invalidated = false;
   cudaStreamCaptureMode mode{};
-  std::thread::id owner;  // who began the capture
+  std::thread::id owner;   // who began the capture
   cudaGraphNode_t last{};  // node of the capture
   std::deque<std::function<void()>> pending;
   uint64_t given = 0, done = 0;  // pieces of work ever
@@ -38,9 +39,9 @@ std::recursive_mutex& runtime_mutex();
 
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
-void run_pending();                        // all work that waits, of all streams
-void run_pending(Stream& stream);          // all of one, and what it waits for
-void spend(double microseconds);           // of the device's time, by which events are timed: all work takes 1, some says more
+void run_pending();                          // all work that waits, of all streams
+void run_pending(Stream& stream);            // all of one, and what it waits for
+void spend(double microseconds);             // of the device's time, by which events are timed: all work takes 1, some says more
 void note(const Task& task, bool in_graph);  // for Operations
 std::string kernel_name(const void* kernel);
 cudaError_t refuse(Stream& stream);        // spoils its capture; gives the error

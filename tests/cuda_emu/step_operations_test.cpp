@@ -96,7 +96,8 @@ TEST_CASE("Adam takes no more operations than SGD, and a schedule none") {
   }
 }
 
-TEST_CASE("bfloat16's backward is unfused: 2 derivatives and 3 sums more; float32 copies the input, which a library's product reads") {
+TEST_CASE(
+    "bfloat16's backward is unfused: 2 derivatives and 3 sums more; float32 copies the input, which a library's product reads") {
   Bench low(DType::bf16, GraphMode::on);
   CHECK(low.operations().size() == 16);
   Bench full(DType::f32, GraphMode::on);

@@ -111,7 +111,8 @@ TEST_CASE("transforms are done to batches, first to last, and give their shape w
   CHECK(base->input().to_vector<double>()[0] == 1);  // what is stored is not written into
   CHECK(data->describe().ends_with(", transformed to [2, 2]"));
 
-  CHECK_THROWS_WITH_AS(transformed(base, {std::make_shared<FirstOnly>()}), doctest::Contains("must keep the batch as dimension 0"), ShapeError);
+  CHECK_THROWS_WITH_AS(transformed(base, {std::make_shared<FirstOnly>()}), doctest::Contains("must keep the batch as dimension 0"),
+                       ShapeError);
   CHECK_THROWS_WITH_AS(transformed(base, {std::make_shared<InHalf>()}), doctest::Contains("must make float32"), DTypeError);
   CHECK_THROWS_AS(transformed(base, {std::make_shared<ByValue>()}), MetaError);
   CHECK_THROWS_AS(NormalizeTransform(Normalize{.mean = 0, .std = 0}), ValueError);

@@ -83,7 +83,8 @@ TEST_CASE("Sequential runs several Linears as one mlp, with the values and gradi
   for (Activation act : {Activation::none, Activation::relu, Activation::gelu}) {
     for (bool last_too : {false, true}) {
       for (const Shape& shape : {Shape{19, 12}, Shape{3, 12}, Shape{4, 5, 12}}) {
-        const auto a = std::make_shared<Linear>(12, 9), b = std::make_shared<Linear>(9, 7, false), c = std::make_shared<Linear>(7, 5);
+        const auto a = std::make_shared<Linear>(12, 9), b = std::make_shared<Linear>(9, 7, false),
+                   c = std::make_shared<Linear>(7, 5);
         const auto between = [&]() -> std::shared_ptr<Module> {
           if (act == Activation::relu) return std::make_shared<ReLU>();
           return std::make_shared<GELU>("tanh");

@@ -1,6 +1,8 @@
 // Bad arguments: every op, called by name with its cases' arguments damaged one after the other and at random, must succeed or
 // throw a halfstep::Error that names it. Never crash, hang, allocate without bound, or throw anything else.
 // HALFSTEP_FUZZ_TRACE=1 prints each call before it is made; damaged_calls.h has more.
+#include "tests/ops/damaged_calls.h"
+
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -13,7 +15,6 @@
 
 #include "framework/base/log.h"
 #include "framework/tensor/memory.h"
-#include "tests/ops/damaged_calls.h"
 
 using namespace halfstep;
 using testing::Call;

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/autograd/autograd.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;
@@ -179,7 +179,7 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
         return x.grad().to_vector<double>();
       };
       CHECK(bits(seed, [] {}) == plain(1024));
-      CHECK(bits(full({}, 2), [] {}) == plain(2));             // another
+      CHECK(bits(full({}, 2), [] {}) == plain(2));            // another
       CHECK(bits(seed, [&] { seed.fill_(4); }) == plain(4));  // changed since
       // Kept graphs: the second backward makes it anew.
       const LossSeed expected(seed);

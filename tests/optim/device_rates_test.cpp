@@ -1,8 +1,9 @@
 // Rates and counts in device memory, here the CPU's: the same rates as a schedule that the host steps.
+#include "optim/device_rates.h"
+
 #include <doctest/doctest.h>
 
 #include "halfstep.h"
-#include "optim/device_rates.h"
 
 using namespace halfstep;
 

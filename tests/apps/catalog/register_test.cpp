@@ -70,7 +70,9 @@ HALFSTEP_REGISTER_SCHEDULER(Thirds, arg<int64_t>(integer("every", 2, "steps").at
 // The sum of the absolute errors of all samples.
 class TotalError : public Metric {
  public:
-  explicit TotalError(double weight) : weight_(weight) { check<ValueError>(weight < 100, "TotalError", "weight must be below 100"); }
+  explicit TotalError(double weight) : weight_(weight) {
+    check<ValueError>(weight < 100, "TotalError", "weight must be below 100");
+  }
   void reset() override { sum_ = 0; }
   void add(const Tensor& output, const Tensor& target) override { sum_ += abs(output - target).sum().item<double>(); }
   double value() const override { return weight_ * sum_; }
@@ -200,16 +202,21 @@ TEST_CASE("faults of a program's own classes are errors of the config, with thei
   CHECK(contains(error_of(file, {"model.layers.0.mod=large"}), "did you mean \"mode\"?"));
   const auto data = write(dir / "data.json", kOwnData);
   CHECK(contains(error_of(data, {"model.in_features=3"}), "model.in_features: must be 2 for an input of shape [2], got 3"));
-  CHECK(contains(error_of(data, {"data.train.transforms.0=DropFirst"}), "unknown transform \"DropFirst\"; did you mean \"DropLast\"?"));
-  CHECK(contains(error_of(data, {R"(data.train.transforms.0={"type": "DropLast", "count": 4})"}), "data.train: [data.train.transforms] [narrow]"));
-  CHECK(contains(error_of(data, {R"(data.val.transforms.0={"type": "DropLast", "count": 4})"}), "data.val: [data.val.transforms] [narrow]"));
+  CHECK(contains(error_of(data, {"data.train.transforms.0=DropFirst"}),
+                 "unknown transform \"DropFirst\"; did you mean \"DropLast\"?"));
+  CHECK(contains(error_of(data, {R"(data.train.transforms.0={"type": "DropLast", "count": 4})"}),
+                 "data.train: [data.train.transforms] [narrow]"));
+  CHECK(contains(error_of(data, {R"(data.val.transforms.0={"type": "DropLast", "count": 4})"}),
+                 "data.val: [data.val.transforms] [narrow]"));
   CHECK(contains(error_of(data, {"data.val.transforms=[]"}), "data.val: must have the shapes and classes of data.train"));
   CHECK(contains(error_of(data, {"metrics.0=TotalEror"}), "metrics.0: unknown metric \"TotalEror\"; did you mean \"TotalError\"?"));
-  CHECK(contains(error_of(data, {R"(metrics.0={"type": "TotalError", "weight": 100})"}), "metrics.0: [TotalError] weight must be below 100"));
+  CHECK(contains(error_of(data, {R"(metrics.0={"type": "TotalError", "weight": 100})"}),
+                 "metrics.0: [TotalError] weight must be below 100"));
   CHECK(contains(error_of(data, {"metrics.1.name=TotalError"}), "metrics.1: two values would be called \"TotalError\""));
   CHECK(contains(error_of(data, {"checkpoint.monitor=val/ten"}), "\"val/ten_times\" or \"train/loss\", got \"val/ten\""));
-  CHECK(contains(error_of(data, {R"(data.train={"type": "Digits"})", R"(data.val={"type": "Digits"})", "loss=CrossEntropyLoss", "model=MLP"}),
-                 "metrics.0: TotalError needs numbers as targets, but data.train has classes"));
+  CHECK(contains(
+      error_of(data, {R"(data.train={"type": "Digits"})", R"(data.val={"type": "Digits"})", "loss=CrossEntropyLoss", "model=MLP"}),
+      "metrics.0: TotalError needs numbers as targets, but data.train has classes"));
   CHECK_THROWS_WITH_AS(module_catalog().add(module_row<HalfBatch>("Linear", "")),
                        doctest::Contains("\"Linear\" is already in the catalogue"), ConfigError);
 }

@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "apps/catalog/datasets.h"
-#include "apps/catalog/modules.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
+#include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/config/sections.h"
 

@@ -38,8 +38,9 @@ TEST_CASE("metrics, and which value is the best's") {
   CHECK(contains(with({"metrics=[\"accuracy\", \"accuracy\"]"}), "metrics.1: two values would be called \"accuracy\""));
   CHECK(contains(with({R"(metrics=[{"type": "accuracy", "name": "loss"}])"}), "metrics.0: two values would be called \"loss\""));
   CHECK(contains(with({numbers, "loss=MSELoss", "metrics=[\"accuracy\"]"}), "metrics.0: accuracy needs data with classes"));
-  CHECK(contains(with({val, "checkpoint.monitor=val/acuracy"}), "checkpoint.monitor: must be \"val/loss\", \"val/accuracy\" or \"train/loss\", "
-                                                            "got \"val/acuracy\"; did you mean \"val/accuracy\"?"));
+  CHECK(contains(with({val, "checkpoint.monitor=val/acuracy"}),
+                 "checkpoint.monitor: must be \"val/loss\", \"val/accuracy\" or \"train/loss\", "
+                 "got \"val/acuracy\"; did you mean \"val/accuracy\"?"));
   CHECK(contains(with({numbers, "loss=MSELoss", "data.val=" + numbers.substr(11), "checkpoint.monitor=val/accuracy"}),
                  "checkpoint.monitor: val/accuracy needs data with classes"));
   CHECK(contains(with({"checkpoint.keep_best=1", "checkpoint.monitor=val/accuracy"}), "val/accuracy needs data.val"));
@@ -53,7 +54,8 @@ TEST_CASE("metrics, and which value is the best's") {
   CHECK((renamed.monitor == "val/right" && renamed.mode == "max"));
 
   // A table that is not there says nothing about classes.
-  const std::string csv = R"(data.train={"type": "CSV", "path": "absent.csv"})", csv_val = R"(data.val={"type": "CSV", "path": "absent.csv"})";
+  const std::string csv = R"(data.train={"type": "CSV", "path": "absent.csv"})",
+                    csv_val = R"(data.val={"type": "CSV", "path": "absent.csv"})";
   CHECK(with({csv, csv_val, "metrics=[\"accuracy\"]", "checkpoint.monitor=val/accuracy"}) == "");
 }
 

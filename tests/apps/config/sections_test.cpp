@@ -33,26 +33,50 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
   CHECK(plain.output_dir == "runs/c");
   CHECK(plain.seed == 0);
   CHECK(plain.data.loader.batch_size == 16);
-  CHECK((plain.data.loader.shuffle && !plain.data.loader.drop_last && plain.data.loader.num_workers == 0 && plain.data.loader.prefetch == 2));
+  CHECK((plain.data.loader.shuffle && !plain.data.loader.drop_last && plain.data.loader.num_workers == 0 &&
+         plain.data.loader.prefetch == 2));
   CHECK((plain.data.has("train") && !plain.data.has("val") && !plain.data.has("test")));
   CHECK((plain.train.epochs == 1 && !plain.train.max_steps && plain.train.accumulate_steps == 1 && plain.train.deterministic));
   CHECK((!plain.train.clip_grad_norm && !plain.train.clip_grad_value && !plain.train.limit_batches));
-  CHECK((plain.train.eval_every.unit == Interval::Unit::epochs && plain.logging.every.count == 50 && plain.logging.sinks.size() == 1));
+  CHECK((plain.train.eval_every.unit == Interval::Unit::epochs && plain.logging.every.count == 50 &&
+         plain.logging.sinks.size() == 1));
   CHECK((plain.checkpoint.keep_last == 2 && plain.checkpoint.keep_best == 0 && plain.checkpoint.monitor == "train/loss"));
   CHECK((plain.checkpoint.mode == "min" && !plain.checkpoint.resume));
   CHECK((!plain.performance.tf32 && !plain.performance.cuda_graph));
   CHECK((!plain.bench.arms && !plain.bench.warmup && !plain.bench.repeats));
   CHECK(plain.model == plain.json["model"]);
 
-  const Config c = load_config(
-      file, {.sets = {"seed=7", "device=cpu", "train.epochs=null", "train.max_steps=9", "train.accumulate_steps=2", "train.clip_grad_norm=1.5",
-                      "train.clip_grad_value=3", "train.deterministic=false", "train.limit_batches=4", "train.eval_every=10 min",
-                      "data.loader.shuffle=false", "data.loader.drop_last=true", "data.loader.num_workers=3", "data.loader.prefetch=5",
-                      "data.val=Digits", "checkpoint.every=never", "checkpoint.keep_last=0", "checkpoint.resume=auto", "logging.level=warn",
-                      "logging.every=3", "logging.sinks=[]", "performance.tf32=true", "performance.cuda_graph=false", "amp.report=true",
-                      "amp.scaler.growth_interval=12", "bench.arms=[\"tf32\"]", "bench.warmup=0", "bench.repeats=2"}});
+  const Config c = load_config(file, {.sets = {"seed=7",
+                                               "device=cpu",
+                                               "train.epochs=null",
+                                               "train.max_steps=9",
+                                               "train.accumulate_steps=2",
+                                               "train.clip_grad_norm=1.5",
+                                               "train.clip_grad_value=3",
+                                               "train.deterministic=false",
+                                               "train.limit_batches=4",
+                                               "train.eval_every=10 min",
+                                               "data.loader.shuffle=false",
+                                               "data.loader.drop_last=true",
+                                               "data.loader.num_workers=3",
+                                               "data.loader.prefetch=5",
+                                               "data.val=Digits",
+                                               "checkpoint.every=never",
+                                               "checkpoint.keep_last=0",
+                                               "checkpoint.resume=auto",
+                                               "logging.level=warn",
+                                               "logging.every=3",
+                                               "logging.sinks=[]",
+                                               "performance.tf32=true",
+                                               "performance.cuda_graph=false",
+                                               "amp.report=true",
+                                               "amp.scaler.growth_interval=12",
+                                               "bench.arms=[\"tf32\"]",
+                                               "bench.warmup=0",
+                                               "bench.repeats=2"}});
   CHECK((c.seed == 7 && c.device == Device::cpu));
-  CHECK((!c.train.epochs && c.train.max_steps == 9 && c.train.accumulate_steps == 2 && c.train.limit_batches == 4 && !c.train.deterministic));
+  CHECK((!c.train.epochs && c.train.max_steps == 9 && c.train.accumulate_steps == 2 && c.train.limit_batches == 4 &&
+         !c.train.deterministic));
   CHECK((c.train.clip_grad_norm == 1.5 && c.train.clip_grad_value == 3.0));
   CHECK((c.train.eval_every.unit == Interval::Unit::seconds && c.train.eval_every.count == 600));
   CHECK((!c.data.loader.shuffle && c.data.loader.drop_last && c.data.loader.num_workers == 3 && c.data.loader.prefetch == 5));

@@ -1,8 +1,8 @@
 // Every row of elementwise.def against its own formula in double.
 #include <limits>
 
-#include "tests/backend/buffers.h"
 #include "framework/math/pointwise.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -7,9 +7,9 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/backend/buffers.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/base/check.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

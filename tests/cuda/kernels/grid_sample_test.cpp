@@ -66,7 +66,8 @@ TEST_CASE("a gradient for every element, at the edges of tiles too") {
 
 TEST_CASE("coordinates that are no numbers read nothing") {
   const double inf = INFINITY;
-  const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1), grid = make(DType::f32, {1, 1, 4, 2}, {inf, 0, -inf, 0, std::nan(""), 0, 1e30, -1e30});
+  const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1),
+               grid = make(DType::f32, {1, 1, 4, 2}, {inf, 0, -inf, 0, std::nan(""), 0, 1e30, -1e30});
   const Buffer y = poisoned(DType::f32, {1, 1, 1, 4}), want = make(DType::f32, {1, 1, 1, 4});
   cpu().grid_sample({}, x, grid, want);
   const OnDevice dev_x(x), dev_grid(grid), dev_y(y);
@@ -82,7 +83,8 @@ TEST_CASE("the CPU's results do not depend on the threads") {
   const Buffer x = uniform(DType::f32, {2, 20, 30, 31}, 1), grid = uniform(DType::f32, {2, 40, 41, 2}, 2, -1.2, 1.2);
   const Buffer g = uniform(DType::f32, {2, 20, 40, 41}, 3);
   same_for_any_threads([&] {
-    const Buffer y = make(DType::f32, {2, 20, 40, 41}), dx = make(DType::f32, {2, 20, 30, 31}), dgrid = make(DType::f32, {2, 40, 41, 2});
+    const Buffer y = make(DType::f32, {2, 20, 40, 41}), dx = make(DType::f32, {2, 20, 30, 31}),
+                 dgrid = make(DType::f32, {2, 40, 41, 2});
     cpu().grid_sample({}, x, grid, y);
     cpu().grid_sample_backward({}, g, x, grid, dx, dgrid);
     return y.raw() + dx.raw() + dgrid.raw();

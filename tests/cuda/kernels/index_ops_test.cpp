@@ -92,7 +92,8 @@ TEST_CASE("long lines are sorted, and give the bits of short ones") {
   }
   const Buffer sevens = make(DType::i64, {3, 600});  // the last of a line is as the first of the next
   for (int64_t i = 0; i < 1800; ++i) set(sevens.view, i, 7);
-  check_into("scatter_add", cuda::scatter_add, &Backend::scatter_add, DType::f32, {3, 50}, 1, sevens, uniform(DType::f32, {3, 600}, 1));
+  check_into("scatter_add", cuda::scatter_add, &Backend::scatter_add, DType::f32, {3, 50}, 1, sevens,
+             uniform(DType::f32, {3, 600}, 1));
   check_add(DType::bf16, {2, 40}, 0, indices({700}, 2, 2), uniform(DType::bf16, {700, 40}, 1, -3, 3));
   check_add(DType::f16, {90, 12}, 0, indices({600}, 2, 90), uniform(DType::f32, {600, 12}, 1));
 }

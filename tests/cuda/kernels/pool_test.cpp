@@ -75,7 +75,8 @@ TEST_CASE("maxima with dilation and windows of -inf") {
   const Buffer x = uniform(DType::f32, {1, 1, 7, 6}, 1);
   for (int64_t i = 0; i < 42; ++i) set(x.view, i, i < 24 || i % 6 < 2 ? -INFINITY : x[i]);
   const Shape out{1, 1, 2, 4};
-  const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
+  const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out),
+               want_where = make(DType::i64, out);
   cpu().max_pool(x, args, want, want_where);
   const OnDevice dev_x(x), dev_y(y), dev_where(where);
   cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);

@@ -41,13 +41,15 @@ TEST_CASE("every dimension, width and number of entries") {
                {1, 1, 1, 1}, {3, 31, 33, 1}, {2, 33, 257, 1}, {2, 5, 9, 31}, {3, 9, 4, 33}, {1, 4, 7, 1100}}) {
         for (DType to : {t, wide}) {
           const Matrix m = matrix(rows, columns, taps, wide);
-          const Buffer x = uniform(t, {outer, columns, inner}, 1), out = poisoned(to, {outer, rows, inner}), want = make(to, {outer, rows, inner});
+          const Buffer x = uniform(t, {outer, columns, inner}, 1), out = poisoned(to, {outer, rows, inner}),
+                       want = make(to, {outer, rows, inner});
           cpu().resample(x, 1, m.rows(), want);
           double largest = 0;
           for (int64_t i = 0; i < want.numel(); ++i) {
             const int64_t a = i / inner / rows, o = i / inner % rows, b = i % inner;
             double sum = 0;
-            for (int64_t k = int64_t(m.start[o]); k < int64_t(m.start[o + 1]); ++k) sum += m.weight[k] * x[(a * columns + int64_t(m.index[k])) * inner + b];
+            for (int64_t k = int64_t(m.start[o]); k < int64_t(m.start[o + 1]); ++k)
+              sum += m.weight[k] * x[(a * columns + int64_t(m.index[k])) * inner + b];
             if (!close(to, want[i], sum, 2, 1e-5)) largest = std::max(largest, std::abs(want[i] - sum));
           }
           CHECK(largest == 0);
@@ -63,7 +65,8 @@ TEST_CASE("every dimension, width and number of entries") {
 
 TEST_CASE("from 16 bits and back through float32") {
   const Matrix m = matrix(9, 6, 2, DType::f32);
-  const Buffer x = uniform(DType::f32, {4, 6, 35}, 1), out = poisoned(DType::bf16, {4, 9, 35}), want = make(DType::bf16, {4, 9, 35});
+  const Buffer x = uniform(DType::f32, {4, 6, 35}, 1), out = poisoned(DType::bf16, {4, 9, 35}),
+               want = make(DType::bf16, {4, 9, 35});
   cpu().resample(x, 1, m.rows(), want);
   const OnDevice dev_x(x), dev_out(out), start(m.start), index(m.index), weight(m.weight);
   cuda::resample(queue(), dev_x, 1, {start.view, index.view, weight.view}, dev_out);

@@ -160,12 +160,13 @@ TEST_CASE("sgd and adam over more tensors than one launch takes, of several dtyp
 
 TEST_CASE("a step that checks its gradients itself, counts and ends: as the check, the step and the end one by one") {
   struct Case {
-    int tensors;     // up to 96 go in one launch
-    int64_t n;       // elements of each
+    int tensors;  // up to 96 go in one launch
+    int64_t n;    // elements of each
     DType param, grad;
   };
-  for (const Case& c : {Case{3, 9001, DType::f32, DType::f16}, Case{1, 70000, DType::f32, DType::bf16}, Case{2, 0, DType::f32, DType::f32},
-                        Case{5, 33, DType::f32, DType::f64}, Case{2, 130, DType::f64, DType::f64}, Case{120, 40, DType::f32, DType::f16}}) {
+  for (const Case& c :
+       {Case{3, 9001, DType::f32, DType::f16}, Case{1, 70000, DType::f32, DType::bf16}, Case{2, 0, DType::f32, DType::f32},
+        Case{5, 33, DType::f32, DType::f64}, Case{2, 130, DType::f64, DType::f64}, Case{120, 40, DType::f32, DType::f16}}) {
     for (const int bad : {-1, 0, 1}) {  // none, in the first tensor, in the last
       if (bad >= 0 && c.n == 0) continue;
       CAPTURE(c.tensors);
@@ -194,9 +195,12 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
         const math::ResultRing ring{dev_losses.as<void>(), dev_founds.as<float>(), adam};
         std::memcpy(place.view.data, &ring, sizeof ring);
         const OnDevice dev_place(place);
-        StepControl on_cpu{.found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .check = true};
-        StepControl on_device{.found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .check = true};
-        on_cpu.tail = {.scale = scale.view.as<float>(), .tracker = tracker.view.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
+        StepControl on_cpu{
+            .found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .check = true};
+        StepControl on_device{
+            .found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .check = true};
+        on_cpu.tail = {
+            .scale = scale.view.as<float>(), .tracker = tracker.view.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
         on_device.tail = on_cpu.tail;
         on_device.tail.scale = dev_scale.as<float>();
         on_device.tail.tracker = dev_tracker.as<int32_t>();

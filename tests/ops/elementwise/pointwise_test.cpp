@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "framework/ops/elementwise/activations.h"
-#include "framework/ops/loss/pointwise_losses.h"
 #include "framework/ops/elementwise/where.h"
+#include "framework/ops/loss/pointwise_losses.h"
 #include "halfstep.h"
 
 using namespace halfstep;

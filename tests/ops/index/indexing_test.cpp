@@ -1,9 +1,9 @@
 // In-place forms, errors and dtypes of the ops that take indices and masks.
 #include <doctest/doctest.h>
 
-#include "framework/ops/shape/create.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/index/masks.h"
+#include "framework/ops/shape/create.h"
 #include "framework/ops/shape/rearrange.h"
 #include "halfstep.h"
 

@@ -169,7 +169,8 @@ TEST_CASE("gelu, derivatives and the sums for biases equal the separate steps, b
     const AuxLayout layout = cpu().activation_aux(Activation::gelu, m, n, t);
     CHECK(layout.shape == Shape{m, n});
     CHECK(layout.dtype == t);
-    const Buffer plain = make(t, {m, n}), z = make(t, {m, n}), fused = make(t, {m, n}), aux = make(t, {m, n}), want = make(t, {m, n});
+    const Buffer plain = make(t, {m, n}), z = make(t, {m, n}), fused = make(t, {m, n}), aux = make(t, {m, n}),
+                 want = make(t, {m, n});
     cpu().gemm({.a = a, .b = b, .c = z, .bias = bias});
     cpu().unary(Unary::gelu_tanh, z, want);
     cpu().gemm({.a = a, .b = b, .c = fused, .bias = bias, .activation = Activation::gelu, .aux = aux});
@@ -189,7 +190,13 @@ TEST_CASE("gelu, derivatives and the sums for biases equal the separate steps, b
       for (Activation act : {Activation::relu, Activation::gelu}) {
         cpu().unary_backward(act == Activation::relu ? Unary::relu : Unary::gelu_tanh, plain, z, want);
         cpu().reduce(Reduce::sum, want, columns);
-        cpu().gemm({.a = a, .b = b, .c = fused, .activation = act, .aux = z, .derivative = true, .column_sum = column_sum,
+        cpu().gemm({.a = a,
+                    .b = b,
+                    .c = fused,
+                    .activation = act,
+                    .aux = z,
+                    .derivative = true,
+                    .column_sum = column_sum,
                     .a_row_sum = a_row_sum});
         CHECK(fused.raw() == want.raw());
         CHECK(column_sum.values() == columns.values());
