@@ -104,10 +104,35 @@ std::shared_ptr<Dataset> make_random(const SplitRequest& r) {
   return std::make_shared<RandomDataset>(options);
 }
 
+std::optional<DataFacts> random_facts(const SplitRequest& r) {
+  const Json& self = r.self();
+  const int64_t batch = r.config["data"]["loader"]["batch_size"];
+  return DataFacts{shape_of(self["input_shape"]), shape_of(self["target_shape"]), self["classes"],
+                   self["num_batches"].get<int64_t>() * batch};
+}
+
 Field which_split() { return choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"); }
 Split split_of(const SplitRequest& r) {
   const Json& given = r.self()["split"];
   return !given.is_null() ? parse_split(given.get<std::string>()) : r.split == "train" ? Split::train : Split::test;
+}
+
+std::shared_ptr<Dataset> make_mnist(const SplitRequest& r) {
+  return std::make_shared<MnistDataset>(data_root(r.config, r.split), split_of(r), normalize_of(r.self()));
+}
+std::optional<DataFacts> mnist_facts(const SplitRequest& r) {
+  return DataFacts{{1, 28, 28}, {}, 10, split_of(r) == Split::train ? 60000 : 10000};
+}
+
+std::shared_ptr<Dataset> make_digits(const SplitRequest& r) {
+  return std::make_shared<DigitsDataset>(DigitsOptions{.split = split_of(r),
+                                                       .size = r.self()["size"],
+                                                       .seed = r.config["seed"],
+                                                       .normalize = normalize_of(r.self()).value_or(Normalize{})});
+}
+std::optional<DataFacts> digits_facts(const SplitRequest& r) {
+  const int64_t size = r.self()["size"];
+  return DataFacts{{1, 28, 28}, {}, 10, size > 0 ? size : split_of(r) == Split::train ? 8000 : 2000};
 }
 
 std::optional<DataFacts> csv_facts(const SplitRequest& r) {
@@ -136,27 +161,15 @@ Catalog<DatasetRow>& dataset_catalog() {
     made->add({{"MNIST",
                 "images [1, 28, 28] in 10 classes, from IDX files",
                 {text("root", nullptr, "folder of the files or of mnist/; left out: data.root"), which_split()}},
-               [](const SplitRequest& r) {
-                 return std::make_shared<MnistDataset>(data_root(r.config, r.split), split_of(r), normalize_of(r.self()));
-               },
-               [](const SplitRequest& r) {
-                 return DataFacts{{1, 28, 28}, {}, 10, split_of(r) == Split::train ? 60000 : 10000};
-               },
+               make_mnist,
+               mnist_facts,
                /*takes_range=*/false,
                /*normalizes=*/true});
     made->add({{"Digits",
                 "drawn digits in the form of MNIST; needs no files",
                 {which_split(), integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0).at_most(kMaxCount)}},
-               [](const SplitRequest& r) {
-                 return std::make_shared<DigitsDataset>(DigitsOptions{.split = split_of(r),
-                                                                      .size = r.self()["size"],
-                                                                      .seed = r.config["seed"],
-                                                                      .normalize = normalize_of(r.self()).value_or(Normalize{})});
-               },
-               [](const SplitRequest& r) {
-                 const int64_t size = r.self()["size"];
-                 return DataFacts{{1, 28, 28}, {}, 10, size > 0 ? size : split_of(r) == Split::train ? 8000 : 2000};
-               },
+               make_digits,
+               digits_facts,
                /*takes_range=*/false,
                /*normalizes=*/true});
     made->add({{"CSV",
@@ -180,12 +193,7 @@ Catalog<DatasetRow>& dataset_catalog() {
                  integer("classes", 0, "classes; 0: regression").at_least(0).at_most(kMaxSample),
                  not_yet("resident", true, "Random data that is not resident")}},
                make_random,
-               [](const SplitRequest& r) {
-                 const Json& self = r.self();
-                 const int64_t batch = r.config["data"]["loader"]["batch_size"];
-                 return DataFacts{shape_of(self["input_shape"]), shape_of(self["target_shape"]), self["classes"],
-                                  self["num_batches"].get<int64_t>() * batch};
-               }});
+               random_facts});
     return made;
   }();
   return all;

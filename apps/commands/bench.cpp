@@ -209,14 +209,8 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
   return out;
 }
 
-int bench(Options o) {
-  apply_threads(o.threads);
-  if (o.config)
-    apply_config(o);
-  else
-    o.bench.device = named_device(o.device.value_or("auto"));
-  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // before anything is started
-  const std::string where = backend_for(o.bench.device).describe();
+// What neither the command line nor a config says.
+void apply_defaults(Options& o) {
   const bool gpu = o.bench.device.is_cuda();
   if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
   o.bench.batch = o.batch.value_or(gpu ? 4096 : 512);
@@ -229,6 +223,45 @@ int bench(Options o) {
   o.bench.epochs = o.epochs.value_or(gpu ? 3 : 2);
   o.bench.inner = o.inner.value_or(gpu ? 10 : 1);
   o.bench.graph = o.graph == "on" ? GraphMode::on : o.graph == "off" ? GraphMode::off : GraphMode::automatic;
+}
+
+void print_json(const Options& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const std::string& where) {
+  const BenchOptions& b = o.bench;
+  const bool gpu = b.device.is_cuda();
+  Json list = Json::array();
+  for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, reference(arms), b.layers), gpu));
+  std::cout << Json{{"bench", "mlp"},
+                    {"version", HALFSTEP_VERSION},
+                    {"commit", HALFSTEP_COMMIT},
+                    {"date", now()},
+                    {"device", std::string(name(b.device.type))},
+                    {"description", where},
+                    {"clocks", clocks(gpu)},
+                    {"threads", num_threads()},
+                    {"batch", b.batch},
+                    {"width", b.width},
+                    {"layers", b.layers},
+                    {"batches", b.batches},
+                    {"epochs", b.epochs},
+                    {"warmup", b.warmup},
+                    {"repeats", b.repeats},
+                    {"inner", b.inner},
+                    {"seed", b.seed},
+                    {"graph", o.graph},
+                    {"arms", list}}
+                   .dump()
+            << std::endl;
+}
+
+int bench(Options o) {
+  apply_threads(o.threads);
+  if (o.config)
+    apply_config(o);
+  else
+    o.bench.device = named_device(o.device.value_or("auto"));
+  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // before anything is started
+  const std::string where = backend_for(o.bench.device).describe();
+  apply_defaults(o);
   const BenchOptions& b = o.bench;
   if (!o.json) {
     std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches
@@ -241,29 +274,7 @@ int bench(Options o) {
   const BenchArm& base = reference(arms);
   const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
   if (o.json) {
-    Json list = Json::array();
-    for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
-    std::cout << Json{{"bench", "mlp"},
-                      {"version", HALFSTEP_VERSION},
-                      {"commit", HALFSTEP_COMMIT},
-                      {"date", now()},
-                      {"device", std::string(name(b.device.type))},
-                      {"description", where},
-                      {"clocks", clocks(gpu)},
-                      {"threads", num_threads()},
-                      {"batch", b.batch},
-                      {"width", b.width},
-                      {"layers", b.layers},
-                      {"batches", b.batches},
-                      {"epochs", b.epochs},
-                      {"warmup", b.warmup},
-                      {"repeats", b.repeats},
-                      {"inner", b.inner},
-                      {"seed", b.seed},
-                      {"graph", o.graph},
-                      {"arms", list}}
-                     .dump()
-              << std::endl;
+    print_json(o, arms, f32, where);
     check_products(arms);
     return kDone;
   }

@@ -67,6 +67,23 @@ MemoryStats since(const MemoryStats& before, MemoryStats now) {
   return now;
 }
 
+struct Pending {  // as the trainer keeps it until the loss is read
+  Tensor loss;
+  StepOutcome outcome;
+};
+
+// A batch of the default device, and what the step makes of it.
+Pending run_batch(TrainStep& step, int64_t samples, const DataFacts& facts) {
+  Tensor input, target;
+  {
+    const MemoryScope scope(MemoryTag::data);
+    input = empty(with_batch(samples, facts.input));
+    target = empty(with_batch(samples, facts.target), {.dtype = facts.target_dtype()});
+  }
+  const StepResult result = step(input, target);
+  return {result.loss, result.outcome};
+}
+
 }  // namespace
 
 std::array<double, kDTypeCount> StepPlan::flops() const { return summed(calls); }
@@ -124,22 +141,9 @@ StepPlan plan_step(const Config& config, int64_t batch) {
   options.device = Device::meta;
   TrainStep step(*model, *loss, *optimizer, scaler, nullptr, options);
 
-  struct Pending {  // as the trainer keeps it until the loss is read
-    Tensor loss;
-    StepOutcome outcome;
-  };
   std::vector<Pending> pending;
   const auto run = [&] {
-    for (int64_t i = 0; i < options.accumulate_steps; ++i) {
-      Tensor input, wanted;
-      {
-        const MemoryScope scope(MemoryTag::data);
-        input = empty(with_batch(plan.batch, facts.input));
-        wanted = empty(with_batch(plan.batch, facts.target), {.dtype = facts.target_dtype()});
-      }
-      const StepResult result = step(input, wanted);
-      pending.push_back({result.loss, result.outcome});
-    }
+    for (int64_t i = 0; i < options.accumulate_steps; ++i) pending.push_back(run_batch(step, plan.batch, facts));
   };
   memory.reset_peak();
   run();
