@@ -28,10 +28,17 @@ std::string shown(const MetricValue& m) {
 
 Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
 
+// A checkpoint's config with the keys that it has no word of, since an older halfstep wrote it, at their defaults.
+Json with_defaults(const Json& stored) {
+  try {
+    return resolve_config(stored, "the checkpoint's config").json;
+  } catch (const Error&) { return stored; }  // then it differs in more than its age
+}
+
 // What resuming changes about the run, as paths of the config.
-void report_changes(const Json& now, const nlohmann::json& then, Progress& progress) {
+void report_changes(const Json& now, const Json& then, Progress& progress) {
   std::string changed;
-  for (const auto& op : nlohmann::json::diff(then, nlohmann::json(now))) {
+  for (const auto& op : nlohmann::json::diff(nlohmann::json(with_defaults(then)), nlohmann::json(now))) {
     const std::string path = op["path"];
     if (path == "/output_dir" || path == "/checkpoint/resume") continue;
     changed += (changed.empty() ? "" : ", ") + path.substr(std::min<size_t>(1, path.size()));

@@ -245,6 +245,24 @@ TEST_CASE("what killed runs left is removed by the next one") {
   CHECK(after == before);
 }
 
+TEST_CASE("a checkpoint of an older halfstep, whose config lacks newer keys, is gone on with as it is") {
+  Folder dir;
+  REQUIRE(dir.train("--set train.epochs=2").code == 0);
+  const fs::path checkpoint = dir / "r/step-00000006";
+  nlohmann::json config = nlohmann::json::parse(read(checkpoint / "state.json"))["config"];
+  for (const char* split : {"train", "val"}) REQUIRE(config["data"][split].erase("transforms") == 1);
+  config["metrics"] = {"accuracy"};  // as it was written once
+  set_state(checkpoint, "/config", config);
+  const Ran same = run(dir, "train tiny.json --threads 1 --resume auto --set train.epochs=2 --set 'metrics=[\"accuracy\"]'");
+  CHECK(same.code == 0);
+  CHECK_FALSE(contains(same.err, "the config differs"));
+  CHECK(contains(same.out, "resumed from"));
+  CHECK(contains(same.out, "val accuracy"));  // from the state: nothing was left to evaluate
+  const Ran longer = dir.train("--resume auto");
+  CHECK(longer.code == 0);
+  CHECK(contains(longer.err, "the config differs from the checkpoint's in metrics/0, train/epochs"));
+}
+
 TEST_CASE("broken states, manifests and names: plain words, and nothing changes") {
   Folder dir;
   REQUIRE(dir.train().code == 0);
