@@ -29,14 +29,15 @@ struct Classes {
   __device__ C weight_of(int64_t c) const { return weight ? weight[c * weight_step] : C(1); }
 };
 
-// Partials: [gridDim.x][2], the losses and the weights of the block's rows. row_loss: given when the reduction is none.
+// row_loss: given when the reduction is none. The rows that a block holds leave no room for a second block on a multiprocessor, and
+// registers that would be spilled for it.
 template <class Rows, int Warps, class C = typename Rows::Compute>
-__global__ void __launch_bounds__(kThreads)
-    cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, double* partials) {
+__global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0)
+    cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials) {
   using Group = RowGroup<Warps>;
   SHARED(C, tops, [kBlockWarps]);
   SHARED(double, sums, [kBlockWarps]);
-  double losses = 0, weights = 0;
+  double found[2] = {0, 0};  // losses, weights
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
     const int64_t row = r * a.row_step, t = a.target[r * a.target_step];
     const HeldRows<Rows, Group, 1> held({logits}, {row}, a.classes);
@@ -61,16 +62,12 @@ __global__ void __launch_bounds__(kThreads)
       logits.load(row, t, x);
       value = (1 - a.smoothing) * w * (double(row_lse) - double(x[0]));
       if (a.smoothing != 0) value += a.share * spread;
-      losses += value;
-      weights += w;
+      found[0] += value;
+      found[1] += w;
     }
     if (row_loss) row_loss[r * loss_step] = C(value);
   }
-  losses = block_join<SumJoin>(losses, &sums[0]);
-  weights = block_join<SumJoin>(weights, &sums[0]);
-  if (threadIdx.x != 0) return;
-  partials[2 * blockIdx.x] = losses;
-  partials[2 * blockIdx.x + 1] = weights;
+  partials.join(found, &sums[0]);
 }
 
 template <class Rows, int Warps, class C = typename Rows::Compute>
@@ -114,14 +111,14 @@ void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorVie
   const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1];
   const bool each = args.reduction == Reduction::none, shorter = classes <= kWarpRow;
   const unsigned blocks = partial_blocks(rows, shorter ? kBlockWarps : 1);
+  const Partials partials(q, each ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
   for_rows({&args.logits}, 1, [&](auto* kind) {
     using Rows = std::remove_pointer_t<decltype(kind)>;
     using C = typename Rows::Compute;
     launch(shorter ? cross_entropy_kernel<Rows, 1> : cross_entropy_kernel<Rows, kBlockWarps>, blocks, kThreads, 0, q.stream,
            Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(), lse.strides[0], each ? loss.as<C>() : nullptr,
-           each ? loss.strides[0] : 0, q.scratch);
+           each ? loss.strides[0] : 0, partials);
   });
-  finish_loss(q, blocks, 2, each ? Operand() : Operand(loss), Operand(total), args.reduction == Reduction::mean ? 0.0 : 1.0);
 }
 
 void cross_entropy_backward(const Queue& q, const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse,

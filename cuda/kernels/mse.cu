@@ -4,54 +4,15 @@
 namespace halfstep::cuda {
 namespace {
 
-// A whole block: the partials of all blocks in their order. loss = sum of losses / count, or / sum of weights for a count of 0.
-__device__ void finish(const double* partials, int blocks, int each, const Operand& loss, const Operand& total, double count,
-                       double* shared) {
-  double sum = 0, weights = 0;
-  for (int b = int(threadIdx.x); b < blocks; b += kThreads) {
-    sum += partials[b * each];
-    if (each == 2) weights += partials[b * each + 1];
-  }
-  sum = block_join<SumJoin>(sum, shared);
-  weights = block_join<SumJoin>(weights, shared);
-  if (threadIdx.x != 0) return;
-  if (total.data) total.store_floating(0, weights);
-  if (loss.data) loss.store_floating(0, count == 0 ? sum / weights : sum / count);
-}
-__global__ void __launch_bounds__(kThreads)
-    finish_kernel(const double* partials, int blocks, int each, Operand loss, Operand total, double count) {
-  SHARED(double, shared, [kBlockWarps]);
-  finish(partials, blocks, each, loss, total, count, &shared[0]);
-}
-
-// Where a loss's blocks meet: each leaves its partial, the last joins them.
-struct Partials {
-  double* values;
-  uint32_t* counter;
-  Operand loss;
-  double count;
-};
-__device__ void join_blocks(const Partials& p, double sum, double* shared) {
-  SHARED(bool, last, [1]);
-  sum = block_join<SumJoin>(sum, shared);
-  if (threadIdx.x == 0) {
-    p.values[blockIdx.x] = sum;
-    last[0] = is_last_block(p.counter, gridDim.x);
-  }
-  __syncthreads();
-  if (last[0]) finish(p.values, int(gridDim.x), 1, p.loss, Operand(), p.count, shared);
-}
-
 // Dense predictions of A and targets of B: the elements of a 16-byte pack of predictions at a time. Where `out` is given, also
 // the gradient of the predictions, 2 / count times the loss's gradient times the difference.
 template <class A, class B>
-__global__ void __launch_bounds__(kThreads)
-    mse_packed(const A* a, const B* b, int64_t n, Partials partials, Operand grad, A* out) {
+__global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, int64_t n, Partials partials, Operand grad, A* out) {
   constexpr int kPack = kPackOf<A>;
   SHARED(double, shared, [kBlockWarps]);
   const int64_t first = int64_t(blockIdx.x) * kThreads + threadIdx.x, step = int64_t(gridDim.x) * kThreads;
   const float factor = out ? float(2 * grad.load_floating<double>(0) / partials.count) : 0.0f;
-  double sum = 0;
+  double sum[1] = {0};
 #pragma unroll 2
   for (int64_t p = first; p < n / kPack; p += step) {
     float x[kPack], y[kPack], pack = 0;
@@ -64,28 +25,28 @@ __global__ void __launch_bounds__(kThreads)
       x[j] *= factor;
     }
     if (out) store_pack(out + p * kPack, x);
-    sum += double(pack);
+    sum[0] += double(pack);
   }
   const int64_t rest = n / kPack * kPack + first;
   if (rest < n) {
     const float d = to_f(a[rest]) - to_f(b[rest]);
     if (out) out[rest] = from_f<A>(d * factor);
-    sum += double(d * d);
+    sum[0] += double(d * d);
   }
-  join_blocks(partials, sum, &shared[0]);
+  partials.join(sum, &shared[0]);
 }
 
 template <class C>
 __global__ void __launch_bounds__(kThreads) mse_kernel(Operand a, Operand b, Space<2> space, Partials partials) {
   SHARED(double, shared, [kBlockWarps]);
-  double sum = 0;
+  double sum[1] = {0};
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * kThreads) {
     int64_t at[2];
     space.offsets(i, at);
     const C d = a.load_floating<C>(at[0]) - b.load_floating<C>(at[1]);
-    sum += double(d * d);
+    sum[0] += double(d * d);
   }
-  join_blocks(partials, sum, &shared[0]);
+  partials.join(sum, &shared[0]);
 }
 
 // factor: sign 2 / n, times the gradient on the device.
@@ -128,17 +89,13 @@ bool for_pair(const TensorView& a, const TensorView& b, const F& f) {
 
 }  // namespace
 
-void finish_loss(const Queue& q, unsigned blocks, int each, const Operand& loss, const Operand& total, double count) {
-  launch(finish_kernel, 1, kThreads, 0, q.stream, q.scratch, int(blocks), each, loss, total, count);
-}
-
 void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
          const MseGradient& gradient) {
   const Space<2> space(a.shape, {&a.strides, &b.strides});
   const unsigned blocks = partial_blocks(space.numel, 4 * kThreads);
   const double n = reduction == Reduction::mean ? double(space.numel) : 1.0;
   // A count of 0 divides by the weights, of which there are none: the mean of nothing is NaN.
-  const Partials partials{q.scratch, q.counters, Operand(loss), n};
+  const Partials partials(q, loss, Operand(), n);
   const TensorView& out = gradient.out;
   const bool one_pass = out && out.dtype == a.dtype && aligned16(out.data);
   const bool packed = space.dense() && for_pair(a, b, [&](auto of_a, auto of_b) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "tests/backend/buffers.h"
 
@@ -72,6 +73,20 @@ inline const cuda::Queue& queue() {
     return cuda::Queue{nullptr, static_cast<double*>(scratch), static_cast<uint32_t*>(counters)};
   }();
   return q;
+}
+
+// How many kernels f launches.
+template <class F>
+int launches_of(const F& f) {
+  struct Counter final : cuda::LaunchWatcher {
+    int count = 0;
+    void launched(const cuda::Launched&) override { ++count; }
+    void uses_fixed(const void*) override {}
+  } counter;
+  cuda::launch_watcher = &counter;
+  f();
+  cuda::launch_watcher = nullptr;
+  return counter.count;
 }
 
 // All elements close, with the first that is not in the message.

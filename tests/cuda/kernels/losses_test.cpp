@@ -72,6 +72,17 @@ TEST_CASE("cross entropy of aligned rows, a warp or a block for each, and of tar
   check_cross_entropy(DType::f32, 1030, 1032, Reduction::mean, false, 0, 0);  // more rows than blocks
 }
 
+TEST_CASE("cross entropy joins its blocks in the launch that reads the logits, whatever the reduction") {
+  const Buffer x = uniform(DType::f16, {9000, 8}, 1), target = make(DType::i64, {9000}), loss = poisoned(DType::f32, {}),
+               each = poisoned(DType::f32, {9000}), lse = poisoned(DType::f32, {9000}), total = poisoned(DType::f32, {});
+  const OnDevice dev_x(x), dev_target(target), dev_loss(loss), dev_each(each), dev_lse(lse), dev_total(total);
+  for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+    const CrossEntropyArgs args{dev_x, dev_target, {}, -100, 0, reduction};
+    const OnDevice& out = reduction == Reduction::none ? dev_each : dev_loss;
+    CHECK(launches_of([&] { cuda::cross_entropy(queue(), args, out, dev_lse, dev_total); }) == 1);
+  }
+}
+
 namespace {
 
 void check_mse(const Buffer& a, const Buffer& b, Reduction reduction, int64_t shift) {
