@@ -16,7 +16,7 @@ struct Queue {
   const uint64_t* random_base = nullptr;   // device memory; when set, added to the offset of every random draw
   bool recording = false;                  // launches are being recorded for replay: nothing may wait, measure or allocate
 };
-inline constexpr size_t kScratchBytes = size_t(1) << 20;
+inline constexpr size_t kScratchBytes = size_t(4) << 20;
 // Of losses the first, of optimizers those from kStepCounters on: launches of different kinds may not count in the same.
 inline constexpr size_t kCounters = 8, kStepCounters = 4;
 

@@ -1,4 +1,4 @@
-// Sums over a channel, in segments: blocks add up one each, then a thread a channel joins them.
+// Sums over a channel, in segments: blocks add up one each, then they are joined.
 #include "cuda/kernels/norms.cuh"
 
 namespace halfstep::cuda {
@@ -97,18 +97,35 @@ __global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
   }
 }
 
+// 32 sums a block, a warp for every kBlockWarps-th segment of them.
 template <class C>
 __global__ void __launch_bounds__(kThreads)
     join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count, Operand plain, Operand scaled, C* totals) {
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < 2 * count; i += step) {
-    const int64_t which = i / count, k = i % count;
+  SHARED(double, sums, [kBlockWarps][32]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  for (int64_t task = blockIdx.x; task * 32 < 2 * count; task += gridDim.x) {
+    const int64_t i = task * 32 + lane, which = i < count ? 0 : 1, k = i - which * count;
     double sum = 0;
-    for (int64_t p = 0; p < segments; ++p) sum += double(partial[(which * segments + p) * count + k]);
-    totals[i] = C(sum);
+    if (i < 2 * count) {
+#pragma unroll 4
+      for (int64_t p = warp; p < segments; p += kBlockWarps) sum += double(partial[(which * segments + p) * count + k]);
+    }
+    __syncthreads();  // the sums of the last task have been read
+    sums[warp][lane] = sum;
+    __syncthreads();
+    if (warp != 0 || i >= 2 * count) continue;
+    for (int w = 1; w < kBlockWarps; ++w) sum += sums[w][lane];
+    if (totals != nullptr) totals[i] = C(sum);
     if (which == 0 && plain.data != nullptr) plain.store_floating(first + k, sum);
     if (which == 1 && scaled.data != nullptr) scaled.store_floating(first + k, sum);
   }
+}
+
+template <class C>
+void join(const Queue& q, const C* partial, int64_t segments, int64_t first, int64_t count, const TensorView& plain,
+          const TensorView& scaled, C* totals) {
+  launch(join_kernel<C>, blocks_for(2 * count, 32), kThreads, 0, q.stream, partial, segments, first, count, Operand(plain),
+         Operand(scaled), totals);
 }
 
 template <class C, int N>
@@ -122,11 +139,15 @@ void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& s
     launch(column_kernel<C, N>, blocks_for((s.count + 32 * N - 1) / (32 * N) * s.segments, 1), kThreads, 0, q.stream, s, partial);
   else
     launch(run_kernel<C, N>, blocks_for(s.count * s.segments, 1), kThreads, 0, q.stream, s, partial);
-  launch(join_kernel<C>, blocks_for(2 * s.count, kThreads), kThreads, 0, q.stream, static_cast<const C*>(partial), s.segments,
-         s.first, s.count, Operand(plain), Operand(scaled), reinterpret_cast<C*>(totals_of(q)));
+  join<C>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<C*>(totals_of(q)));
 }
 
 }  // namespace
+
+void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
+                       const TensorView& scaled) {
+  join<float>(q, partial, segments, 0, count, plain, scaled, nullptr);
+}
 
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled) {

@@ -1,5 +1,5 @@
 // Layer, RMS and group normalisation: a warp for short rows, a block for long ones. A row is read twice, the second time from the
-// cache.
+// cache. The backward pass of rows that fit into registers reads them once, for all of its gradients.
 #include "cuda/kernels/norms.cuh"
 
 namespace halfstep::cuda {
@@ -104,6 +104,82 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Norm a) {
   }
 }
 
+// The same for inner = 1 and rows in packs that fit into registers, and the sums over rows with it: a block has a segment of the
+// rows of a group, each of its warps, or all of it, one row at a time. What a thread has added up for its columns goes to partial,
+// [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
+template <int Warps>
+__global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t rows, int64_t segments, float* partial) {
+  using Group = RowGroup<Warps>;
+  using Held = HeldRows<RunRows, Group, 2>;
+  SHARED(double, sums, [kBlockWarps]);
+  const RunRows x{a.x}, grad{a.bias}, out{a.out};
+  const int64_t part = (rows + segments - 1) / segments;
+  const double n = double(a.length);
+  for (int64_t task = blockIdx.x; task < a.groups * segments; task += gridDim.x) {
+    const int64_t segment = task / a.groups, group = task % a.groups, base = group * a.channels;
+    const int64_t end = (segment + 1) * part < rows ? (segment + 1) * part : rows;
+    float plain[kHeldPacks][kRun] = {}, scaled[kHeldPacks][kRun] = {};
+    for (int64_t r = segment * part + Group::in_block(); r < end; r += Group::kPerBlock) {
+      const int64_t k = r * a.groups + group, row = k * a.length;
+      const Held held({x, grad}, {row, row}, a.length);
+      const float m = a.mean.data != nullptr ? a.mean.load_floating<float>(k) : 0.0f, s = a.rstd.load_floating<float>(k);
+      float first = 0, second = 0;
+      held.each_held([&](int p, int64_t i, const auto& v) {
+        float w[kRun];
+        load_parameter(a.weight, base, i, 1, 1.0f, w);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          const float g = v[1][j], distance = (v[0][j] - m) * s;
+          plain[p][j] += g;
+          scaled[p][j] += g * distance;
+          first += g * w[j];
+          second += g * w[j] * distance;
+        }
+      });
+      const float one = a.centered ? float(Group::template join<SumJoin>(double(first), &sums[0]) / n) : 0.0f;
+      const float two = float(Group::template join<SumJoin>(double(second), &sums[0]) / n);
+      held.each_held([&](int, int64_t i, const auto& v) {
+        float w[kRun], d[kRun];
+        load_parameter(a.weight, base, i, 1, 1.0f, w);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - one - (v[0][j] - m) * s * two);
+        out.store(row, i, d);
+      });
+    }
+    if (partial == nullptr) continue;
+    const int64_t columns = a.groups * a.channels;
+    float* const to[2] = {partial + segment * columns + base, partial + (segments + segment) * columns + base};
+    if constexpr (Warps > 1) {
+#pragma unroll
+      for (int p = 0; p < kHeldPacks; ++p) {
+        if (Held::place(p) >= a.length) continue;
+        store_pack(to[0] + Held::place(p), plain[p]);
+        store_pack(to[1] + Held::place(p), scaled[p]);
+      }
+    } else {
+      SHARED(float, shared, [2][kBlockWarps][32 * kRun]);
+#pragma unroll
+      for (int p = 0; p < kHeldPacks; ++p) {
+        if (p * 32 * kRun >= a.length) continue;
+        __syncthreads();  // the last columns' sums have been read
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
+          shared[1][Group::in_block()][Group::rank() * kRun + j] = scaled[p][j];
+        }
+        __syncthreads();
+        const int64_t column = p * 32 * kRun + int(threadIdx.x);
+        if (column >= a.length) continue;
+        for (int which = 0; which < 2; ++which) {
+          float sum = 0;
+          for (int w = 0; w < kBlockWarps; ++w) sum += shared[which][w][threadIdx.x];
+          to[which][column] = sum;
+        }
+      }
+    }
+  }
+}
+
 // f(C{}, kPack or 1, 1 or kBlockWarps): how to go through the rows.
 template <class F>
 void for_rows_of(const Norm& a, bool some, const F& f) {
@@ -122,6 +198,14 @@ Norm norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight
 }
 int64_t run_of(const NormArgs& a) { return a.inner == 1 ? a.channels : a.inner; }
 
+// Dense rows of `channels`, in packs, and few enough columns for the sums of a segment. The number of segments depends on the shape
+// alone: at least two rows for each of a block's groups of threads, so that writing the sums is little beside reading the rows.
+constexpr int64_t kMostSegments = 256;
+int64_t segments_of(const NormArgs& a) {
+  const int64_t each = a.channels <= kWarpRow ? 2 * kBlockWarps : 2, room = int64_t(kScratchBytes / (2 * sizeof(float)));
+  return std::min({(a.rows + each - 1) / each, kMostSegments, room / (a.groups * a.channels)});
+}
+
 }  // namespace
 
 void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -137,8 +221,17 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                         const TensorView& dbias) {
   const Norm a = norm_of(args, x, weight, grad, dx, mean, rstd);
+  const bool some = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
+  if (dx && a.slices > 0 && some && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
+    const int64_t segments = segments_of(args);
+    float* const partial = dweight || dbias ? reinterpret_cast<float*>(q.scratch) : nullptr;
+    launch(a.length <= kWarpRow ? backward_once_kernel<1> : backward_once_kernel<kBlockWarps>,
+           blocks_for(args.groups * segments, 1), kThreads, 0, q.stream, a, args.rows, segments, partial);
+    if (partial != nullptr) join_channel_sums(q, partial, segments, args.groups * args.channels, dbias, dweight);
+    return;
+  }
   if (dx && a.slices > 0) {
-    for_rows_of(a, reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args)), [&](auto type, auto pack, auto warps) {
+    for_rows_of(a, some, [&](auto type, auto pack, auto warps) {
       launch(backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
     });
   }

@@ -66,5 +66,8 @@ inline constexpr int64_t kChannelsAtOnce = 16384;
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled);
 inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 / sizeof(double); }
+// The last step of it: partial is [2, segments, count], the plain sums of each segment and then the scaled ones.
+void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
+                       const TensorView& scaled);
 
 }  // namespace halfstep::cuda

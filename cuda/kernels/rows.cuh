@@ -9,6 +9,8 @@ namespace halfstep::cuda {
 
 inline constexpr int64_t kWarpRow = 1024;  // longest row for one warp
 inline constexpr int kBlockWarps = kThreads / 32;
+inline constexpr int kHeldPacks = int(kWarpRow / (32 * kRun));     // of a row, that a thread keeps in registers
+inline constexpr int64_t kHeldRow = kHeldPacks * kThreads * kRun;  // longest row that a block keeps in registers
 
 using math::MaxJoin;
 using math::MinJoin;
@@ -41,7 +43,8 @@ struct RowGroup {
   static constexpr int kSize = 32 * Warps, kPerBlock = kBlockWarps / Warps;
 
   __device__ static int rank() { return int(threadIdx.x) % kSize; }
-  __device__ static int64_t first_row() { return int64_t(blockIdx.x) * kPerBlock + int(threadIdx.x) / kSize; }
+  __device__ static int in_block() { return int(threadIdx.x) / kSize; }  // which of the block's groups
+  __device__ static int64_t first_row() { return int64_t(blockIdx.x) * kPerBlock + in_block(); }
   __device__ static int64_t row_step() { return int64_t(gridDim.x) * kPerBlock; }
 
   template <class Join, class W>
@@ -97,6 +100,7 @@ struct RunRows {
 
   RunRows() = default;
   RunRows(const TensorView& v, int64_t) : data(v) {}
+  __device__ explicit RunRows(const Operand& data) : data(data) {}
   __device__ void fetch(int64_t row, int64_t i, Stored& pack) const { load_raw(data, row + i, pack); }
   __device__ void convert(const Stored& pack, float (&x)[kRun]) const { unpack(pack, data.dtype, x); }
   template <int N>
@@ -133,7 +137,7 @@ struct AnyRows {
 template <class Rows, class Group, int Count>
 class HeldRows {
  public:
-  static constexpr int kPack = Rows::kPack, kHeld = kPack == 1 ? 0 : int(kWarpRow / (32 * kRun));
+  static constexpr int kPack = Rows::kPack, kHeld = kPack == 1 ? 0 : kHeldPacks;
   using C = typename Rows::Compute;
 
   __device__ HeldRows(const Rows (&rows)[Count], const int64_t (&at)[Count], int64_t n) : n_(n) {
@@ -149,17 +153,22 @@ class HeldRows {
       for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], place(k), held_[k][r]);
     }
   }
-  // f(i, x): x[r], the elements of row r from i, as many as a pack has or one.
+  // f(k, i, x) for what is held: x[r], the elements of row r from i, which are this thread's k-th pack.
   template <class F>
-  __device__ void each(const F& f) const {
+  __device__ void each_held(const F& f) const {
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
       if (place(k) + kPack > n_) continue;
       C x[Count][kPack];
 #pragma unroll
       for (int r = 0; r < Count; ++r) rows_[r].convert(held_[k][r], x[r]);
-      f(place(k), x);
+      f(k, place(k), x);
     }
+  }
+  // f(i, x) for all: as many elements as a pack has, or one.
+  template <class F>
+  __device__ void each(const F& f) const {
+    each_held([&](int, int64_t i, auto& x) { f(i, x); });
     Group::template each<kPack>(Group::kSize * kPack * kHeld, n_, [&](int64_t i, auto size) {
       C x[Count][size.value];
 #pragma unroll
@@ -168,9 +177,10 @@ class HeldRows {
     });
   }
 
- private:
+  // Where this thread's k-th pack begins.
   __device__ static int64_t place(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
 
+ private:
   Rows rows_[Count];
   int64_t at_[Count];
   int64_t n_;

@@ -84,6 +84,45 @@ TEST_CASE("sums over many rows take several segments") {
   }
 }
 
+// Up to 1024 elements a warp's registers hold the row, up to 8192 a block's: all gradients come of one read.
+TEST_CASE("gradients of rows in registers, with several rows for each warp and each block") {
+  for (const Types& t : {kTypes[0], kTypes[1], kTypes[2], kTypes[3], kTypes[4]}) {
+    for (int64_t n : {8, 264}) check_normalize({70, 1, n, 1, 1e-5}, t);
+    check_normalize({7, 1, 1032, 1, 1e-5, false}, t);
+    check_normalize({35, 3, 40, 1, 1e-5}, t);
+  }
+  for (int64_t n : {248, 256, 1024}) check_normalize({70, 1, n, 1, 1e-5, false}, kTypes[1]);
+  check_normalize({7, 1, 4104, 1, 1e-5}, kTypes[0]);
+  check_normalize({5, 3, 1032, 1, 1e-5}, kTypes[0]);
+  for (int64_t n : {8192, 8200}) check_normalize({5, 1, n, 1, 1e-5}, kTypes[1]);
+  check_normalize({4200, 1, 8, 1, 1e-5}, kTypes[0]);    // more than two rows for each warp of each segment
+  check_normalize({600, 1, 1032, 1, 1e-5}, kTypes[1]);  // and for each block
+}
+
+TEST_CASE("the gradients of a layer norm are one read of its rows and a join, each alone as with the others") {
+  const int64_t rows = 40, n = 136;
+  const Buffer x = uniform(DType::f16, {rows, n}, 1), g = uniform(DType::f16, {rows, n}, 2), w = uniform(DType::f32, {n}, 3),
+               mean = uniform(DType::f32, {rows}, 4), rstd = uniform(DType::f32, {rows}, 5, 0.5, 2);
+  const OnDevice dev_x(x), dev_g(g), dev_w(w), dev_mean(mean), dev_rstd(rstd);
+  const auto gradients = [&](bool of_x, bool of_weight, bool of_bias, int launches) {
+    const Buffer dx = poisoned(DType::f16, {rows, n}), dw = poisoned(DType::f32, {n}), db = poisoned(DType::f32, {n});
+    const OnDevice dev_dx(dx), dev_dw(dw), dev_db(db);
+    const TensorView none;
+    const int count = launches_of([&] {
+      cuda::normalize_backward(queue(), {rows, 1, n, 1, 1e-5}, dev_g, dev_x, dev_w, dev_mean, dev_rstd, of_x ? dev_dx.view : none,
+                               of_weight ? dev_dw.view : none, of_bias ? dev_db.view : none);
+    });
+    CHECK(count == launches);
+    for (const OnDevice* d : {&dev_dx, &dev_dw, &dev_db}) d->fetch();
+    return std::array{dx.raw(), dw.raw(), db.raw()};
+  };
+  const auto all = gradients(true, true, true, 2), again = gradients(true, true, true, 2);
+  CHECK(all == again);
+  CHECK(gradients(true, false, false, 1)[0] == all[0]);
+  CHECK(gradients(true, true, false, 2)[1] == all[1]);
+  CHECK(gradients(true, false, true, 2)[2] == all[2]);
+}
+
 TEST_CASE("nothing to normalise leaves gradients of zero") {
   const NormArgs a{0, 1, 5, 1, 1e-5};
   const Buffer x = make(DType::f32, {0, 5}), w = make(DType::f32, {5}), mean = make(DType::f32, {0}),
