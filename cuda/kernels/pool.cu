@@ -6,71 +6,95 @@
 namespace halfstep::cuda {
 namespace {
 
-__device__ inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+// Kernels count in I: 32 bits where all that they compute fits, with room for a step past the end, else 64.
+constexpr int64_t kMostShort = int64_t(1) << 30;
+
+template <class I>
+__device__ inline I lesser(I a, I b) {
+  return a < b ? a : b;
+}
+
+__device__ inline int32_t quotient(int32_t a, int32_t b) { return int32_t(uint32_t(a) / uint32_t(b)); }
+using cuda::quotient;
 
 // One spatial dimension.
+template <class I>
 struct Axis {
-  int64_t in, out, size, stride, padding, dilation;
+  I in, out, size, stride, padding, dilation;
   bool adaptive;
 
-  __device__ int64_t begin(int64_t o) const {  // the first tap inside
+  __device__ I begin(I o) const {  // the first tap inside
     if (adaptive) return quotient(o * in, out);
-    const int64_t first = o * stride - padding;
+    const I first = o * stride - padding;
     return first < 0 ? first + quotient(-first + dilation - 1, dilation) * dilation : first;
   }
-  __device__ int64_t end(int64_t o) const {
+  __device__ I end(I o) const {
     if (adaptive) return quotient((o + 1) * in + out - 1, out);
-    const int64_t last = o * stride - padding + (size - 1) * dilation + 1;
+    const I last = o * stride - padding + (size - 1) * dilation + 1;
     return lesser(last, in);
   }
-  __device__ int64_t counted(int64_t o, bool pads) const {
-    const int64_t first = o * stride - padding, last = lesser(first + size, in + padding);
-    const int64_t n = pads && !adaptive ? last - first : end(o) - begin(o);
+  __device__ int64_t counted(I o, bool pads) const {
+    const I first = o * stride - padding, last = lesser(first + size, in + padding);
+    const I n = pads && !adaptive ? last - first : end(o) - begin(o);
     return n > 1 ? n : 1;
   }
   // The outputs whose windows (without dilation) cover input i: [covering_begin, covering_end).
-  __device__ int64_t covering_begin(int64_t i) const {
+  __device__ I covering_begin(I i) const {
     if (adaptive) return quotient(i * out, in);
-    const int64_t past = i + padding - size;  // windows that begin here or before end before i
+    const I past = i + padding - size;  // windows that begin here or before end before i
     return past < 0 ? 0 : quotient(past, stride) + 1;
   }
-  __device__ int64_t covering_end(int64_t i) const {
-    const int64_t end = adaptive ? quotient((i + 1) * out + in - 1, in) : quotient(i + padding, stride) + 1;
+  __device__ I covering_end(I i) const {
+    const I end = adaptive ? quotient((i + 1) * out + in - 1, in) : quotient(i + padding, stride) + 1;
     return lesser(end, out);
   }
 };
 
+template <class I>
 struct Pooling {
-  Axis z, y, x;
-  int64_t planes;
+  Axis<I> z, y, x;
   bool pads;
   int64_t divisor;
 
-  Pooling(const Shape& in, const Shape& out, const PoolArgs& args)
-      : planes(in[0] * in[1]), pads(args.count_include_pad), divisor(args.divisor) {
-    const Window& w = args.window;
-    Axis all[3];
-    for (int d = 0; d < 3; ++d) {
-      const int s = d - (5 - in.size());
-      if (s < 0)
-        all[d] = {1, 1, 1, 1, 0, 1, false};
-      else
-        all[d] = {in[s + 2], out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)], args.adaptive};
-    }
-    z = all[0];
-    y = all[1];
-    x = all[2];
-  }
-  __device__ int64_t divided_by(int64_t oz, int64_t oy, int64_t ox) const {
+  __device__ int64_t divided_by(I oz, I oy, I ox) const {
     return divisor ? divisor : z.counted(oz, pads) * y.counted(oy, pads) * x.counted(ox, pads);
   }
 };
 
+// f(pooling of x to y), in the narrowest index type.
+template <class F>
+void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args, const F& f) {
+  const Shape &in = x.shape, &out = y.shape;
+  const Window& w = args.window;
+  Axis<int64_t> all[3];
+  bool fits = x.numel() <= kMostShort && y.numel() <= kMostShort;
+  for (int d = 0; d < 3; ++d) {
+    const int s = d - (5 - in.size());
+    Axis<int64_t>& a = all[d];
+    if (s < 0)
+      a = {1, 1, 1, 1, 0, 1, false};
+    else
+      a = {in[s + 2],    out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)],
+           args.adaptive};
+    // First each, so that no product of two is too large to be looked at.
+    for (int64_t v : {a.size, a.stride, a.padding, a.dilation}) fits = fits && v <= kMostShort;
+    fits = fits && a.in + a.padding + a.out * a.stride + a.size * a.dilation + (a.in + 1) * (a.out + 1) <= kMostShort;
+  }
+  const auto as = [&]<class I>(I) {
+    const auto axis = [](const Axis<int64_t>& a) {
+      return Axis<I>{I(a.in), I(a.out), I(a.size), I(a.stride), I(a.padding), I(a.dilation), a.adaptive};
+    };
+    f(Pooling<I>{axis(all[0]), axis(all[1]), axis(all[2]), args.count_include_pad, args.divisor});
+  };
+  fits ? as(int32_t()) : as(int64_t());
+}
+
 // i as plane, z, y, x.
+template <class I>
 struct Place {
-  int64_t plane, z, y, x;
-  __device__ Place(int64_t i, int64_t depth, int64_t height, int64_t width) {
-    const int64_t line = quotient(i, width), slice = quotient(line, height);
+  I plane, z, y, x;
+  __device__ Place(I i, I depth, I height, I width) {
+    const I line = quotient(i, width), slice = quotient(line, height);
     plane = quotient(slice, depth);
     x = i - line * width;
     y = line - slice * height;
@@ -78,21 +102,21 @@ struct Place {
   }
 };
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out, int64_t* indices, Pooling p, int64_t numel) {
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out, int64_t* indices, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numel; i += step) {
-    const Place o(i, p.z.out, p.y.out, p.x.out);
+  const I step = I(gridDim.x * blockDim.x);
+  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
-    const int64_t x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
-    const int64_t z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
+    const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
+    const I z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
     C best = C(-INFINITY);
-    int64_t where = -1;
-    for (int64_t z = z0; z < z1; z += p.z.dilation) {
-      for (int64_t y = y0; y < y1; y += p.y.dilation) {
-        const int64_t row = (z * p.y.in + y) * p.x.in;
-        for (int64_t x = x0; x < x1; x += p.x.dilation) {
+    I where = -1;
+    for (I z = z0; z < z1; z += p.z.dilation) {
+      for (I y = y0; y < y1; y += p.y.dilation) {
+        const I row = (z * p.y.in + y) * p.x.in;
+        for (I x = x0; x < x1; x += p.x.dilation) {
           const C v = to_f(plane[row + x]);
           if (v > best || (v != v && best == best)) {
             best = v;
@@ -109,20 +133,20 @@ __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out,
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out, Pooling p, int64_t numel) {
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numel; i += step) {
-    const Place o(i, p.z.out, p.y.out, p.x.out);
+  const I step = I(gridDim.x * blockDim.x);
+  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
-    const int64_t x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
+    const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     C sum = 0;
-    for (int64_t z = p.z.begin(o.z); z < p.z.end(o.z); ++z) {
-      for (int64_t y = y0; y < y1; ++y) {
-        const int64_t row = (z * p.y.in + y) * p.x.in;
+    for (I z = p.z.begin(o.z); z < p.z.end(o.z); ++z) {
+      for (I y = y0; y < y1; ++y) {
+        const I row = (z * p.y.in + y) * p.x.in;
         C part = 0;  // in pieces, as sums of sums lose less
-        for (int64_t x = x0; x < x1; ++x) part += C(to_f(plane[row + x]));
+        for (I x = x0; x < x1; ++x) part += C(to_f(plane[row + x]));
         sum += part;
       }
     }
@@ -131,18 +155,18 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
 }
 
 // A mean over much of a plane: a block for each output, its threads over the window.
-template <class T>
-__global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand out, Pooling p, int64_t numel) {
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
   SHARED(double, sums, [kThreads]);
-  for (int64_t i = blockIdx.x; i < numel; i += gridDim.x) {
-    const Place o(i, p.z.out, p.y.out, p.x.out);
+  for (I i = I(blockIdx.x); i < numel; i += I(gridDim.x)) {
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
-    const int64_t x0 = p.x.begin(o.x), y0 = p.y.begin(o.y), z0 = p.z.begin(o.z);
-    const int64_t width = p.x.end(o.x) - x0, height = p.y.end(o.y) - y0, depth = p.z.end(o.z) - z0;
+    const I x0 = p.x.begin(o.x), y0 = p.y.begin(o.y), z0 = p.z.begin(o.z);
+    const I width = p.x.end(o.x) - x0, height = p.y.end(o.y) - y0, depth = p.z.end(o.z) - z0;
     C sum = 0;
-    for (int64_t k = threadIdx.x; k < depth * height * width; k += blockDim.x) {
-      const Place at(k, depth, height, width);
+    for (I k = I(threadIdx.x); k < depth * height * width; k += kThreads) {
+      const Place<I> at(k, depth, height, width);
       sum += C(to_f(plane[((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x]));
     }
     sums[threadIdx.x] = double(sum);
@@ -155,22 +179,22 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, Operand out, Pooling p, int64_t numel) {
+template <class T, class I>
+__global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
-  const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numel; i += step) {
-    const Place at(i, p.z.in, p.y.in, p.x.in);
+  const I step = I(gridDim.x * blockDim.x);
+  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+    const Place<I> at(i, p.z.in, p.y.in, p.x.in);
     const T* const plane = grad + at.plane * p.z.out * p.y.out * p.x.out;
-    const int64_t x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
-    const int64_t y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
+    const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
+    const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
     C sum = 0;
-    for (int64_t oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
-      for (int64_t oy = y0; oy < y1; ++oy) {
-        const int64_t row = (oz * p.y.out + oy) * p.x.out;
+    for (I oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
+      for (I oy = y0; oy < y1; ++oy) {
+        const I row = (oz * p.y.out + oy) * p.x.out;
         C part = 0;
 #pragma unroll 1
-        for (int64_t ox = x0; ox < x1; ++ox) part += C(to_f(plane[row + ox])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
+        for (I ox = x0; ox < x1; ++ox) part += C(to_f(plane[row + ox])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
         sum += part / C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads));
       }
     }
@@ -178,6 +202,7 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   }
 }
 
+// In 64 bits, as the indices are: it divides once a tile.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     max_backward_kernel(const T* grad, const int64_t* indices, Operand out, int64_t planes, int64_t taken, int64_t size) {
@@ -186,20 +211,22 @@ __global__ void __launch_bounds__(kThreads)
   SHARED(int, owner, [kTile]);
   const int64_t tiles = (size + kTile - 1) / kTile;
   for (int64_t task = blockIdx.x; task < planes * tiles; task += gridDim.x) {
-    const int64_t plane = task / tiles, from = task % tiles * kTile;
+    const int64_t plane = quotient(task, tiles), from = (task - plane * tiles) * kTile;
+    const T* const grads = grad + plane * taken;
+    const int64_t* const places = indices + plane * taken;
     clear_tile(&sum[0], &owner[0]);
     for (int64_t base = 0; base < taken; base += kThreads) {
       const int64_t o = base + threadIdx.x;
       int64_t place = -1;
-      if (o < taken) place = indices[plane * taken + o] - from;
+      if (o < taken) place = places[o] - from;
       const bool here = place >= 0 && place < kTile;
-      add_in_order(&sum[0], &owner[0], here ? int(place) : -1, here ? C(to_f(grad[plane * taken + o])) : C(0));
+      add_in_order(&sum[0], &owner[0], here ? int(place) : -1, here ? C(to_f(grads[o])) : C(0));
     }
     for (int i = int(threadIdx.x); i < kTile && from + i < size; i += kThreads) out.store_floating(plane * size + from + i, sum[i]);
   }
 }
 
-// f(T*, null) for the dtype of v, a floating one.
+// f(T{}) for a floating dtype.
 template <class F>
 void typed(DType t, const F& f) {
   if (t == DType::f64)
@@ -213,10 +240,11 @@ void typed(DType t, const F& f) {
 void max_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
   const int64_t n = out.numel();
   if (n == 0) return;
-  typed(x.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(max_kernel<T>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out), indices.as<int64_t>(),
-           Pooling(x.shape, out.shape, args), n);
+  with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
+    typed(x.dtype, [&]<class T>(T) {
+      launch(max_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out), indices.as<int64_t>(),
+             p, I(n));
+    });
   });
 }
 
@@ -233,25 +261,25 @@ void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView&
 void avg_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const TensorView& out) {
   const int64_t n = out.numel();
   if (n == 0) return;
-  const Pooling p(x.shape, out.shape, args);
   int64_t window = 1;
-  for (int d = 2; d < x.shape.size(); ++d) window *= args.adaptive ? (x.shape[d] + out.shape[d] - 1) / out.shape[d] : args.window.size[size_t(d - 2)];
-  typed(x.dtype, [&](auto type) {
-    using T = decltype(type);
-    if (window >= 64)
-      launch(wide_avg_kernel<T>, blocks_for(n, 1), kThreads, 0, q.stream, x.as<const T>(), Operand(out), p, n);
-    else
-      launch(avg_kernel<T>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out), p, n);
+  for (int d = 2; d < x.shape.size(); ++d)
+    window *= args.adaptive ? (x.shape[d] + out.shape[d] - 1) / out.shape[d] : args.window.size[size_t(d - 2)];
+  with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
+    typed(x.dtype, [&]<class T>(T) {
+      const bool wide = window >= 64;
+      launch(wide ? wide_avg_kernel<T, I> : avg_kernel<T, I>, blocks_for(n, wide ? 1 : kThreads), kThreads, 0, q.stream,
+             x.as<const T>(), Operand(out), p, I(n));
+    });
   });
 }
 
 void avg_pool_backward(const Queue& q, const TensorView& grad, const PoolArgs& args, const TensorView& out) {
   const int64_t n = out.numel();
   if (n == 0) return;
-  typed(grad.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(avg_backward_kernel<T>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(), Operand(out),
-           Pooling(out.shape, grad.shape, args), n);
+  with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
+    typed(grad.dtype, [&]<class T>(T) {
+      launch(avg_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(), Operand(out), p, I(n));
+    });
   });
 }
 

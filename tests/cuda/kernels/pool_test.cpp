@@ -17,6 +17,8 @@ Shape planes(const Shape& sizes) {
   return s;
 }
 
+constexpr int64_t kFar = int64_t(1) << 33;
+
 const Case kCases[] = {
     {{1}, {1}, {.window = {.dims = 1, .size = {1, 1, 1}}}},
     {{33}, {16}, {.window = {.dims = 1, .size = {3, 1, 1}, .stride = {2, 1, 1}}}},
@@ -32,6 +34,13 @@ const Case kCases[] = {
     {{33, 32}, {1, 1}, {.window = {.dims = 2}, .adaptive = true}},
     {{3, 5, 4}, {2, 5, 1}, {.window = {.dims = 3}, .adaptive = true}},
     {{6, 7, 4}, {2, 2, 1}, {.window = {.dims = 3}, .adaptive = true}},  // a window of a block
+    // Indices of 64 bits, since the step to a second window would need them.
+    {{31, 33}, {16, 1}, {.window = {.size = {3, 3, 1}, .stride = {2, kFar, 1}, .padding = {1, 1, 0}}}},
+    {{9, 8}, {1, 6}, {.window = {.size = {3, 3, 1}, .stride = {kFar, 1, 1}, .padding = {1, 0, 0}}, .count_include_pad = false}},
+    {{4, 5, 3}, {4, 1, 2}, {.window = {.dims = 3, .size = {2, 3, 2}, .stride = {1, kFar, 1}, .padding = {1, 0, 0}}}},
+    {{33, 32}, {17, 1}, {.window = {.size = {3, 32, 1}, .stride = {2, kFar, 1}, .padding = {1, 0, 0}}}},
+    {{7, 5}, {3, 2}, {.window = {.dims = 2, .stride = {kFar, 1, 1}}, .adaptive = true}},
+    {{3, 4}, {5, 7}, {.window = {.dims = 2, .stride = {kFar, 1, 1}}, .adaptive = true}},
 };
 
 Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
@@ -76,6 +85,21 @@ TEST_CASE("maxima with dilation and windows of -inf") {
   for (int64_t i = 0; i < 42; ++i) set(x.view, i, i < 24 || i % 6 < 2 ? -INFINITY : x[i]);
   const Shape out{1, 1, 2, 4};
   const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out),
+               want_where = make(DType::i64, out);
+  cpu().max_pool(x, args, want, want_where);
+  const OnDevice dev_x(x), dev_y(y), dev_where(where);
+  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
+  dev_y.fetch();
+  dev_where.fetch();
+  check_close(y, want, 0, 0, "max_pool");
+  check_close(where, want_where, 0, 0, "max_pool indices");
+}
+
+TEST_CASE("maxima of windows with dilation too large for 32 bits") {
+  const PoolArgs args{.window = {.size = {2, 1, 1}, .stride = {1, 1, 1}, .padding = {1, 0, 0}, .dilation = {3, kFar, 1}}};
+  const Buffer x = uniform(DType::f16, {2, 3, 7, 6}, 1);
+  const Shape out{2, 3, 6, 6};
+  const Buffer y = out_like(DType::f16, out), want = make(DType::f16, out), where = out_like(DType::i64, out),
                want_where = make(DType::i64, out);
   cpu().max_pool(x, args, want, want_where);
   const OnDevice dev_x(x), dev_y(y), dev_where(where);
