@@ -31,27 +31,51 @@ struct BatchNorm {
   bool training;
 };
 
-// f(element, place among the channels' elements) for each pack of the channels.
+// Whose parameters N neighbouring elements have: the first `split` those of channel `first`, the rest those of `second`. Where
+// inner = 1 each has its own, from `first` on.
+struct Owners {
+  int64_t first, second;
+  int split;
+  bool own;
+
+  // Of the parameters from `base` on; `otherwise` where there are none.
+  template <class C, int N>
+  __device__ void load(const Operand& p, int64_t base, C otherwise, C (&v)[N]) const {
+    if (N > 1 && own && p.data != nullptr) return load_some(p, base + first, v);
+    const C one = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
+    const C other = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : one;
+#pragma unroll
+    for (int j = 0; j < N; ++j) v[j] = N == 1 || j < split ? one : other;
+  }
+};
+
+// f(element, its channels, counted from a.first on, size) for each pack of `size` of the channels' elements, and for each element
+// of the rest of a pack.
 template <int N, class F>
 __device__ inline void each_element(const BatchNorm& a, const F& f) {
-  const int64_t row = a.count * a.inner, step = int64_t(gridDim.x) * blockDim.x * N;
-  for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N; i < a.batch * row; i += step) {
-    const int64_t b = short_quotient(i, row), place = a.first * a.inner + i - b * row;
-    f(b * a.channels * a.inner + place, place);
-  }
+  const int64_t row = a.count * a.inner, all = a.batch * row;
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
+  const auto some = [&](int64_t i, auto size) {
+    const int64_t b = short_quotient(i, row), place = i - b * row, c = short_quotient(place, a.inner);
+    const int64_t left = (c + 1) * a.inner - place;
+    f((b * a.channels + a.first) * a.inner + place,
+      Owners{c, c + 1 < a.count ? c + 1 : 0, left < size.value ? int(left) : size.value, a.inner == 1}, size);
+  };
+  for (int64_t p = thread; p < all / N; p += step) some(p * N, std::integral_constant<int, N>());
+  if (all / N * N + thread < all) some(all / N * N + thread, std::integral_constant<int, 1>());
 }
 
 template <class C, int N>
 __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
-  each_element<N>(a, [&](int64_t i, int64_t place) {
-    C x[N], mean[N], rstd[N], w[N], b[N];
+  each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
+    C x[size.value], mean[size.value], rstd[size.value], w[size.value], b[size.value];
     load_some(a.x, i, x);
-    load_parameter(a.mean, 0, place, a.inner, C(0), mean);
-    load_parameter(a.rstd, 0, place, a.inner, C(1), rstd);
-    load_parameter(a.weight, 0, place, a.inner, C(1), w);
-    load_parameter(a.bias, 0, place, a.inner, C(0), b);
+    owners.load(a.mean, a.first, C(0), mean);
+    owners.load(a.rstd, a.first, C(1), rstd);
+    owners.load(a.weight, a.first, C(1), w);
+    owners.load(a.bias, a.first, C(0), b);
 #pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = (x[j] - mean[j]) * (rstd[j] * w[j]) + b[j];
+    for (int j = 0; j < size.value; ++j) x[j] = (x[j] - mean[j]) * (rstd[j] * w[j]) + b[j];
     store_some(a.out, i, x);
   });
 }
@@ -60,22 +84,22 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
 template <class C, int N>
 __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled) {
   const C n = C(a.batch * a.inner);
-  each_element<N>(a, [&](int64_t i, int64_t place) {
-    C g[N], rstd[N], w[N];
+  each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
+    C g[size.value], rstd[size.value], w[size.value];
     load_some(a.grad, i, g);
-    load_parameter(a.rstd, 0, place, a.inner, C(1), rstd);
-    load_parameter(a.weight, 0, place, a.inner, C(1), w);
+    owners.load(a.rstd, a.first, C(1), rstd);
+    owners.load(a.weight, a.first, C(1), w);
     if (a.training) {
-      C x[N], mean[N], first[N], second[N];
+      C x[size.value], mean[size.value], first[size.value], second[size.value];
       load_some(a.x, i, x);
-      load_parameter(a.mean, 0, place, a.inner, C(0), mean);
-      load_parameter(plain, 0, place - a.first * a.inner, a.inner, C(0), first);
-      load_parameter(scaled, 0, place - a.first * a.inner, a.inner, C(0), second);
+      owners.load(a.mean, a.first, C(0), mean);
+      owners.load(plain, 0, C(0), first);
+      owners.load(scaled, 0, C(0), second);
 #pragma unroll
-      for (int j = 0; j < N; ++j) g[j] = g[j] - first[j] / n - (x[j] - mean[j]) * rstd[j] * (second[j] / n);
+      for (int j = 0; j < size.value; ++j) g[j] = g[j] - first[j] / n - (x[j] - mean[j]) * rstd[j] * (second[j] / n);
     }
 #pragma unroll
-    for (int j = 0; j < N; ++j) g[j] *= rstd[j] * w[j];
+    for (int j = 0; j < size.value; ++j) g[j] *= rstd[j] * w[j];
     store_some(a.out, i, g);
   });
 }
@@ -86,7 +110,12 @@ void for_elements(DType x, bool some, const F& f) {
   if (x == DType::f64) return f(double{}, std::integral_constant<int, 1>());
   some ? f(float{}, std::integral_constant<int, kPack>()) : f(float{}, std::integral_constant<int, 1>());
 }
-int64_t run_of(const BatchNormArgs& a) { return a.inner == 1 ? a.channels : a.inner; }
+// A length that is a whole number of packs where the elements can be taken in packs. Channels of at least a pack may be of any
+// length, when all of them are done at once: a pack then has elements of two of them at most.
+int64_t run_of(const BatchNormArgs& a) {
+  if (a.inner == 1) return a.channels;
+  return a.inner >= kPack && a.channels <= kChannelsAtOnce ? kPack : a.inner;
+}
 
 TensorView of_channels(const TensorView& v, int64_t channels) {
   TensorView out = v;

@@ -63,25 +63,39 @@ __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
   }
 }
 
-// A block has a segment of a channel's rows * inner elements.
+// A block has a segment of a channel's runs, in the packs that cover them.
 template <class C, int N>
 __global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
   SHARED(double, sums, [kBlockWarps]);
-  const int64_t packs = s.rows * s.inner / N, part = (packs + s.segments - 1) / s.segments;
+  const int64_t per_run = Cover<N>::each(s.inner), packs = s.rows * per_run, part = (packs + s.segments - 1) / s.segments;
+  const int64_t numel = s.rows * s.channels * s.inner;
   for (int64_t task = blockIdx.x; task < s.count * s.segments; task += gridDim.x) {
     const int64_t segment = task / s.count, k = task % s.count, c = s.first + k;
     const int64_t end = (segment + 1) * part < packs ? (segment + 1) * part : packs;
     C plain[N] = {}, scaled[N] = {};
     for (int64_t p = segment * part + threadIdx.x; p < end; p += kThreads) {
-      const int64_t row = short_quotient(p * N, s.inner), at = (row * s.channels + c) * s.inner + p * N - row * s.inner;
-      C g[N], x[N], mean[N], rstd[N];
-      load_some(s.grad, at, g);
-      load_some(s.x, at, x);
+      const int64_t row = short_quotient(p, per_run), run = (row * s.channels + c) * s.inner;
+      const Cover<N> pack(run, run + s.inner, p - row * per_run);
+      C g[N] = {}, x[N] = {}, mean[N], rstd[N];
+      if (N == 1 || pack.at + N <= numel) {
+        load_some(s.grad, pack.at, g);
+        load_some(s.x, pack.at, x);
+      } else {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          if (j < pack.from || j >= pack.to) continue;
+          g[j] = s.grad.load_floating<C>(pack.at + j);
+          x[j] = s.x.load_floating<C>(pack.at + j);
+        }
+      }
       const int64_t stat = row * s.stat_row + short_quotient(c, s.stat_div);
       mean[0] = s.mean.data != nullptr ? s.mean.load_floating<C>(stat) : C(0);
       rstd[0] = s.rstd.load_floating<C>(stat);
 #pragma unroll
-      for (int j = 1; j < N; ++j) mean[j] = mean[0], rstd[j] = rstd[0];
+      for (int j = 0; j < N; ++j) {
+        mean[j] = mean[0], rstd[j] = rstd[0];
+        if (N > 1 && (j < pack.from || j >= pack.to)) g[j] = 0, x[j] = mean[0];
+      }
       add(g, x, mean, rstd, plain, scaled);
     }
     double total[2] = {0, 0};
@@ -155,7 +169,8 @@ void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t c
   if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum_up<double, 1>(q, all, plain, scaled);
   // A pack of columns shares its statistics, or has one for each.
   const bool columns = s.inner > 1 || s.stat_div == 1 || s.stat_div % kPack == 0;
-  const bool some = columns && reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, s.inner > 1 ? s.inner : s.channels);
+  const int64_t run = s.inner == 1 ? s.channels : s.inner >= kPack ? kPack : s.inner;
+  const bool some = columns && reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, run);
   some ? sum_up<float, kPack>(q, all, plain, scaled) : sum_up<float, 1>(q, all, plain, scaled);
 }
 

@@ -53,6 +53,21 @@ inline bool reads_some(int n, std::initializer_list<const TensorView*> operands,
   return fits;
 }
 
+// A pack of N elements of memory, of those that cover a run which begins and ends anywhere.
+template <int N>
+struct Cover {
+  int64_t at;    // the pack's first element
+  int from, to;  // those of its elements that belong to the run: none when to <= from
+
+  // How many a run of `inner` elements takes at most, of runs side by side.
+  static __device__ int64_t each(int64_t inner) { return inner % N == 0 ? inner / N : (inner + 2 * (N - 1)) / N; }
+  // The k-th of the run [begin, end).
+  __device__ Cover(int64_t begin, int64_t end, int64_t k) : at((begin / N + k) * N) {
+    from = begin > at ? int(begin - at) : 0;
+    to = end - at < N ? int(end - at) : N;
+  }
+};
+
 // For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
 // are number row * stat_row + channel / stat_div. mean may be empty: 0.
 struct ChannelSums {

@@ -1,5 +1,6 @@
 // Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. Each is read once; what
 // threads and segments have seen is joined in double, in order.
+#include "cuda/kernels/norms.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace halfstep::cuda {
@@ -24,16 +25,18 @@ struct Seen {
   C near = 0, sum = 0, squares = 0;
   int count = 0;
 
+  // The elements [from, to) of x.
   template <int N>
-  __device__ void add(const C (&x)[N]) {
+  __device__ void add(const C (&x)[N], int from = 0, int to = N) {
+    if (to <= from) return;
     if (count == 0) {
 #pragma unroll
-      for (C v : x) near += v / C(N);
+      for (int j = 0; j < N; ++j) near += j >= from && j < to ? x[j] / C(to - from) : C(0);
     }
-    count += N;
+    count += to - from;
 #pragma unroll
-    for (C v : x) {
-      const C d = v - near;
+    for (int j = 0; j < N; ++j) {
+      const C d = j >= from && j < to ? x[j] - near : C(0);
       sum += d;
       squares += d * d;
     }
@@ -99,6 +102,48 @@ struct Runs {
     }
   }
 };
+// The same of a dense tensor, runs that begin and end anywhere: in the packs that cover them.
+struct CoveredRuns {
+  using Compute = float;
+  Operand data;
+  int64_t inner, pitch, numel;  // of a run; from one run to the next; of all memory
+
+  CoveredRuns(const TensorView& x, const Space<1>& along)
+      : data(x), inner(along.shape[along.rank - 1]), pitch(along.rank > 1 ? along.strides[0][0] : 0), numel(x.numel()) {}
+  // f(x, from, to): of the pack x the elements [from, to).
+  template <class Group, class F>
+  __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
+    constexpr int kBatch = 4;
+    const int64_t first = short_quotient(begin, inner), per_run = Cover<kRun>::each(inner);
+    const int64_t packs = (short_quotient(end - 1, inner) + 1 - first) * per_run;
+    const auto cover = [&](int64_t p) {
+      const int64_t of = short_quotient(p, per_run), skip = begin - (first + of) * inner, stop = end - (first + of) * inner;
+      const int64_t run = from + (first + of) * pitch;
+      return Cover<kRun>(run + (skip > 0 ? skip : 0), run + (stop < inner ? stop : inner), p - of * per_run);
+    };
+    for (int64_t i = Group::rank(); i < packs; i += Group::kSize * kBatch) {
+      RawPack raw[kBatch];
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        const Cover<kRun> pack = cover(i + k * Group::kSize);
+        if (i + k * Group::kSize < packs && pack.at + kRun <= numel) load_raw(data, pack.at, raw[k]);
+      }
+#pragma unroll
+      for (int k = 0; k < kBatch; ++k) {
+        if (i + k * Group::kSize >= packs) continue;
+        const Cover<kRun> pack = cover(i + k * Group::kSize);
+        float x[kRun];
+        if (pack.at + kRun <= numel) {
+          unpack(raw[k], data.dtype, x);
+        } else {
+#pragma unroll
+          for (int j = 0; j < kRun; ++j) x[j] = j >= pack.from && j < pack.to ? data.load_floating<float>(pack.at + j) : 0.0f;
+        }
+        f(x, pack.from, pack.to);
+      }
+    }
+  }
+};
 // The same one by one, of any floating dtype and wherever they are.
 template <class C>
 struct Singles {
@@ -129,7 +174,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
     int64_t at[3];
     kept.offsets(output, at);
     Seen<typename Elements::Compute> seen;
-    x.template each<Group>(at[1], begin, end, [&](const auto& v) { seen.add(v); });
+    x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { seen.add(v, span...); });
     const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
     const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
     if (Group::rank() == 0) target.put(output, s, at, {mean, squares, double(end - begin)});
@@ -291,6 +336,9 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
     launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, Singles<C>(x, reduced), kept, target);
   } else if (packed_rows) {
     rows(Runs(x, reduced));
+  } else if (narrow && x.is_contiguous() && reduced.rank > 0 && reduced.rank <= 2 && reduced_step == 1 &&
+             reduced.shape[reduced.rank - 1] >= kRun) {
+    rows(CoveredRuns(x, reduced));
   } else {
     rows(Singles<C>(x, reduced));
   }

@@ -72,6 +72,18 @@ TEST_CASE("batch normalisation of rows, short and long channels") {
   }
 }
 
+TEST_CASE("batch normalisation of channels that are no whole packs: 7 x 7, 14 x 14, and where packs end in the second channel") {
+  for (bool training : {true, false}) {
+    for (const auto& [t, parameters] : {std::pair{DType::f32, DType::f32}, {DType::f16, DType::f32}, {DType::bf16, DType::bf16}}) {
+      for (int64_t inner : {9, 49, 196}) check_batch_norm({3, 5, inner, 1e-5, 0.1, training}, t, parameters);
+    }
+    check_batch_norm({9, 1, 57, 1e-5, 0.1, training}, DType::f16, DType::f32, false);
+    check_batch_norm({2, 3, 49, 1e-5, 0.1, training}, DType::f16, DType::f32, true, 1);
+    check_batch_norm({3, 1, 8201, 1e-5, 0.1, training}, DType::f16, DType::f32);       // several segments for the sums
+    check_batch_norm({1, 16384 + 3, 9, 1e-5, 0.1, training}, DType::f16, DType::f32);  // in two parts
+  }
+}
+
 TEST_CASE("more channels than are summed at once") {
   check_batch_norm({3, 16384 + 40, 1, 1e-5, 0.1, true}, DType::f32, DType::f32);
 }

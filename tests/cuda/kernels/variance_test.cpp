@@ -60,6 +60,27 @@ TEST_CASE("variance in packs: channels of images and of rows, in one segment and
   check_close(var, want, 16, 0, "variance with an outlier first");
 }
 
+TEST_CASE("variance of runs that are no whole packs: neighbours of a run do not count, nor does what lies behind the tensor") {
+  for (DType t : kStored) {
+    for (int64_t inner : {8, 9, 15, 49, 196}) check_variance(uniform(t, {7, 5, inner}, 1, 1, 3), {1, 5, 1}, 0);
+    check_variance(uniform(t, {5, 49}, 2, -1, 5), {5, 1}, 1);
+    check_variance(uniform(t, {5, 3, 3001}, 3, -1, 5), {1, 3, 1}, 1);  // segments that begin and end inside a run
+    check_variance(uniform(t, {3, 20001}, 4, -1, 5), {3, 1}, 1);
+  }
+  Buffer x = uniform(DType::f16, {3, 3, 49}, 5, 1, 2);
+  for (int64_t n = 0; n < 3; ++n)
+    for (int64_t i = 0; i < 49; ++i)
+      for (int64_t c : {0, 2}) set(x.view, (n * 3 + c) * 49 + i, i % 2 ? 60000 : std::nan(""));
+  const Buffer var = poisoned(DType::f16, {1, 3, 1}), want = make(DType::f16, {1, 3, 1});
+  cpu().variance(x, 1, TensorView{}, want);
+  const OnDevice dev_x(x), dev_var(var);
+  cuda::variance(queue(), dev_x, 1, TensorView{}, dev_var);
+  dev_var.fetch();
+  CHECK(var[1] > 0);
+  CHECK(close(DType::f16, var[1], want[1], 2, 0));
+  CHECK(std::isnan(var[0]));
+}
+
 TEST_CASE("variance of one element, of none, and far from zero") {
   check_variance(uniform(DType::f32, {}, 1), {}, 1);
   check_variance(uniform(DType::f32, {3, 1}, 1), {3, 1}, 0);
