@@ -16,7 +16,6 @@ from mlp_tables import print_products, print_tables  # noqa: E402
 
 BUILD = ROOT / "build/gpu"
 PROGRAM, KERNEL_TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels"
-UPLOADS = "bench_uploads" if (ROOT / "benchmarks/uploads.cpp").exists() else None
 SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
 PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"}
 # The library's own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
@@ -84,7 +83,7 @@ def build_stages(suite, wanted):
     if "program" in wanted:
         yield stage("program", ["halfstep_program"])
     if "tests" in wanted:
-        yield stage("tests", ["test_cuda", "test_cuda_kernels"] + [UPLOADS] * bool(UPLOADS))
+        yield stage("tests", ["test_cuda", "test_cuda_kernels", "bench_uploads"])
     if "all" in wanted:
         yield stage("all", ["all"])
 
@@ -138,6 +137,8 @@ def read_bench(output, code):
     if result is None:
         return {}
     arm = result["arms"][0]
+    if "refused" in arm:
+        return {"result": arm, "state": "incomplete", "why": arm["refused"].splitlines()[0]}
     kept = {k: arm[k] for k in ("products", "plain_products", "losses") if k in arm}
     if kept.get("plain_products"):
         return {"result": kept, "state": "failed", "why": f"{kept['plain_products']} products ran on the plain kernel"}
@@ -240,8 +241,7 @@ def smoke(suite):
         steps.append(step(f"kernels {name} {arm}", command, needs="program", limit=90, env={"HALFSTEP_TUNE_FILE": ""},
                           read=read_kernels, show=show_kernels))
     steps += [
-        step("uploads", [BUILD / "benchmarks" / UPLOADS] if UPLOADS else ["echo", "these sources have no benchmarks/uploads.cpp"],
-             needs="tests", quiet=True, limit=60, read=read_json_line),
+        step("uploads", [BUILD / "benchmarks/bench_uploads"], needs="tests", quiet=True, limit=60, read=read_json_line),
         step("products' tests", [KERNEL_TESTS, "--source-file=*gemm_test.cpp,*relu_mask_test.cpp", "--test-case-exclude=probe*"],
              needs="tests", limit=120, read=read_doctest),
         step("probe of the library's mask", [KERNEL_TESTS, "--test-case=probe*"], needs="tests", limit=30, read=read_probe,

@@ -180,7 +180,14 @@ void check_products(const std::vector<BenchArm>& arms) {
   }
 }
 
+// What the GPU does not compute is no fault of the others' times; where nothing else was asked for, it is the answer.
+void check_measured(const std::vector<BenchArm>& refused, bool all) {
+  if (all) throw DeviceError(refused.front().refused);
+  for (const BenchArm& a : refused) std::cerr << name(a.precision) << " was not measured: " << a.refused << '\n';
+}
+
 Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, bool gpu) {
+  if (!a.refused.empty()) return {{"arm", name(a.precision)}, {"refused", a.refused}};
   Json memory;
   for (int i = 0; i < kMemoryTagCount; ++i) memory[name(MemoryTag(i))] = a.peak_by_tag[size_t(i)];
   Json out{{"arm", name(a.precision)},
@@ -225,11 +232,12 @@ void apply_defaults(Options& o) {
   o.bench.graph = o.graph == "on" ? GraphMode::on : o.graph == "off" ? GraphMode::off : GraphMode::automatic;
 }
 
-void print_json(const Options& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const std::string& where) {
+void print_json(const Options& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
+                const std::string& where) {
   const BenchOptions& b = o.bench;
   const bool gpu = b.device.is_cuda();
   Json list = Json::array();
-  for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, reference(arms), b.layers), gpu));
+  for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
   std::cout << Json{{"bench", "mlp"},
                     {"version", HALFSTEP_VERSION},
                     {"commit", HALFSTEP_COMMIT},
@@ -268,16 +276,20 @@ int bench(Options o) {
               << " resident batches, " << b.epochs << (b.epochs == 1 ? " epoch" : " epochs") << ", SGD, MSE\n"
               << where << '\n';
   }
-  const auto arms = bench_mlp(b, [&](const BenchArm& arm) {
+  const auto all = bench_mlp(b, [&](const BenchArm& arm) {
     if (!o.json) print_recipe(arm);
   });
-  const BenchArm& base = reference(arms);
+  std::vector<BenchArm> arms, refused;
+  for (const BenchArm& a : all) (a.refused.empty() ? arms : refused).push_back(a);
+  const BenchArm& base = reference(arms.empty() ? all : arms);
   const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
   if (o.json) {
-    print_json(o, arms, f32, where);
+    print_json(o, all, f32, base, where);
+    check_measured(refused, arms.empty());
     check_products(arms);
     return kDone;
   }
+  check_measured(refused, arms.empty());
   print_table(arms, f32);
   std::cout << "\nMedians leave out the first " << b.warmup
             << " steps, totals count them. \"other\": optimizer state and workspace.\n";

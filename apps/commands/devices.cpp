@@ -51,15 +51,15 @@ int products(const Options& o) {
   for (const Precision precision : {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16}) {
     Json row{{"arm", name(precision)}};
     if (!o.json) std::cout << '\n' << name(precision) << '\n';
-    try {
-      bench.arms = {precision};
-      const std::vector<ProductReport> found = bench_mlp(bench).front().products;
-      row["products"] = products_json(found);
-      row["plain_products"] = plain_products(found);
-      if (!o.json) print_products(std::cout, found);
-    } catch (const DeviceError& e) {  // a precision that this GPU does not multiply in
-      row["error"] = e.what();
-      if (!o.json) std::cout << e.what() << '\n';
+    bench.arms = {precision};
+    const BenchArm arm = bench_mlp(bench).front();
+    if (arm.refused.empty()) {
+      row["products"] = products_json(arm.products);
+      row["plain_products"] = plain_products(arm.products);
+      if (!o.json) print_products(std::cout, arm.products);
+    } else {
+      row["error"] = arm.refused;
+      if (!o.json) std::cout << arm.refused << '\n';
     }
     list.push_back(row);
   }

@@ -154,7 +154,14 @@ std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(
     BenchArm arm;
     arm.precision = precision;
     arm.planned_peak_bytes = planned_peak(o, precision);
-    for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm);
+    try {
+      for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm);
+    } catch (const DeviceError& e) {
+      backend_for(o.device).synchronize();  // throws when it is the device that fails, and not this arm alone
+      arm = {.precision = precision, .refused = e.what()};
+      arms.push_back(arm);
+      continue;
+    }
     if (std::vector<double> step_ms = arm.step_ms; !step_ms.empty()) {
       std::sort(step_ms.begin(), step_ms.end());
       arm.fastest_ms = step_ms.front();

@@ -45,6 +45,7 @@ struct BenchArm {
   int64_t steps = 0, skipped = 0;
   bool recorded = false;                // steps were replayed from a recording
   std::vector<ProductReport> products;  // of the last run; none on the CPU
+  std::string refused;                  // why the device does not compute this arm; then nothing was measured
 };
 
 // How far the losses of one arm are from those of another: the largest relative difference of a step, and what is tolerated.
@@ -59,7 +60,8 @@ struct Agreement {
 Agreement agreement(const BenchArm& arm, const BenchArm& reference, int64_t layers);
 
 // `layers` Linear(width, width) with ReLU between, MSE, plain SGD; float16 with a GradScaler. Every arm starts from the same
-// weights and sees the same data. `done` is called after each arm. Throws ValueError for tf32 anywhere but on a GPU.
+// weights and sees the same data. `done` is called after each arm that was measured. An arm that the device does not compute (bfloat16
+// before Ampere) says so in `refused`. Throws ValueError for tf32 anywhere but on a GPU, and DeviceError when the device itself fails.
 std::vector<BenchArm> bench_mlp(const BenchOptions& options, const std::function<void(const BenchArm&)>& done = {});
 
 }  // namespace halfstep::app
