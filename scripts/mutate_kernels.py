@@ -265,7 +265,7 @@ def main():
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)
 
-    kinds = options.kinds.split(",") if options.kinds else {m["kind"] for m in mutants}
+    kinds = set(options.kinds.split(",")) if options.kinds else {m["kind"] for m in mutants}
     chosen = [m for m in mutants if m["kind"] in kinds and re.search(options.files, m["file"])]
     report, done = os.path.join(options.work, "report.json"), []
     if options.again:
@@ -275,7 +275,7 @@ def main():
         chosen = [m for m in chosen if key_of(m) not in before]
 
     program = Program(options.work, options.jobs)
-    for mode in "plain", "race", "asan":
+    for mode in "plain", "race", *["asan"] * bool(kinds - set(SYNCHRONISING)):
         program.build(mode)
     hunt = Hunt(program, options.work)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
