@@ -27,12 +27,12 @@ __global__ void __launch_bounds__(kThreads)
     int64_t left = batch * s.a_batch + row * s.a_row, right = batch * s.b_batch + column * s.b_column;
     C sum = 0;
     for (int64_t k = 0; k < s.inner; ++k) {
-      sum += element<C, T>(a, left) * element<C, T>(b, right);
+      sum = m::add(sum, m::mul(element<C, T>(a, left), element<C, T>(b, right)));
       left += s.a_column;
       right += s.b_row;
     }
-    if (bias.data) sum += bias.load<C>(column * s.bias);
-    if (accumulate) sum += c.load<C>(i);
+    if (bias.data) sum = m::add(sum, bias.load<C>(column * s.bias));
+    if (accumulate) sum = m::add(sum, c.load<C>(i));
     c.store(i, sum);
   }
 }

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
 #pragma unroll
-        for (int w = 0; w < kWidth; ++w) sum[w] += values[b][w];
+        for (int w = 0; w < kWidth; ++w) sum[w] = m::add(sum[w], values[b][w]);
       }
     }
     view.store_out(to, sum);

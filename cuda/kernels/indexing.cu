@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) scatter_each(Operand out, Source src
     const int64_t to = at[0] + mine * lines.out_step;
     C sum = out.load<C>(to);
     for (int64_t j = k; j < lines.length; ++j) {
-      if (index[j * lines.index_step] == mine) sum += src.template load<C>(at[2] + j * lines.src_step);
+      if (index[j * lines.index_step] == mine) sum = m::add(sum, src.template load<C>(at[2] + j * lines.src_step));
     }
     out.store(to, sum);
   }
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
 #pragma unroll
           for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
-            for (int w = 0; w < kWidth; ++w) sum[u][w] += values[b][u][w];
+            for (int w = 0; w < kWidth; ++w) sum[u][w] = m::add(sum[u][w], values[b][u][w]);
           }
         }
       }

@@ -46,8 +46,8 @@ __device__ inline int64_t highest<int64_t>() {
     }                                           \
   };
 HS_REDUCTION(Sum, SumJoin, W(0), x)
-HS_REDUCTION(SumAbs, SumJoin, W(0), x < C(0) ? -x : x)
-HS_REDUCTION(SumSquares, SumJoin, W(0), C(x * x))
+HS_REDUCTION(SumAbs, SumJoin, W(0), x < C(0) ? m::neg(x) : x)
+HS_REDUCTION(SumSquares, SumJoin, W(0), m::mul(x, x))
 HS_REDUCTION(Product, ProductJoin, W(1), x)
 HS_REDUCTION(Max, MaxJoin, lowest<W>(), x)
 HS_REDUCTION(Min, MinJoin, highest<W>(), x)

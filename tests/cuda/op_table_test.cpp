@@ -169,3 +169,21 @@ TEST_CASE("random numbers are the CPU's") {
     }
   }
 }
+
+TEST_CASE("integers wrap on the device as on the CPU, wherever elements are added or multiplied") {
+  const TensorOptions i64{.dtype = DType::i64};
+  // y: 2^62, 2^62, 3. wide: columns of y, many side by side. many: in segments, which are joined.
+  const Tensor y = tensor({0x1p62, 0x1p62, 3}, i64), wide = y.unsqueeze(1).expand({3, 40}).contiguous(),
+               many = full({1 << 18}, 0x1p62, i64), none = zeros({3}, i64);
+  const auto results = [&](Device device) {
+    const Tensor a = y.to(device), w = wide.to(device), m = many.to(device), at = none.to(device),
+                 zero = zeros({1}, i64).to(device);
+    std::string all;
+    for (const Tensor& t : {a + a, a * a, -a, -a - a, square(a), sum(a), prod(a), cumsum(a, 0), cumprod(a, 0), matmul(a, a),
+                            matmul(w, w.t()), sum(w, {0}), cumsum(w, 0), sum(m), cumsum(m, 0), index_add(zero, 0, at, a),
+                            scatter_add(zero, 0, at, a), index_add(zeros({1, 40}, i64).to(device), 0, at, w)})
+      all += bytes(t);
+    return all;
+  };
+  CHECK(results(Device::cuda) == results(Device::cpu));
+}
