@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
 
   if (thread == 0) {
     if (control.first) wait_for(&progress.ready, control.first);
-    shared[1] = control.check ? atomicAdd(&progress.bad, 0u) : control.found_inf && *control.found_inf != 0;
+    shared[1] = control.check ? progress.bad : control.found_inf && *control.found_inf != 0;
   }
   __syncthreads();
   const bool skips = shared[1] != 0;
@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   if (thread != 0) return;
   if (control.check) *control.found_inf = skips ? 1.0f : 0.0f;
   tail.run(skips);
-  for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) atomicExch(counter, 0u);
+  for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) *counter = 0;
 }
 
 bool packed(const ParamUpdate& u) {

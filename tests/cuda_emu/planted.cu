@@ -46,13 +46,14 @@ __global__ void count_even(const int* x, int* total, int n, bool atomic) {
     *total += 1;
 }
 
-__global__ void last_block_sum(const float* x, float* partial, unsigned* counter, float* out, int n, bool fence, bool atomic) {
+__global__ void last_block_sum(const float* x, float* partial, unsigned* counter, float* out, int n, bool fence, bool atomic,
+                               int writer) {
   float v = 0;
   for (int i = int(blockIdx.x * 32 + threadIdx.x); i < n; i += int(gridDim.x) * 32) v += x[i];
   for (int o = 16; o; o /= 2) v += __shfl_xor_sync(kFullMask, v, o);
   SHARED(bool, last, [1]);
+  if (int(threadIdx.x) == writer) partial[blockIdx.x] = v;
   if (threadIdx.x == 0) {
-    partial[blockIdx.x] = v;
     if (fence) __threadfence();
     if (atomic) {
       last[0] = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
@@ -176,7 +177,8 @@ void kernels(std::string_view bug) {
   expect("count", total[0], 250);
   Device<float> partial(8, false);
   Device<unsigned> counter(1);
-  launch(last_block_sum, 8, 32, 0, nullptr, x.p, partial.p, counter.p, one.p, 1000, !is("no_fence"), !is("plain_counter"));
+  launch(last_block_sum, 8, 32, 0, nullptr, x.p, partial.p, counter.p, one.p, 1000, !is("no_fence"), !is("plain_counter"),
+         is("early_release") ? 31 : 0);
   expect("last block", one[0], 499500);
   launch(exchange, 1, 32, 0, nullptr, x.p, y.p, !is("no_warp_barrier"));
   for (int i = 0; i < 32; ++i) expect("exchange", y[i], 31 - i);

@@ -40,8 +40,20 @@ std::unordered_map<uintptr_t, Page*> pages;  // never freed: memory comes back a
 uintptr_t last_key = ~uintptr_t(0);
 Page* last_page;
 
-// By atomic variable, then block: the block barriers passed there when it released. By block: what it has acquired.
-using Epochs = std::unordered_map<uint32_t, uint32_t>;
+// What a block has released: what its threads did before their last block barrier, and behind it what the releasing thread did, or
+// its warp before a warp barrier. Of several threads that release without a barrier between them, all.
+struct Release {
+  uint32_t epoch, warp_epoch;
+  int thread;
+
+  static constexpr int kAll = -1;
+  bool covers(const Access& a) const {
+    if (a.epoch != epoch || thread == kAll) return a.epoch <= epoch;
+    return a.thread == thread || (a.thread / 32 == thread / 32 && a.warp_epoch < warp_epoch);
+  }
+};
+// By atomic variable, then block. By block: what it has acquired of others.
+using Epochs = std::unordered_map<uint32_t, Release>;
 std::unordered_map<const void*, Epochs> released;
 std::unordered_map<uint32_t, Epochs> acquired;
 uint32_t sync_launch;
@@ -66,9 +78,14 @@ void begin_launch() {
   sync_launch = where.launch;
 }
 
-void raise(Epochs& epochs, uint32_t block, uint32_t epoch) {
-  uint32_t& e = epochs.emplace(block, epoch).first->second;
-  if (e < epoch) e = epoch;
+void raise(Epochs& epochs, uint32_t block, const Release& release) {
+  Release& known = epochs.emplace(block, release).first->second;
+  if (known.epoch < release.epoch) {
+    known = release;
+  } else if (known.epoch == release.epoch) {
+    known.warp_epoch = std::max(known.warp_epoch, release.warp_epoch);
+    if (known.thread != release.thread) known.thread = Release::kAll;
+  }
 }
 
 bool in_order(const Access& before) {
@@ -81,7 +98,7 @@ bool in_order(const Access& before) {
   const auto mine = acquired.find(where.block);
   if (mine == acquired.end()) return false;
   const auto theirs = mine->second.find(before.block);
-  return theirs != mine->second.end() && before.epoch <= theirs->second;
+  return theirs != mine->second.end() && theirs->second.covers(before);
 }
 
 // "file:line" of a code address, by addr2line where that is installed.
@@ -160,12 +177,12 @@ void race_forget(const void* p, size_t bytes) {
 void race_release(const void* atomic) {
   begin_launch();
   Epochs& to = released[atomic];
-  raise(to, where.block, where.epoch);
-  for (const auto& [block, epoch] : acquired[where.block]) raise(to, block, epoch);
+  raise(to, where.block, {where.epoch, where.warp_epoch, where.thread});
+  for (const auto& [block, release] : acquired[where.block]) raise(to, block, release);
 }
 void race_acquire(const void* atomic) {
   begin_launch();
-  for (const auto& [block, epoch] : released[atomic]) raise(acquired[where.block], block, epoch);
+  for (const auto& [block, release] : released[atomic]) raise(acquired[where.block], block, release);
 }
 
 }  // namespace emu

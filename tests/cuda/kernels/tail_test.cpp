@@ -167,7 +167,7 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
   for (const Case& c :
        {Case{3, 9001, DType::f32, DType::f16}, Case{1, 70000, DType::f32, DType::bf16}, Case{2, 0, DType::f32, DType::f32},
         Case{5, 33, DType::f32, DType::f64}, Case{2, 130, DType::f64, DType::f64}, Case{120, 40, DType::f32, DType::f16}}) {
-    for (const int bad : {-1, 0, 1}) {  // none, in the first tensor, in the last
+    for (const int bad : {-1, 0, 1, 2}) {  // none, in the first tensor, in the last, in all
       if (bad >= 0 && c.n == 0) continue;
       CAPTURE(c.tensors);
       CAPTURE(name(c.grad));
@@ -178,11 +178,13 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
       }
       if (bad >= 0) {
         for (Problem* p : {&s, &a}) {
-          const size_t k = bad == 0 ? 0 : size_t(c.tensors - 1);
-          const TensorView& on_cpu = p->cpu_params[k].grad;
-          set(on_cpu, c.n - 1, c.grad == DType::f64 ? 1e300 * 1e300 : kInf);
-          REQUIRE(cudaMemcpy(p->device_params[k].grad.data, on_cpu.data, size_t(c.n) * size_of(c.grad), cudaMemcpyHostToDevice) ==
-                  cudaSuccess);
+          for (size_t k = 0; k < size_t(c.tensors); ++k) {
+            if ((bad == 0 && k > 0) || (bad == 1 && k + 1 < size_t(c.tensors))) continue;
+            const TensorView& on_cpu = p->cpu_params[k].grad;
+            set(on_cpu, c.n - 1, c.grad == DType::f64 ? 1e300 * 1e300 : kInf);
+            REQUIRE(cudaMemcpy(p->device_params[k].grad.data, on_cpu.data, size_t(c.n) * size_of(c.grad), cudaMemcpyHostToDevice) ==
+                    cudaSuccess);
+          }
         }
       }
       const Buffer loss = scalar(0.75), losses = make(DType::f32, {4}), founds = make(DType::f32, {4});
