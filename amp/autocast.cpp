@@ -74,7 +74,8 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
     std::ostringstream text;
-    text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen << ": this region is disabled";
+    text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen
+         << ": this region is disabled";
     logging::warn(text.str());
     enabled = false;
   }

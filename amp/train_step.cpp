@@ -30,8 +30,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
   if (!options.device.is_cuda() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
-  const bool may_record = options.graph == GraphMode::on ||
-                          (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
+  const bool may_record =
+      options.graph == GraphMode::on || (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
   if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
     recorder_ = std::make_unique<StepRecorder>(
         [this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, ring); }, module, optimizer, scaler,
@@ -112,8 +112,10 @@ StepResult TrainStep::finish_window(math::StepTail tail) {
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail);
   }
-  if (rates_) rates_->advanced();
-  else if (schedule_) schedule_->step(result.outcome.applied());
+  if (rates_)
+    rates_->advanced();
+  else if (schedule_)
+    schedule_->step(result.outcome.applied());
   return result;
 }
 

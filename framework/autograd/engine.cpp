@@ -47,15 +47,17 @@ class Engine {
   void seed(const Tensors& outputs, const Tensors& grad_outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Tensor& out = outputs[i];
-      check<AutogradError>(out.defined() && out.requires_grad(), "backward", "output ", i, " does not require grad and has no graph",
+      check<AutogradError>(out.defined() && out.requires_grad(), "backward", "output ", i,
+                           " does not require grad and has no graph",
                            Help{"set requires_grad on an input, and do not compute it inside NoGrad"});
       Tensor g = i < grad_outputs.size() ? grad_outputs[i] : Tensor();
       if (!g.defined()) {
-        check<AutogradError>(out.numel() == 1, "backward", "a gradient can be left out only for one-element outputs, got shape ", out.shape());
+        check<AutogradError>(out.numel() == 1, "backward", "a gradient can be left out only for one-element outputs, got shape ",
+                             out.shape());
         g = ones_like_output(out);
       }
-      check<ShapeError>(g.shape() == out.shape(), "backward", "gradient of output ", i, " must have its shape ", out.shape(), ", got ",
-                        g.shape());
+      check<ShapeError>(g.shape() == out.shape(), "backward", "gradient of output ", i, " must have its shape ", out.shape(),
+                        ", got ", g.shape());
       const Edge edge = edge_of(out);
       deliver(edge, g.dtype() == edge.dtype ? g : g.to(edge.dtype));
     }
@@ -190,8 +192,8 @@ class Engine {
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
-  std::unordered_set<const Node*> needed_;             // targets and what leads to them
-  std::unordered_set<const Node*> runs_;               // those of needed_ whose backward must run
+  std::unordered_set<const Node*> needed_;       // targets and what leads to them
+  std::unordered_set<const Node*> runs_;         // those of needed_ whose backward must run
 };
 
 }  // namespace

@@ -28,8 +28,8 @@ class FunctionNode final : public Node {
     FunctionContext of_this_run = ctx;
     of_this_run.call_ = &call;
     Tensors result = backward_(of_this_run, full);
-    check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(), " gradients, one per input, got ",
-                         result.size());
+    check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(),
+                         " gradients, one per input, got ", result.size());
     return result;
   }
   void release_saved() override {

@@ -69,7 +69,8 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
       };
       for (size_t k = 0; k < wanted.size(); ++k) {
         const Tensor& x = wanted[k];
-        const std::vector<double> analytic = got[k].defined() ? got[k].to_vector<double>() : std::vector<double>(size_t(x.numel()), 0.0);
+        const std::vector<double> analytic =
+            got[k].defined() ? got[k].to_vector<double>() : std::vector<double>(size_t(x.numel()), 0.0);
         for (int64_t i = 0; i < x.numel(); ++i) {
           int64_t offset = 0, rest = i;
           for (int d = x.dim() - 1; d >= 0; --d) {
@@ -84,8 +85,8 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
           const double down = weighted();
           element = saved;
           const double numeric = (up - down) / (2 * options.eps), a = analytic[size_t(i)];
-          check<AutogradError>(std::fabs(a - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ", o,
-                               ", input ", k, ", element ", i, ": backward gives ", a, ", differences give ", numeric);
+          check<AutogradError>(std::fabs(a - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ",
+                               o, ", input ", k, ", element ", i, ": backward gives ", a, ", differences give ", numeric);
         }
       }
     }

@@ -74,8 +74,10 @@ uint64_t Tensor::register_hook(TensorHook hook) const {
   if (meta.node) {
     auto& hooks = meta.node->hooks;
     if (hooks.size() <= meta.output_index) hooks.resize(meta.output_index + 1);
-    if (hooks[meta.output_index]) meta.hooks = hooks[meta.output_index];
-    else hooks[meta.output_index] = meta.hooks;
+    if (hooks[meta.output_index])
+      meta.hooks = hooks[meta.output_index];
+    else
+      hooks[meta.output_index] = meta.hooks;
   }
   const uint64_t key = next++;
   meta.hooks->emplace_back(key, std::move(hook));

@@ -68,7 +68,8 @@ class MetaBackend final : public Backend {
     count("unary_backward", {grad, saved}, {out});
   }
   void binary(Binary, const TensorView& a, const TensorView& b, const TensorView& out) override { count("binary", {a, b}, {out}); }
-  void binary_backward(Binary, int, const TensorView& grad, const TensorView& a, const TensorView& b, const TensorView& out) override {
+  void binary_backward(Binary, int, const TensorView& grad, const TensorView& a, const TensorView& b,
+                       const TensorView& out) override {
     count("binary_backward", {grad, a, b}, {out});
   }
   void test(Test, const TensorView& a, const TensorView& b, const TensorView& out) override { count("test", {a, b}, {out}); }
@@ -110,7 +111,8 @@ class MetaBackend final : public Backend {
   void softmax_backward(const TensorView& grad, const TensorView& y, const TensorView& out, int, bool) override {
     count("softmax_backward", {grad, y}, {out});
   }
-  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) override {
+  void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
+                     const TensorView& total) override {
     count("cross_entropy", {args.logits, args.target, args.weight}, {loss, lse, total});
   }
   void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
@@ -124,7 +126,8 @@ class MetaBackend final : public Backend {
   void mse(const TensorView& a, const TensorView& b, Reduction, const TensorView& loss, const MseGradient& gradient) override {
     count("mse", {a, b, gradient.grad}, {loss, gradient.out});
   }
-  void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction, double, const TensorView& out) override {
+  void mse_backward(const TensorView& a, const TensorView& b, const TensorView& grad, Reduction, double,
+                    const TensorView& out) override {
     count("mse_backward", {a, b, grad}, {out});
   }
   int64_t check_indices(const TensorView& index, int64_t) override {
@@ -132,7 +135,9 @@ class MetaBackend final : public Backend {
     return -1;
   }
   // Of a table that is read or written by index, as much as is taken or given.
-  void gather(const TensorView&, int, const TensorView& index, const TensorView& out) override { count("gather", {index, out}, {out}); }
+  void gather(const TensorView&, int, const TensorView& index, const TensorView& out) override {
+    count("gather", {index, out}, {out});
+  }
   void scatter_add(const TensorView&, int, const TensorView& index, const TensorView& src) override {
     count("scatter_add", {index, src, src}, {src});
   }
@@ -156,22 +161,26 @@ class MetaBackend final : public Backend {
     const WorkspacePlan plan;
     cpu::conv(x, weight, bias, window, groups, out);
   }
-  void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
-                          const TensorView& out) override {
+  void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
+                          int64_t groups, const TensorView& out) override {
     count_conv("conv_backward_data", weight, grad, grad, groups, {grad, weight, bias}, {out});
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
     cpu::conv_backward_data(grad, weight, bias, window, groups, out);
   }
-  void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups, const TensorView& out,
-                            const TensorView& bias_out) override {
+  void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
+                            const TensorView& out, const TensorView& bias_out) override {
     count_conv("conv_backward_weight", out, grad, grad, groups, {x, grad}, {out, bias_out});
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
     cpu::conv_backward_weight(x, grad, window, groups, out, bias_out);
   }
-  void unfold(const TensorView& x, const Window&, const Spatial&, const TensorView& columns) override { count("unfold", {x}, {columns}); }
-  void fold(const TensorView& columns, const Window&, const Spatial&, const TensorView& out) override { count("fold", {columns}, {out}); }
+  void unfold(const TensorView& x, const Window&, const Spatial&, const TensorView& columns) override {
+    count("unfold", {x}, {columns});
+  }
+  void fold(const TensorView& columns, const Window&, const Spatial&, const TensorView& out) override {
+    count("fold", {columns}, {out});
+  }
   void max_pool(const TensorView& x, const PoolArgs&, const TensorView& out, const TensorView& indices) override {
     count("max_pool", {x}, {out, indices});
   }
@@ -186,8 +195,9 @@ class MetaBackend final : public Backend {
                  const TensorView& mean, const TensorView& rstd) override {
     count("normalize", {x, weight, bias}, {out, mean, rstd});
   }
-  void normalize_backward(const NormArgs&, const TensorView& grad, const TensorView& x, const TensorView& weight, const TensorView& mean,
-                          const TensorView& rstd, const TensorView& dx, const TensorView& dweight, const TensorView& dbias) override {
+  void normalize_backward(const NormArgs&, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                          const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                          const TensorView& dbias) override {
     count("normalize_backward", {grad, x, weight, mean, rstd}, {dx, dweight, dbias});
   }
   void batch_norm(const BatchNormArgs&, const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -220,8 +230,8 @@ class MetaBackend final : public Backend {
   void grid_sample(const SampleArgs&, const TensorView& x, const TensorView& grid, const TensorView& out) override {
     count("grid_sample", {x, grid}, {out});
   }
-  void grid_sample_backward(const SampleArgs&, const TensorView& grad, const TensorView& x, const TensorView& grid, const TensorView& dx,
-                            const TensorView& dgrid) override {
+  void grid_sample_backward(const SampleArgs&, const TensorView& grad, const TensorView& x, const TensorView& grid,
+                            const TensorView& dx, const TensorView& dgrid) override {
     count("grid_sample_backward", {grad, x, grid}, {dx, dgrid});
   }
   void random_uniform(const TensorView& dst, Generator::State, double, double) override { count("random_uniform", {}, {dst}); }

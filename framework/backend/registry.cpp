@@ -83,9 +83,7 @@ bool has_backend(Device::Type type) {
   try {
     backend_for({type, 0});
     return true;
-  } catch (const DeviceError&) {
-    return false;
-  }
+  } catch (const DeviceError&) { return false; }
 }
 
 void set_num_threads(int n) {

@@ -28,9 +28,7 @@ class Subset : public Dataset {
     }
     return base_->batch(mapped);
   }
-  std::string describe() const override {
-    return joined(size(), " samples of: ", base_->describe());
-  }
+  std::string describe() const override { return joined(size(), " samples of: ", base_->describe()); }
 
  private:
   std::shared_ptr<const Dataset> base_;

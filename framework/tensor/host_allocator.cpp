@@ -31,8 +31,8 @@ constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
 constexpr size_t kColours = 61, kColourStep = 5;
 
 struct Block {
-  void* base;     // what malloc gave
-  size_t bytes;   // size class
+  void* base;    // what malloc gave
+  size_t bytes;  // size class
   MemoryTag tag;
 };
 
@@ -132,13 +132,14 @@ class HostAllocator final : public Allocator {
 
   [[noreturn]] void out_of_memory(size_t bytes) const {
     std::ostringstream books;
-    for (int i = 0; i < kMemoryTagCount; ++i) books << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
+    for (int i = 0; i < kMemoryTagCount; ++i)
+      books << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
     fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", books.str(), ")",
                       Help{"use a smaller batch or model"});
   }
 
   mutable std::mutex mutex_;
-  std::unordered_map<void*, Block> blocks_;             // every block, live or cached
+  std::unordered_map<void*, Block> blocks_;              // every block, live or cached
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
   size_t colour_ = 0, limit_ = 0;
   MemoryStats stats_;

@@ -1,4 +1,5 @@
-// The books of the device meta: sizes and purposes are counted as the planned device's allocator counts them, and no memory is taken.
+// The books of the device meta: sizes and purposes are counted as the planned device's allocator counts them, and no memory is
+// taken.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>

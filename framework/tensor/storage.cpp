@@ -8,7 +8,8 @@ thread_local MemoryTag current_tag = MemoryTag::activations;
 }
 
 const char* name(MemoryTag tag) {
-  constexpr const char* names[kMemoryTagCount] = {"activations", "data", "parameters", "shadows", "gradients", "optimizer", "workspace"};
+  constexpr const char* names[kMemoryTagCount] = {"activations", "data",      "parameters", "shadows",
+                                                  "gradients",   "optimizer", "workspace"};
   return names[size_t(tag)];
 }
 

@@ -289,7 +289,8 @@ TEST_CASE("threads may differentiate graphs of their own") {
 }
 
 TEST_CASE("threads may ask one kept graph for gradients of different tensors") {
-  const Tensor x = tensor({2.0}, {.dtype = DType::f64, .requires_grad = true}), w = tensor({3.0}, {.dtype = DType::f64, .requires_grad = true});
+  const Tensor x = tensor({2.0}, {.dtype = DType::f64, .requires_grad = true}),
+               w = tensor({3.0}, {.dtype = DType::f64, .requires_grad = true});
   Tensor y = x;
   for (int i = 0; i < 20; ++i) y = y * w + x;
   const double of_x = grad({y}, {x}, {}, {.retain_graph = true})[0].item<double>();

@@ -63,8 +63,8 @@ TEST_CASE("a leaf's hook sees its whole gradient while the rest of the backward 
         return Tensor();
       };
     };
-    const uint64_t keys[] = {first.register_hook(note("first ", 1 * 3 * 3 * 5)), shared.register_hook(note("shared ", 2 * 3 * 1 * 2 * 5)),
-                             last.register_hook(note("last ", 18))};
+    const uint64_t keys[] = {first.register_hook(note("first ", 1 * 3 * 3 * 5)),
+                             shared.register_hook(note("shared ", 2 * 3 * 1 * 2 * 5)), last.register_hook(note("last ", 18))};
     const Tensor a = x * first, b = a * shared, c = b * shared;
     a.register_hook(note("a ", 3 * 3 * 5));
     b.register_hook(note("b ", 3 * 5));

@@ -1,7 +1,6 @@
 // Means. An output row is computed whole, from the sum of the rows that its windows cover.
-#include "framework/backend/cpu/pool.h"
-
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/pool.h"
 #include "framework/backend/cpu/reduce_kernels.h"
 
 namespace halfstep::cpu {
@@ -38,9 +37,12 @@ void sum_along(const Axis& x, const C* columns, C* out) {
   for (int64_t k = 0; k < x.size; ++k) {
     const auto [lo, hi] = x.having(k);
     const C* const from = columns + x.first(lo) + k;
-    if (x.stride == 1) add_strided<C, 1>(from, 1, out + lo, hi - lo);
-    else if (x.stride == 2) add_strided<C, 2>(from, 2, out + lo, hi - lo);
-    else add_strided<C, 0>(from, x.stride, out + lo, hi - lo);
+    if (x.stride == 1)
+      add_strided<C, 1>(from, 1, out + lo, hi - lo);
+    else if (x.stride == 2)
+      add_strided<C, 2>(from, 2, out + lo, hi - lo);
+    else
+      add_strided<C, 0>(from, x.stride, out + lo, hi - lo);
   }
 }
 // Its transpose: out (of zeros) gets each window's value on all that it covers.
@@ -54,9 +56,12 @@ void spread_along(const Axis& x, const C* g, C* out) {
   for (int64_t k = 0; k < x.size; ++k) {
     const auto [lo, hi] = x.having(k);
     C* const to = out + x.first(lo) + k;
-    if (x.stride == 1) spread_strided<C, 1>(g + lo, 1, to, hi - lo);
-    else if (x.stride == 2) spread_strided<C, 2>(g + lo, 2, to, hi - lo);
-    else spread_strided<C, 0>(g + lo, x.stride, to, hi - lo);
+    if (x.stride == 1)
+      spread_strided<C, 1>(g + lo, 1, to, hi - lo);
+    else if (x.stride == 2)
+      spread_strided<C, 2>(g + lo, 2, to, hi - lo);
+    else
+      spread_strided<C, 0>(g + lo, x.stride, to, hi - lo);
   }
 }
 
@@ -168,7 +173,8 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
     const Pooling p(x.shape, out.shape, args);
     const Divisors<C> divisors(p, args);
     const int64_t width = p.x.out;
-    if (p.whole() && p.in_plane() <= kBlock) return avg_planes<C>(x, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
+    if (p.whole() && p.in_plane() <= kBlock)
+      return avg_planes<C>(x, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     parallel_for(p.rows(), 1, std::max(x.numel(), out.numel()), [&](int64_t begin, int64_t end) {
       Rows<C> rows(x, p);
       std::vector<C> columns(static_cast<size_t>(p.x.in)), sums(static_cast<size_t>(width));

@@ -9,15 +9,16 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPoints = 256;    // a block
-constexpr int64_t kChannels = 16;   // that share a block's weights when gradients are scattered
+constexpr int64_t kPoints = 256;   // a block
+constexpr int64_t kChannels = 16;  // that share a block's weights when gradients are scattered
 
 struct Sizes {
   int dims;
   int64_t batch, channels, points, plane;
   int64_t in[3] = {1, 1, 1};  // x, y, z
 
-  Sizes(const TensorView& x, const TensorView& grid) : dims(x.shape.size() - 2), batch(x.shape[0]), channels(x.shape[1]), points(1), plane(1) {
+  Sizes(const TensorView& x, const TensorView& grid)
+      : dims(x.shape.size() - 2), batch(x.shape[0]), channels(x.shape[1]), points(1), plane(1) {
     for (int d = 0; d < dims; ++d) {
       in[dims - 1 - d] = x.shape[2 + d];
       plane *= x.shape[2 + d];
@@ -131,9 +132,12 @@ void read_block(const SampleArgs& a, const Sizes& s, const TensorView& grid, int
   b.count = std::min(kPoints, s.points - first);
   b.coordinates.resize(size_t(b.count * s.dims));
   load<C>(grid.dtype, at(grid, (n * s.points + first) * s.dims), 1, b.coordinates.data(), b.count * s.dims);
-  if (a.mode == SampleMode::bicubic) fill_block<C, 2, 4>(a, s, slopes, b);
-  else if (s.dims == 2) fill_block<C, 2, 2>(a, s, slopes, b);
-  else fill_block<C, 3, 2>(a, s, slopes, b);
+  if (a.mode == SampleMode::bicubic)
+    fill_block<C, 2, 4>(a, s, slopes, b);
+  else if (s.dims == 2)
+    fill_block<C, 2, 2>(a, s, slopes, b);
+  else
+    fill_block<C, 3, 2>(a, s, slopes, b);
 }
 
 // sum[p] += weight x[index] of four taps; a weight of 0 reads nothing.
@@ -204,7 +208,8 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
       for (int64_t c = 0; c < s.channels; ++c) {
         const C* const plane = source.data() + (n * s.channels + c) * s.plane;
         std::fill_n(sums, b.count, C(0));
-        for (int t = 0; t < b.taps; t += 4) sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
+        for (int t = 0; t < b.taps; t += 4)
+          sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
         store<C>(out.dtype, sums, at(out, (n * s.channels + c) * s.points + block * kPoints), 1, b.count);
       }
     }
@@ -271,8 +276,10 @@ void grid_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, 
 
 template <class F>
 void in_compute_type(DType t, const F& f) {
-  if (t == DType::f64) f(double{});
-  else f(float{});
+  if (t == DType::f64)
+    f(double{});
+  else
+    f(float{});
 }
 
 }  // namespace

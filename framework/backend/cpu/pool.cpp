@@ -55,7 +55,8 @@ void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t
       const C* const row = rows.row(plane, iz, iy);
       const I base = I((iz * y.in + iy) * x.in);
       if (x.adaptive) {
-        for (int64_t o = 0; o < x.out; ++o) take_largest(row + x.begin(o), x.end(o) - x.begin(o), I(base + I(x.begin(o))), best[o], where[o]);
+        for (int64_t o = 0; o < x.out; ++o)
+          take_largest(row + x.begin(o), x.end(o) - x.begin(o), I(base + I(x.begin(o))), best[o], where[o]);
         continue;
       }
       // Only taps that lie inside somewhere.
@@ -99,8 +100,10 @@ void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, 
   if (out.numel() == 0) return;
   const int64_t plane = x.numel() / (x.shape[0] * x.shape[1]);
   // Indices of large planes need 64 bits, which the wide kernel has.
-  if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max()) max_pool_in<double, int64_t>(x, args, out, indices);
-  else max_pool_in<float, int32_t>(x, args, out, indices);
+  if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max())
+    max_pool_in<double, int64_t>(x, args, out, indices);
+  else
+    max_pool_in<float, int32_t>(x, args, out, indices);
 }
 
 void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) {

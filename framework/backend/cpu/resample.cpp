@@ -55,7 +55,10 @@ struct Matrix {
   bool picks = false;  // one entry of weight 1 each
 
   Matrix(const SparseRows& m, int64_t columns, bool innermost)
-      : rows(m.start.shape[0] - 1), start(m.start.as<const int64_t>()), index(m.index.as<const int64_t>()), weight(m.weight.as<const C>()) {
+      : rows(m.start.shape[0] - 1),
+        start(m.start.as<const int64_t>()),
+        index(m.index.as<const int64_t>()),
+        weight(m.weight.as<const C>()) {
     if (!innermost || columns > std::numeric_limits<int32_t>::max()) return;
     int64_t least = kMostTaps, most = 0;
     for (int64_t o = 0; o < rows; ++o) {

@@ -54,7 +54,8 @@ TensorView broadcast_view(const Tensor& t, const Shape& shape) {
 
 bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
   check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
-  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ", x.dtype());
+  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ",
+                    x.dtype());
   for (int d = 0; d < shape.size(); ++d)
     check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
                       "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
@@ -63,7 +64,8 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
   if (!recorded) return false;
   check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",
                        Help{"update parameters inside NoGrad"});
-  check<AutogradError>(!x.impl()->is_view, op, "changing a view in place while recording is not supported", Help{"change the tensor it views, or use the out-of-place form"});
+  check<AutogradError>(!x.impl()->is_view, op, "changing a view in place while recording is not supported",
+                       Help{"change the tensor it views, or use the out-of-place form"});
   return true;
 }
 
@@ -103,7 +105,8 @@ void check_same_device(std::string_view op, const Tensors& in) {
 
 void check_has_values(std::string_view op, const Tensors& in) {
   for (const Tensor& t : in) {
-    check<MetaError>(!t.defined() || !t.device().is_meta(), op, "needs the values of its inputs, and a tensor on the device meta has none, got ",
+    check<MetaError>(!t.defined() || !t.device().is_meta(), op,
+                     "needs the values of its inputs, and a tensor on the device meta has none, got ",
                      t.defined() ? t.dtype() : DType::f32, " ", t.defined() ? t.shape() : Shape(),
                      Help{"only shapes, dtypes and sizes are known there: run this on the cpu or a GPU"});
   }
@@ -114,8 +117,8 @@ void check_same_dtype(std::string_view op, const Tensors& in) {
   for (const Tensor& t : in) {
     if (!t.defined()) continue;
     if (!first) first = &t;
-    check<DTypeError>(t.dtype() == first->dtype(), op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(), " and ",
-                      t.dtype(), " ", t.shape(), Help{"convert with to(dtype), or compute inside an Autocast region"});
+    check<DTypeError>(t.dtype() == first->dtype(), op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(),
+                      " and ", t.dtype(), " ", t.shape(), Help{"convert with to(dtype), or compute inside an Autocast region"});
   }
 }
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "framework/ops/core/composite.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/elementwise/pointwise.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/pointwise.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

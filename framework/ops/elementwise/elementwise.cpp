@@ -6,9 +6,9 @@
 #include "amp/autocast.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/expr.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -25,7 +25,9 @@ constexpr auto kUnaryInfo = infos(kUnaryRows, true);
 constexpr auto kBinaryInfo = infos(kBinaryRows, true);
 constexpr auto kTestInfo = infos(kTestRows, false);
 
-Tensor empty_for(const Shape& shape, DType dtype, Device device) { return Tensor::empty(shape, {.dtype = dtype, .device = device}); }
+Tensor empty_for(const Shape& shape, DType dtype, Device device) {
+  return Tensor::empty(shape, {.dtype = dtype, .device = device});
+}
 
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
@@ -48,7 +50,9 @@ Tensor as_gradient(const Expr& e, const Tensor& g) {
 
 Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
   switch (op) {
-#define HS_UNARY(name, ...) case Unary::name: return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
+#define HS_UNARY(name, ...) \
+  case Unary::name:         \
+    return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
 #define HS_BINARY(...)
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
@@ -60,7 +64,9 @@ Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
 }
 
 struct UnaryOp {
-  struct Attr { Unary op; };
+  struct Attr {
+    Unary op;
+  };
   static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
 
   static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
@@ -89,10 +95,11 @@ struct UnaryOp {
 Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
   switch (op) {
 #define HS_UNARY(...)
-#define HS_BINARY(name, ...)                                                                       \
-  case Binary::name:                                                                               \
-    return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))        \
-                                  : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), g);
+#define HS_BINARY(name, ...)                                                                 \
+  case Binary::name:                                                                         \
+    return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))  \
+                                  : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), \
+                       g);
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
 #undef HS_UNARY
@@ -110,8 +117,8 @@ struct BinaryGradient {
 constexpr unsigned kNamesA = 2, kNamesB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
 #define HS_UNARY(...)
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
-  {{functor::name##_backward_a{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#da) == "g"},                   \
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
+  {{functor::name##_backward_a{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#da) == "g"}, \
    {functor::name##_backward_b{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#db) == "g"}},
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
@@ -173,7 +180,8 @@ struct BinaryOp {
     // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
     const Tensor out = empty_for(g.shape(), dtype, g.device());
-    backend_for(g.device()).binary_backward(at.op, input, g.view(), broadcast_view(a, g.shape()), broadcast_view(b, g.shape()), out.view());
+    backend_for(g.device())
+        .binary_backward(at.op, input, g.view(), broadcast_view(a, g.shape()), broadcast_view(b, g.shape()), out.view());
     return out;
   }
 };
@@ -183,15 +191,21 @@ struct BinaryOp {
 // A number beside a tensor of floats is compared as a value of their dtype: float32's 0.1 equals 0.1.
 Tensor as_compared(const Tensor& t, const Tensor& other) {
   if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
-  return wrapped_number(dispatch(other.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    if constexpr (std::is_class_v<T>) return double(T(float(*t.data<double>())));
-    else return double(T(*t.data<double>()));
-  }), other);
+  return wrapped_number(dispatch(other.dtype(),
+                                 [&](auto tag) {
+                                   using T = decltype(tag);
+                                   if constexpr (std::is_class_v<T>)
+                                     return double(T(float(*t.data<double>())));
+                                   else
+                                     return double(T(*t.data<double>()));
+                                 }),
+                        other);
 }
 
 struct TestOp {
-  struct Attr { Test op; };
+  struct Attr {
+    Test op;
+  };
   static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
@@ -255,22 +269,22 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
 
 }  // namespace
 
-#define HS_UNARY(name, ...)                                               \
-  Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }     \
-  Tensor Tensor::name() const { return call_unary(Unary::name, *this); }  \
+#define HS_UNARY(name, ...)                                              \
+  Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }    \
+  Tensor Tensor::name() const { return call_unary(Unary::name, *this); } \
   const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
-#define HS_BINARY(name, ...)                                                                                             \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                              \
-  Tensor name(const Tensor& a, double b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }                  \
-  Tensor name(double a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }                  \
-  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                             \
-  Tensor Tensor::name(double o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); }             \
-  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }               \
+#define HS_BINARY(name, ...)                                                                                 \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                  \
+  Tensor name(const Tensor& a, double b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }      \
+  Tensor name(double a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }      \
+  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                 \
+  Tensor Tensor::name(double o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); } \
+  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }   \
   const Tensor& Tensor::name##_(double o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
-#define HS_TEST(name, ...)                                                                                  \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }                     \
-  Tensor name(const Tensor& a, double b) { return call_test(Test::name, a, wrapped_number(b, a)); }         \
-  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }                    \
+#define HS_TEST(name, ...)                                                                          \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }             \
+  Tensor name(const Tensor& a, double b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
+  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }            \
   Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
 #include "framework/math/elementwise.def"
 #undef HS_UNARY
@@ -302,7 +316,8 @@ void add_elementwise(OpList& list) {
   for (int i = 0; i < kUnaryCount; ++i) {
     list.add(kUnaryInfo[size_t(i)], [i](Args& a) {
       const std::string approximate = Unary(i) == Unary::gelu ? a.text("approximate", "none") : "none";
-      check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "'approximate' must be none or tanh, got '", approximate, "'");
+      check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "'approximate' must be none or tanh, got '",
+                        approximate, "'");
       if (Unary(i) == Unary::round && a.raw("decimals")) return round(a.tensor(0), a.integer("decimals"));
       return call_unary(approximate == "tanh" ? Unary::gelu_tanh : Unary(i), a.tensor(0));
     });

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "framework/ops/core/expr.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "framework/ops/ops.h"
-#include "framework/ops/elementwise/pointwise.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/pointwise.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

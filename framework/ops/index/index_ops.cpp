@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {

@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/index/masks.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {

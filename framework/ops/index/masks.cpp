@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {
@@ -26,11 +26,8 @@ constexpr OpInfo kTrilIndicesInfo{
     .name = "tril_indices", .doc = "the places that tril keeps", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kTriuIndicesInfo{
     .name = "triu_indices", .doc = "the places that triu keeps", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kEqualInfo{.name = "equal",
-                            .policy = CastPolicy::keep,
-                            .doc = "one shape and equal values",
-                            .differentiable = false,
-                            .takes = Takes::any};
+constexpr OpInfo kEqualInfo{
+    .name = "equal", .policy = CastPolicy::keep, .doc = "one shape and equal values", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kAllcloseInfo{
     .name = "allclose", .doc = "|a - b| <= atol + rtol |b| everywhere", .differentiable = false, .takes = Takes::any};
 

@@ -8,11 +8,11 @@
 #include <limits>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/heads.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/heads.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {
@@ -74,7 +74,8 @@ class Attention {
     k_ = gemm_ready(k0);
     v_ = gemm_ready(v0);
     int exponent;
-    folded_ = !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // else the product would be rounded once more
+    folded_ =
+        !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // else the product would be rounded once more
     if (folded_ && attr.scale != 1) q_ = gemm_ready(q_.mul(attr.scale));
     const bool one_mask = !mask_.defined() || (mask_.size(0) == 1 && mask_.size(1) == 1);
     if (one_mask && joins(q_) && joins(k_) && joins(v_)) {
@@ -94,7 +95,8 @@ class Attention {
   void for_chunks(const F& f) const {
     const int64_t rows = chunk_rows();
     const int64_t each = shared_ * rows_ * keys_;
-    const int64_t heads = whole_heads() ? std::min(heads_, std::max<int64_t>(1, budget() / std::max<int64_t>(1, each)) * shared_) : 1;
+    const int64_t heads =
+        whole_heads() ? std::min(heads_, std::max<int64_t>(1, budget() / std::max<int64_t>(1, each)) * shared_) : 1;
     uint64_t drawn = 0, index = 0;
     for (int64_t b = 0; b < batches_; ++b) {
       for (int64_t h = 0; h < heads_; h += heads) {
@@ -112,7 +114,8 @@ class Attention {
   // The chunk's part of tensors laid out as q, k, v.
   Tensor queries(const Tensor& x, const Chunk& c) const {
     const Strides& s = x.strides();
-    return x.alias({groups(c), rows(c), x.size(3)}, {s[1], s[2], s[3]}, c.batch * s[0] + group(c) * s[1] + (c.head % shared_ * rows_ + c.row) * s[2]);
+    return x.alias({groups(c), rows(c), x.size(3)}, {s[1], s[2], s[3]},
+                   c.batch * s[0] + group(c) * s[1] + (c.head % shared_ * rows_ + c.row) * s[2]);
   }
   Tensor keys(const Tensor& x, const Chunk& c) const {
     const Strides& s = x.strides();
@@ -155,7 +158,8 @@ class Attention {
     for (int d = 0; d < 3; ++d)
       if (into.strides()[d] == 0) shape[d] = 1;
     into = into.alias(shape, into.strides());
-    const Tensor part = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()}), total = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()});
+    const Tensor part = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()}),
+                 total = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()});
     backend_.reduce(Reduce::sum, ds.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1}).view(), part.view());
     backend_.binary(Binary::add, part.view(), into.view(), total.view());
     backend_.copy(total.view(), into.view());
@@ -184,7 +188,8 @@ class Attention {
   // The part of a mask for a chunk, [heads, rows, keys], with strides of 0 where it broadcasts.
   Tensor mask_part(const Tensor& mask, const Chunk& c) const {
     const auto step = [&](int d) { return mask.size(d) == 1 ? 0 : mask.strides()[d]; };
-    return mask.alias({c.heads, c.rows, c.keys}, {step(1), step(2), step(3)}, c.batch * step(0) + c.head * step(1) + c.row * step(2));
+    return mask.alias({c.heads, c.rows, c.keys}, {step(1), step(2), step(3)},
+                      c.batch * step(0) + c.head * step(1) + c.row * step(2));
   }
   // -inf for the keys after a query. Only from the chunk's first row on are there any.
   void hide_later(const Tensor& scores, const Chunk& c) const {
@@ -210,7 +215,8 @@ class Attention {
 
 struct Sdpa {
   using Attr = AttentionAttr;
-  static constexpr OpInfo info{.name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
+  static constexpr OpInfo info{
+      .name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor &q = in[0], &k = in[1], &v = in[2];
@@ -257,7 +263,8 @@ struct Sdpa {
     at.for_chunks([&](const Chunk& c) {
       const Tensor p = at.probabilities(c), go = at.queries(g, c);
       if (dv.defined())
-        backend.gemm({.a = at.dropped(p, c).transpose(1, 2).view(), .b = go.view(), .c = at.keys(dv_rows, c).view(), .accumulate = adds});
+        backend.gemm(
+            {.a = at.dropped(p, c).transpose(1, 2).view(), .b = go.view(), .c = at.keys(dv_rows, c).view(), .accumulate = adds});
       if (!dq.defined() && !dk.defined() && !dmask.defined()) return;
       const Tensor dp = at.dropped(product(go, at.v(c).transpose(1, 2), at.wide()), c);
       const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
@@ -283,7 +290,8 @@ struct Sdpa {
     };
     const Mask mask = Mask::of(in[3]);
     Tensor scores = matmul(in[0].to(wide) * a.scale, of_every_head(in[1]).transpose(-2, -1));
-    if (mask.mask.defined()) scores = mask.mask.dtype() == DType::boolean ? where(mask.mask, scores, kMinusInf) : scores + mask.mask;
+    if (mask.mask.defined())
+      scores = mask.mask.dtype() == DType::boolean ? where(mask.mask, scores, kMinusInf) : scores + mask.mask;
     if (a.causal) scores = where(triangle(rows, keys, scores.device()), scores, kMinusInf);
     Tensor p = softmax(scores, -1);
     if (a.dropout_p > 0) p = p * kept(a, in, mask, p);

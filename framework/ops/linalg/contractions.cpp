@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
-#include "framework/ops/linalg/einsum.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/einsum.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/reduce/reductions.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {

@@ -5,10 +5,10 @@
 #include <array>
 #include <map>
 
-#include "framework/ops/linalg/contractions.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/contractions.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -150,7 +150,8 @@ void add_mlp(OpList& list) {
   // x, then weight and bias of each layer; "activation" of all but the last.
   list.add(Mlp::info, [](Args& a) {
     const std::string name = a.text("activation", "none");
-    halfstep::check<ValueError>(name == "none" || name == "relu" || name == "gelu", "mlp", "activation must be none, relu or gelu, got '", name, "'");
+    halfstep::check<ValueError>(name == "none" || name == "relu" || name == "gelu", "mlp",
+                                "activation must be none, relu or gelu, got '", name, "'");
     const Activation inner = name == "relu" ? Activation::relu : name == "gelu" ? Activation::gelu : Activation::none;
     std::vector<MlpLayer> layers;
     for (size_t i = 1; a.has_tensor(i); i += 2) layers.push_back({a.tensor(i), a.tensor_or_none(i + 1), inner});

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/vectors.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {

@@ -3,10 +3,10 @@
 #include "framework/ops/linalg/recurrent.h"
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {

@@ -1,10 +1,10 @@
 // Products with vectors: matrix products of one row or column, and sums of products.
 #include "framework/ops/linalg/vectors.h"
 
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

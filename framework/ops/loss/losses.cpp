@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {
@@ -76,8 +76,8 @@ struct CrossEntropy {
 void check_class_targets(std::string_view op, const Tensor& target, int64_t classes, int64_t ignore_index) {
   const int64_t bad = backend_for(target.device()).check_targets(target.view(), classes, ignore_index);
   if (bad < 0) return;
-  fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [0, ", classes, ")",
-                   Help{"labels must be class indices; use ignore_index for rows without a label"});
+  fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [0, ",
+                   classes, ")", Help{"labels must be class indices; use ignore_index for rows without a label"});
 }
 
 // Classes in dimension 1 (or 0 of a vector): checks, and [N, C] / [N] for the kernels.
@@ -90,7 +90,8 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
   check<DTypeError>(target.dtype() == DType::i64, op, "class targets must be int64, got ", target.dtype());
   Shape expected = x.shape();
   expected.erase(x.dim() == 1 ? 0 : 1);
-  check<ShapeError>(target.shape() == expected, op, "target must be ", expected, " to match scores ", x.shape(), ", got ", target.shape());
+  check<ShapeError>(target.shape() == expected, op, "target must be ", expected, " to match scores ", x.shape(), ", got ",
+                    target.shape());
   const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
   check<ShapeError>(!weight.defined() || weight.shape() == Shape{classes}, op, "weight must be [", classes, "], got ",
                     weight.defined() ? weight.shape() : Shape{});
@@ -134,7 +135,8 @@ struct Mse {
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
     const Tensor& seed = LossSeed::expected();
     MseGradient gradient;
-    if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() && seed.dtype() == loss.dtype()) {
+    if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() &&
+        seed.dtype() == loss.dtype()) {
       const Tensor grad = Tensor::empty(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
       gradient = {seed.view(), grad.view()};
       ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
@@ -171,7 +173,8 @@ constexpr OpInfo made_of_ops(OpInfo info) {
   return info;
 }
 
-constexpr OpInfo kNllInfo{.name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
+constexpr OpInfo kNllInfo{
+    .name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
 }  // namespace
 
@@ -180,12 +183,13 @@ LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
 const Tensor& LossSeed::expected() { return expected_seed; }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
-  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ", o.label_smoothing);
+  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ",
+                    o.label_smoothing);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
   const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
   if (target.is_floating_point()) {  // probabilities
-    check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ", logits.shape(),
-                      ", got ", target.shape());
+    check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
+                      logits.shape(), ", got ", target.shape());
     std::array<Tensor, 2> in{logits, target};
     apply_policy(made_of_ops(CrossEntropy::info), in);
     const autocast::Off off;
@@ -224,10 +228,10 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
-  check<ShapeError>(x.shape() == target.shape(), "mse_loss", "input and target must have one shape, got ", x.shape(), " and ", target.shape(),
-                    Help{"broadcasting here is nearly always a mistake: reshape one of them"});
-  check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ", x.dtype(), " and ",
-                    target.dtype());
+  check<ShapeError>(x.shape() == target.shape(), "mse_loss", "input and target must have one shape, got ", x.shape(), " and ",
+                    target.shape(), Help{"broadcasting here is nearly always a mistake: reshape one of them"});
+  check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
+                    x.dtype(), " and ", target.dtype());
   if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});
   std::array<Tensor, 2> in{x, target};
   apply_policy(made_of_ops(Mse::info), in);
@@ -238,12 +242,15 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
 void add_losses(OpList& list) {
   list.add(CrossEntropy::info, [](Args& a) {
     return cross_entropy(a.tensor(0), a.tensor(1),
-                         {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction(),
+                         {.weight = a.tensor_or_none(2),
+                          .ignore_index = a.integer("ignore_index", -100),
+                          .reduction = a.reduction(),
                           .label_smoothing = a.number("label_smoothing", 0)});
   });
   list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kNllInfo, [](Args& a) {
-    return nll_loss(a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
+    return nll_loss(a.tensor(0), a.tensor(1),
+                    {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
   });
 }
 

@@ -1,8 +1,8 @@
 #include "framework/ops/loss/margin_losses.h"
 
 #include "framework/ops/core/composite.h"
-#include "framework/ops/linalg/distances.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/distances.h"
 
 namespace halfstep {
 namespace {
@@ -36,8 +36,8 @@ void check_classes(std::string_view op, const Tensor& target, int64_t classes, i
   const Tensor from_zero = lowest == 0 ? target : target - double(lowest);
   const int64_t bad = backend_for(target.device()).check_indices(from_zero.view(), classes - lowest);
   if (bad >= 0)
-    fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [", lowest, ", ", classes,
-                     ")");
+    fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [",
+                     lowest, ", ", classes, ")");
 }
 
 }  // namespace

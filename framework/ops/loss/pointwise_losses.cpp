@@ -6,10 +6,10 @@
 
 #include "framework/base/log.h"
 #include "framework/ops/core/composite.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/elementwise/pointwise.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/pointwise.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/reduce/reductions.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {
@@ -115,7 +115,8 @@ struct LogSumExp {
     Dims dims;
     bool keepdim;
   };
-  static constexpr OpInfo info{.name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
+  static constexpr OpInfo info{
+      .name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
@@ -137,7 +138,8 @@ struct LogSumExp {
   }
 };
 
-constexpr OpInfo kCountInfo{.name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kCountInfo{
+    .name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of what is not NaN", .takes = Takes::any};
 constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of what is not NaN"};
 
@@ -175,7 +177,8 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DT
   check_floating("nanmean", {x});
   const autocast::Off off;
   const Tensor wide = widened(x);
-  return (sum(without_nan(wide), dims, keepdim, dtype == DType::f64 ? dtype : std::nullopt) / sum(eq(wide, wide), dims, keepdim)).to(dtype.value_or(x.dtype()));
+  return (sum(without_nan(wide), dims, keepdim, dtype == DType::f64 ? dtype : std::nullopt) / sum(eq(wide, wide), dims, keepdim))
+      .to(dtype.value_or(x.dtype()));
 }
 
 Tensor Tensor::prod(std::optional<int64_t> d, bool k, std::optional<DType> t) const { return halfstep::prod(*this, d, k, t); }

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -89,8 +89,7 @@ struct Sum {
 struct MeanAttr : SumAttr {};
 struct Mean {
   using Attr = MeanAttr;
-  static constexpr OpInfo info{
-      .name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions", .takes_dtype = true};
+  static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions", .takes_dtype = true};
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
                                 in[0].dtype());

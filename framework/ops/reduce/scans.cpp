@@ -2,9 +2,9 @@
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/reduce/reductions.h"
-#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 namespace {

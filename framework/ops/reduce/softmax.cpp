@@ -1,6 +1,6 @@
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -31,16 +31,20 @@ struct Softmax {
       return {y * (g - sum(g * y, {a.dim}, true))};
     }
     const Tensor dx = Tensor::empty(g.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
-    if (g.dim() == 0) dx.zero_();
-    else backend_for(g.device()).softmax_backward(g.view(), y.view(), dx.view(), a.dim, a.log);
+    if (g.dim() == 0)
+      dx.zero_();
+    else
+      backend_for(g.device()).softmax_backward(g.view(), y.view(), dx.view(), a.dim, a.log);
     return {dx};
   }
 };
 
 Tensor run(bool log, Tensor x, int64_t dim, std::optional<DType> dtype) {
   const int d = wrap_dim(dim, x.dim(), Softmax::kInfo[log].name);
-  if (!x.is_floating_point()) x = x.to(dtype.value_or(DType::f32));
-  else if (dtype && size_of(*dtype) < size_of(x.dtype())) x = x.to(*dtype);  // the caller chose to lose precision before
+  if (!x.is_floating_point())
+    x = x.to(dtype.value_or(DType::f32));
+  else if (dtype && size_of(*dtype) < size_of(x.dtype()))
+    x = x.to(*dtype);  // the caller chose to lose precision before
   return call<Softmax>({x}, {d, log, dtype});
 }
 

@@ -1,8 +1,8 @@
 // Casts and copies.
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -13,7 +13,8 @@ struct Cast {
     DType to;
     DType from;
   };
-  static constexpr OpInfo info{.name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
+  static constexpr OpInfo info{
+      .name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
@@ -78,8 +79,10 @@ const Tensor& Tensor::fill_(double value) const {
 
 void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
   const size_t n = size_t(numel());
-  if (floats) floats->resize(n);
-  else integers->resize(n);
+  if (floats)
+    floats->resize(n);
+  else
+    integers->resize(n);
   if (n == 0) return;
   const DType dtype = floats ? DType::f64 : DType::i64;
   void* const to = floats ? static_cast<void*>(floats->data()) : integers->data();

@@ -8,8 +8,8 @@
 
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {

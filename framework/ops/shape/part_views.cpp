@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/rearrange.h"
 #include "framework/ops/shape/views.h"
 

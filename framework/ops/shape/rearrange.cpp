@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/shape/rearrange.h"
 
 namespace halfstep {
@@ -142,7 +142,9 @@ struct SliceBackward {
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Slice>({grads[0]}, a)}; }
 };
-Tensors Slice::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<SliceBackward>({grads[0]}, a)}; }
+Tensors Slice::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  return {call<SliceBackward>({grads[0]}, a)};
+}
 
 }  // namespace
 

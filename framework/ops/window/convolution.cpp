@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "framework/ops/core/call.h"
-#include "framework/ops/ops.h"
-#include "framework/ops/linalg/products.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/products.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
 
 namespace halfstep {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
 
 namespace halfstep {
@@ -139,10 +139,12 @@ int choice(Args& a, std::string_view name, std::string_view number, const std::a
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
   constexpr std::string_view op = "grid_sample";
-  check<DTypeError>(x.is_floating_point() && grid.is_floating_point(), op, "input and grid must be floating, got ", x.dtype(), " and ", grid.dtype());
+  check<DTypeError>(x.is_floating_point() && grid.is_floating_point(), op, "input and grid must be floating, got ", x.dtype(),
+                    " and ", grid.dtype());
   const int dims = x.dim() - 2;
   bool fits = (dims == 2 || dims == 3) && grid.dim() == x.dim() && grid.size(-1) == dims && grid.size(0) == x.size(0);
-  check<ShapeError>(fits, op, "needs x [N, C, H, W] with grid [N, H', W', 2], or x [N, C, D, H, W] with grid [N, D', H', W', 3], got ",
+  check<ShapeError>(fits, op,
+                    "needs x [N, C, H, W] with grid [N, H', W', 2], or x [N, C, D, H, W] with grid [N, D', H', W', 3], got ",
                     x.shape(), " and ", grid.shape());
   int64_t plane = 1;
   for (int d = 2; d < x.dim(); ++d) {
@@ -159,7 +161,8 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {
   check<DTypeError>(theta.is_floating_point(), op, "theta must be floating, got ", theta.dtype());
   const int dims = size.size() - 2;
   check<ShapeError>((dims == 2 || dims == 3) && theta.shape() == Shape({size[0], dims, dims + 1}), op,
-                    "needs theta [N, 2, 3] with size [N, C, H, W], or theta [N, 3, 4] with size [N, C, D, H, W], got ", theta.shape(), " and ", size);
+                    "needs theta [N, 2, 3] with size [N, C, H, W], or theta [N, 3, 4] with size [N, C, D, H, W], got ",
+                    theta.shape(), " and ", size);
   for (int64_t s : size) check<ValueError>(s > 0 && s <= kMostWindow, op, "sizes must be positive, got ", size);
   Shape out{size[0]};
   for (int d = 0; d < dims; ++d) out.push_back(size[2 + d]);
@@ -175,8 +178,10 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {
     for (int d = 0; d < dims; ++d) {
       const int64_t n = size[size.size() - 1 - d];
       Tensor line = arange(0, double(n), 1, {.dtype = t.dtype(), .device = t.device()});
-      if (n == 1) line = line * 0.0;
-      else line = align_corners ? line * (2.0 / double(n - 1)) - 1.0 : (line * 2.0 + double(1 - n)) / double(n);
+      if (n == 1)
+        line = line * 0.0;
+      else
+        line = align_corners ? line * (2.0 / double(n - 1)) - 1.0 : (line * 2.0 + double(1 - n)) / double(n);
       Shape along = Dims::filled(out.size(), 1);
       along[out.size() - 2 - d] = n;
       sum = sum + t.select(2, d).reshape(each) * line.reshape(along);
@@ -192,9 +197,11 @@ void add_grid_sample(OpList& list) {
     const int mode = choice(a, "mode", "interpolation_mode", {"bilinear", "nearest", "bicubic"});
     const nlohmann::json* padding = a.raw("padding_mode");
     const std::string_view key = padding && padding->is_number() ? "padding_mode" : "";
-    return grid_sample(x, grid, {SampleMode(mode), SamplePadding(choice(a, "padding_mode", key, {"zeros", "border", "reflection"})), align});
+    return grid_sample(x, grid,
+                       {SampleMode(mode), SamplePadding(choice(a, "padding_mode", key, {"zeros", "border", "reflection"})), align});
   });
-  for (const char* name : {"grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback"}) list.alias(name, "grid_sample");
+  for (const char* name : {"grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback"})
+    list.alias(name, "grid_sample");
   list.add(kAffineInfo, [](Args& a) {
     const Tensor theta = a.tensor(0);
     return affine_grid(theta, a.ints("size"), a.has("align_corners") && a.flag("align_corners"));

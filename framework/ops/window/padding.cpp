@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/ops/ops.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
 #include "framework/ops/window/sparse_rows.h"
 #include "framework/ops/window/windows.h"
 

@@ -2,16 +2,18 @@
 #include "framework/ops/window/pixel_shuffle.h"
 
 #include "framework/ops/core/registry.h"
-
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
 
 namespace halfstep {
 namespace {
 
-constexpr OpInfo kShuffleInfo{.name = "pixel_shuffle", .doc = "[..., C r^2, H, W] to [..., C, H r, W r]; made of permute", .takes = Takes::any};
-constexpr OpInfo kUnshuffleInfo{.name = "pixel_unshuffle", .doc = "[..., C, H r, W r] to [..., C r^2, H, W]; made of permute", .takes = Takes::any};
-constexpr OpInfo kChannelInfo{.name = "channel_shuffle", .doc = "channels of all groups in turn; made of permute", .takes = Takes::any};
+constexpr OpInfo kShuffleInfo{
+    .name = "pixel_shuffle", .doc = "[..., C r^2, H, W] to [..., C, H r, W r]; made of permute", .takes = Takes::any};
+constexpr OpInfo kUnshuffleInfo{
+    .name = "pixel_unshuffle", .doc = "[..., C, H r, W r] to [..., C r^2, H, W]; made of permute", .takes = Takes::any};
+constexpr OpInfo kChannelInfo{
+    .name = "channel_shuffle", .doc = "channels of all groups in turn; made of permute", .takes = Takes::any};
 
 // f(x as [N, C, H, W], C, H, W), with the leading dimensions put back.
 template <class F>
@@ -43,7 +45,8 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
   check_factor("pixel_unshuffle", r);
   return on_images("pixel_unshuffle", x, [&](const Tensor& t, int64_t c, int64_t h, int64_t w) {
-    check<ShapeError>(h % r == 0 && w % r == 0, "pixel_unshuffle", "height and width must be multiples of ", r, ", got ", x.shape());
+    check<ShapeError>(h % r == 0 && w % r == 0, "pixel_unshuffle", "height and width must be multiples of ", r, ", got ",
+                      x.shape());
     const int64_t n = t.size(0);
     return t.reshape({n, c, h / r, r, w / r, r}).permute({0, 1, 3, 5, 2, 4}).reshape({n, c * r * r, h / r, w / r});
   });
@@ -51,7 +54,8 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
   check<ShapeError>(x.dim() >= 3, "channel_shuffle", "input must be [N, C, ...], got ", x.shape());
-  check<ValueError>(groups >= 1 && x.size(1) % groups == 0, "channel_shuffle", "groups must divide the channels of ", x.shape(), ", got ", groups);
+  check<ValueError>(groups >= 1 && x.size(1) % groups == 0, "channel_shuffle", "groups must divide the channels of ", x.shape(),
+                    ", got ", groups);
   int64_t inner = 1;
   for (int d = 2; d < x.dim(); ++d) inner *= x.size(d);
   return x.reshape({x.size(0), groups, x.size(1) / groups, inner}).transpose(1, 2).reshape(x.shape());

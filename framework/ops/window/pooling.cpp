@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/ops.h"
-#include "framework/ops/core/registry.h"
 #include "framework/ops/window/windows.h"
 
 namespace halfstep {
@@ -87,7 +87,9 @@ struct AvgPoolBackward {
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
 };
-Tensors AvgPool::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPoolBackward>({grads[0]}, a)}; }
+Tensors AvgPool::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  return {call<AvgPoolBackward>({grads[0]}, a)};
+}
 
 // Throws unless x can be pooled over its last `dims` dimensions.
 void check_input(std::string_view op, const Tensor& x, int dims) {

@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 
+#include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/pixel_shuffle.h"
 #include "framework/ops/window/pooling.h"
-#include "framework/ops/core/registry.h"
 #include "framework/ops/window/sparse_rows.h"
 #include "framework/ops/window/windows.h"
 
@@ -155,7 +155,9 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
     Tensors in{x};
     apply_policy(kInterpolateInfo, in);  // as the other modes
     const OutputSize out(output_size.begin(), output_size.end());
-    return dims == 1 ? adaptive_avg_pool1d(in[0], out) : dims == 2 ? adaptive_avg_pool2d(in[0], out) : adaptive_avg_pool3d(in[0], out);
+    return dims == 1   ? adaptive_avg_pool1d(in[0], out)
+           : dims == 2 ? adaptive_avg_pool2d(in[0], out)
+                       : adaptive_avg_pool3d(in[0], out);
   }
   return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? std::vector<double>() : o.scale_factor},
                   o.align_corners.value_or(false));

@@ -13,8 +13,8 @@ double step_of(const RowSpec& s) {
   return s.scale > 0 ? 1 / s.scale : double(s.in) / double(s.out);
 }
 
-double cubic_near(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }           // |x| <= 1
-double cubic_far(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }      // 1 < |x| < 2
+double cubic_near(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }       // |x| <= 1
+double cubic_far(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }  // 1 < |x| < 2
 double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cubic_far(x, a) : 0; }
 
 // The element that a position lies in, of in > 0: also for one that no int64 holds, or NaN, as absurd scales make.
@@ -97,10 +97,12 @@ int64_t circular_index(const RowSpec& s, int64_t o) {
 
 void padding_row(const RowSpec& s, int64_t o, Builder& b) {
   int64_t i = o - s.before;
-  if (s.kind == RowKind::replicate) i = std::clamp<int64_t>(i, 0, s.in - 1);
+  if (s.kind == RowKind::replicate)
+    i = std::clamp<int64_t>(i, 0, s.in - 1);
   else if (s.kind == RowKind::circular)
     i = circular_index(s, o);
-  else i = i < 0 ? -i : i >= s.in ? 2 * (s.in - 1) - i : i;
+  else
+    i = i < 0 ? -i : i >= s.in ? 2 * (s.in - 1) - i : i;
   b.entry(i, 1);
 }
 

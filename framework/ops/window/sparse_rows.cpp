@@ -84,9 +84,8 @@ Tensor apply_rows(const OpInfo& info, const Tensor& x, const std::vector<DimRows
   // What shrinks goes first, so that the passes between are small; of equals the innermost.
   std::vector<DimRows> order = rows;
   const auto growth = [](const DimRows& r) { return double(r.rows.out) / double(std::max<int64_t>(r.rows.in, 1)); };
-  std::sort(order.begin(), order.end(), [&](const DimRows& a, const DimRows& b) {
-    return growth(a) != growth(b) ? growth(a) < growth(b) : a.dim > b.dim;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](const DimRows& a, const DimRows& b) { return growth(a) != growth(b) ? growth(a) < growth(b) : a.dim > b.dim; });
   return call<ApplyRows>({x}, {&info, order});
 }
 

@@ -1,6 +1,8 @@
 // oneDNN's matmul behind a cache of primitives. Each primitive runs on one thread: products that pay for several are cut into
 // pieces for the team of team.h, since OpenMP's teams wait for every member, also for one whose core another program has.
 #ifdef HALFSTEP_WITH_DNNL
+#include "framework/backend/cpu/onednn.h"
+
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -9,7 +11,6 @@
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/gemm/gemm.h"
-#include "framework/backend/cpu/onednn.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
@@ -19,8 +20,8 @@ namespace {
 
 using Memory = dnnl::memory;
 
-constexpr size_t kCached = 1024;  // primitives a thread keeps
-constexpr int64_t kFewRows = 8;   // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
+constexpr size_t kCached = 1024;                        // primitives a thread keeps
+constexpr int64_t kFewRows = 8;                         // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
 constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
 
