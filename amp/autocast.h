@@ -23,7 +23,8 @@
 namespace halfstep {
 
 struct AutocastOptions {
-  std::optional<DType> dtype = {};         // unset: the device's current autocast dtype (cuda: f16, cpu and meta: bf16, or the enclosing region's)
+  // Unset: the device's current autocast dtype (cuda: f16, cpu and meta: bf16, or the enclosing region's).
+  std::optional<DType> dtype = {};
   bool enabled = true;
   std::optional<bool> cache_enabled = {};  // unset: unchanged
 };

@@ -76,7 +76,8 @@ class Optimizer {
   // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
   // it clean.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
-  // Parameters of `group` that have a gradient, as kernel views, with the named states. Keeps every tensor it views alive in `keep`.
+  // Parameters of `group` that have a gradient, as kernel views, with the named states. Keeps every tensor it views alive in
+  // `keep`.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep);
   // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole.
   StepControl control(size_t group);

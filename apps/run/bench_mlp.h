@@ -60,8 +60,9 @@ struct Agreement {
 Agreement agreement(const BenchArm& arm, const BenchArm& reference, int64_t layers);
 
 // `layers` Linear(width, width) with ReLU between, MSE, plain SGD; float16 with a GradScaler. Every arm starts from the same
-// weights and sees the same data. `done` is called after each arm that was measured. An arm that the device does not compute (bfloat16
-// before Ampere) says so in `refused`. Throws ValueError for tf32 anywhere but on a GPU, and DeviceError when the device itself fails.
+// weights and sees the same data. `done` is called after each arm that was measured. An arm that the device does not compute
+// (bfloat16 before Ampere) says so in `refused`. Throws ValueError for tf32 anywhere but on a GPU, and DeviceError when the device
+// itself fails.
 std::vector<BenchArm> bench_mlp(const BenchOptions& options, const std::function<void(const BenchArm&)>& done = {});
 
 }  // namespace halfstep::app

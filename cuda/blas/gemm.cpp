@@ -185,9 +185,10 @@ struct Ladder {
     note_way(record, taken, name, passed_over.empty() ? answer : passed_over + name + ": " + answer);
     static std::atomic<bool> warned{false};
     if (r.fell_back && !warned.exchange(true)) {
-      logging::warn("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) + " [" +
-                    std::to_string(r.m) + ", " + std::to_string(r.k) + "] x [" + std::to_string(r.k) + ", " + std::to_string(r.n) +
-                    "], which runs slowly on a kernel of halfstep's own (" + r.status + "); others are not warned of again");
+      logging::warn("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) +
+                    " [" + std::to_string(r.m) + ", " + std::to_string(r.k) + "] x [" + std::to_string(r.k) + ", " +
+                    std::to_string(r.n) + "], which runs slowly on a kernel of halfstep's own (" + r.status +
+                    "); others are not warned of again");
     }
   }
 

@@ -13,8 +13,9 @@ namespace halfstep::cuda {
 // Each kind of product that was asked for since the last call of this, with the way it took. In no other thread than gemm().
 std::vector<ProductReport> product_reports();
 
-// ReLU: a bit for each element of c that is above 0 or NaN (there the gradient passes, as PyTorch's does), u8 [rows, columns / 8], the columns rounded up to 128: bit column % 8 of byte
-// column / 8. GELU: z in `dtype`, [rows, columns rounded up to 8]. Bits and elements past the last column mean nothing.
+// ReLU: a bit for each element of c that is above 0 or NaN (there the gradient passes, as PyTorch's does), u8 [rows, columns / 8],
+// the columns rounded up to 128: bit column % 8 of byte column / 8. GELU: z in `dtype`, [rows, columns rounded up to 8]. Bits and
+// elements past the last column mean nothing.
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
 
 // "cuBLASLt 13.1.0", or why there is none.

@@ -124,7 +124,8 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
         add_in_order(&sum[0], &owner[0], here ? int(index - from) : -1, C(weight * g));
       });
     }
-    for (int i = int(threadIdx.x); i < kTile && from + i < s.plane; i += kThreads) dx.store_floating(plane * s.plane + from + i, sum[i]);
+    for (int i = int(threadIdx.x); i < kTile && from + i < s.plane; i += kThreads)
+      dx.store_floating(plane * s.plane + from + i, sum[i]);
   }
 }
 
@@ -154,18 +155,19 @@ void grid_sample(const Queue& q, const SampleArgs& args, const TensorView& x, co
   });
 }
 
-void grid_sample_backward(const Queue& q, const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
-                          const TensorView& dx, const TensorView& dgrid) {
+void grid_sample_backward(const Queue& q, const SampleArgs& args, const TensorView& grad, const TensorView& x,
+                          const TensorView& grid, const TensorView& dx, const TensorView& dgrid) {
   const Sizes s(x, grid);
   choose(args, x, [&](auto c, auto dims, auto taps) {
     using C = decltype(c);
     if (dx && dx.numel() > 0) {
-      launch(input_gradient_kernel<C, dims.value, taps.value>, blocks_for(s.batch * s.channels * ((s.plane + kTile - 1) / kTile), 1),
-             kThreads, 0, q.stream, args, s, Operand(grad), Operand(grid), Operand(dx));
+      launch(input_gradient_kernel<C, dims.value, taps.value>,
+             blocks_for(s.batch * s.channels * ((s.plane + kTile - 1) / kTile), 1), kThreads, 0, q.stream, args, s, Operand(grad),
+             Operand(grid), Operand(dx));
     }
     if (dgrid && dgrid.numel() > 0) {
-      launch(grid_gradient_kernel<C, dims.value, taps.value>, blocks_for(s.batch * s.points, kThreads), kThreads, 0, q.stream, args, s,
-             Operand(grad), Operand(x), Operand(grid), Operand(dgrid));
+      launch(grid_gradient_kernel<C, dims.value, taps.value>, blocks_for(s.batch * s.points, kThreads), kThreads, 0, q.stream, args,
+             s, Operand(grad), Operand(x), Operand(grid), Operand(dgrid));
     }
   });
 }

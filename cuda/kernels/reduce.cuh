@@ -281,12 +281,13 @@ void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView&
   if constexpr (kPackedColumns<Op, C>) {
     if (plan.kernel == ReducePlan::Kernel::packed_columns && for_packed_type(x.dtype, [&](auto type) {
           using T = decltype(type);
-          launch(reduce_packed_columns<Op, T>, blocks(kOctet * kPackOf<T>), kThreads, 0, q.stream, x.as<const T>(), r.reduced.strides[0][0],
-                 r.kept, cut.segments, cut.segment, to);
+          launch(reduce_packed_columns<Op, T>, blocks(kOctet * kPackOf<T>), kThreads, 0, q.stream, x.as<const T>(),
+                 r.reduced.strides[0][0], r.kept, cut.segments, cut.segment, to);
         }))
       return;
   }
-  launch(reduce_columns<Op, C>, blocks(32), kThreads, 0, q.stream, Scattered<C>(x, r.reduced), r.kept, cut.segments, cut.segment, to);
+  launch(reduce_columns<Op, C>, blocks(32), kThreads, 0, q.stream, Scattered<C>(x, r.reduced), r.kept, cut.segments, cut.segment,
+         to);
 }
 
 template <class Op, class C>
@@ -305,7 +306,8 @@ void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorVie
   if (plan.join == ReducePlan::Join::blocks)
     launch(join_segments<Op, W, true>, blocks_for(r.kept.numel, 1), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
   else if (plan.join == ReducePlan::Join::threads)
-    launch(join_segments<Op, W, false>, blocks_for(r.kept.numel, kThreads), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
+    launch(join_segments<Op, W, false>, blocks_for(r.kept.numel, kThreads), kThreads, 0, q.stream, r.kept, plan.cut.segments,
+           result);
 }
 
 template <class C>

@@ -55,7 +55,8 @@ inline ReducePlan plan_reduction(const ReduceFacts& f) {
   using Join = ReducePlan::Join;
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   Kernel kernel = Kernel::rows;
-  if (f.kept_dims > 0 && f.reduced_dims > 0 && f.kept_inner >= 8 && f.length > 1 && magnitude(f.kept_step) < magnitude(f.reduced_step)) {
+  if (f.kept_dims > 0 && f.reduced_dims > 0 && f.kept_inner >= 8 && f.length > 1 &&
+      magnitude(f.kept_step) < magnitude(f.reduced_step)) {
     const bool packed = f.has_packed_columns && f.aligned && f.kept_dims == 1 && f.kept_step == 1 && f.reduced_dims == 1 &&
                         f.outputs % f.pack == 0 && f.reduced_step % f.pack == 0;
     kernel = packed ? Kernel::packed_columns : Kernel::columns;

@@ -13,8 +13,8 @@ struct Rows {
 
 // x: [outer, columns, inner], out: [outer, rows, inner]
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    resample_kernel(const T* x, Rows<typename ComputeOf<T>::type> m, Operand out, int64_t columns, int64_t rows, int64_t inner, int64_t numel) {
+__global__ void __launch_bounds__(kThreads) resample_kernel(const T* x, Rows<typename ComputeOf<T>::type> m, Operand out,
+                                                            int64_t columns, int64_t rows, int64_t inner, int64_t numel) {
   using C = typename ComputeOf<T>::type;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < numel; i += step) {

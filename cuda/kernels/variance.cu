@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
   }
 }
 
-// Kept elements lie side by side in x: 32 columns a block, its warps' rows joined at the end. From one task to the next no barrier is
-// needed: between a thread's reading of either array and the next task's writing lies the other array's.
+// Kept elements lie side by side in x: 32 columns a block, its warps' rows joined at the end. From one task to the next no barrier
+// is needed: between a thread's reading of either array and the next task's writing lies the other array's.
 template <class C>
 __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Space<3> kept, Target target) {
   SHARED(double, sums, [kBlockWarps][33]);

@@ -15,7 +15,8 @@ struct ProductReport {
   bool a_transposed = false, b_transposed = false;    // stored by columns
   DType in = DType::f32, out = DType::f32;            // of a and b, of c
   std::string compute;   // what sums are kept in: "f32", "tf32" (operands rounded), "f64" or "i64"
-  std::string epilogue;  // all that was asked for beside the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": nothing
+  // All that was asked for beside the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": nothing.
+  std::string epilogue;
   // How it runs. "fused": one call of the library does what one call can; "unfused_mask": all but a ReLU's mask; "unfused_sum":
   // all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Kernels of our own do the
   // rest. "top" is the rung that does the most of it, whether it is taken or not.

@@ -36,7 +36,7 @@ struct ValueError : Error { using Error::Error; };     // an argument outside it
 struct IndexError : Error { using Error::Error; };     // an index outside its dimension
 struct AutogradError : Error { using Error::Error; };  // misuse of the graph
 struct AmpError : Error { using Error::Error; };       // misuse of autocast or the scaler
-struct MetaError : DeviceError { using DeviceError::DeviceError; };            // a value was needed on the device meta, which has none
+struct MetaError : DeviceError { using DeviceError::DeviceError; };       // a value was needed on Device::meta, which has none
 struct RecordingError : DeviceError { using DeviceError::DeviceError; };  // work that cannot be recorded for replay
 struct MemoryError : Error { using Error::Error; };    // an allocation failed
 struct ConfigError : Error { using Error::Error; };    // a JSON config or command line that does not hold

@@ -39,8 +39,8 @@ std::string_view name(Split split);
 // The samples `indices` of `base`, in that order. Throws IndexError for an index outside it.
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
-// `base` with `transforms` done to the inputs of each batch, first to last. Throws ShapeError or DTypeError for a transform that does
-// not keep to its contract, and what a transform throws on Device::meta.
+// `base` with `transforms` done to the inputs of each batch, first to last. Throws ShapeError or DTypeError for a transform that
+// does not keep to its contract, and what a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms);
 // What they make of a sample's shape.

@@ -123,7 +123,8 @@ inline constexpr ElementwiseRow kUnaryRows[] = {
 };
 inline constexpr ElementwiseRow kBinaryRows[] = {
 #define HS_UNARY(...)
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc) {#name, CastPolicy::policy, OpKind::kind, OpSaves::none, lo, hi, doc},
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc) \
+  {#name, CastPolicy::policy, OpKind::kind, OpSaves::none, lo, hi, doc},
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
 #undef HS_UNARY

@@ -57,7 +57,8 @@ Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
 // Random: `generator` defaults to default_generator().
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);    // [0, 1)
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);   // N(0, 1)
-Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options = {.dtype = DType::i64}, Generator* generator = nullptr);
+Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options = {.dtype = DType::i64},
+               Generator* generator = nullptr);
 Tensor randperm(int64_t n, Generator* generator = nullptr);  // i64
 // In place, not recorded.
 void uniform_(const Tensor& x, double lo, double hi, Generator* generator = nullptr);
@@ -216,8 +217,8 @@ Tensor dropout(const Tensor& x, double p = 0.5, bool training = true, Generator*
 
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device) {
-  check<ShapeError>(int64_t(values.size()) == numel(shape), "from_vector", "shape ", shape, " needs ", numel(shape), " values, got ",
-                    values.size());
+  check<ShapeError>(int64_t(values.size()) == numel(shape), "from_vector", "shape ", shape, " needs ", numel(shape),
+                    " values, got ", values.size());
   Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>, .device = device});
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<uint8_t> bytes(values.begin(), values.end());

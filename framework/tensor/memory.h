@@ -48,7 +48,8 @@ class PlanFor {
 // The host's allocator throws MemoryError instead of holding more bytes than this, cached ones included; 0: no limit.
 void limit_host_memory(size_t bytes);
 
-// The caching allocator of a device; that of Device::meta only keeps books. Throws DeviceError when the device is not built in or not present. Thread-safe.
+// The caching allocator of a device; that of Device::meta only keeps books. Throws DeviceError when the device is not built in or
+// not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors
 // `start` is called for a device without an allocator, and either registers one or throws DeviceError.

@@ -52,7 +52,9 @@ struct Pooling {
     for (int d = 0; d < 3; ++d) {
       const int s = d - (3 - (in.size() - 2));  // the spatial dimension, the last one being x
       if (s < 0) all[d] = {1, 1, 1, 1, 0, 1, false};
-      else all[d] = {in[s + 2], out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)], args.adaptive};
+      else
+        all[d] = {in[s + 2],           out[s + 2],           w.size[size_t(s)], w.stride[size_t(s)],
+                  w.padding[size_t(s)], w.dilation[size_t(s)], args.adaptive};
     }
     z = all[0];
     y = all[1];

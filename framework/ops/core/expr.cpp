@@ -49,8 +49,10 @@ HS_EXPR(/, div)
 #undef HS_EXPR
 
 // The rows compare a tensor with a number or with a tensor.
-#define HS_EXPR(symbol, op) \
-  Expr operator symbol(const Expr& a, const Expr& b) { return Expr(b.is_number() ? op(a.tensor(), b.number()) : op(a.tensor(), b.tensor())); }
+#define HS_EXPR(symbol, op)                                                               \
+  Expr operator symbol(const Expr& a, const Expr& b) {                                    \
+    return Expr(b.is_number() ? op(a.tensor(), b.number()) : op(a.tensor(), b.tensor())); \
+  }
 HS_EXPR(<, lt)
 HS_EXPR(<=, le)
 HS_EXPR(>, gt)

@@ -26,7 +26,9 @@ class OpList {
       ops_.push_back({info, run});
   }
   // Another name of an op, with a call of its own where its arguments have other names.
-  void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) { aliases_.push_back({name, of, run}); }
+  void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) {
+    aliases_.push_back({name, of, run});
+  }
   // Adds the aliases and sorts.
   std::vector<Op> finish();
 

@@ -7,19 +7,20 @@
 
 namespace halfstep {
 
-Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);      // ln(1 + e^(beta x)) / beta; x where beta x > threshold
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // ln(1 + e^(beta x)) / beta; x where beta x > threshold
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);              // x, or negative_slope x for x <= 0
 Tensor elu(const Tensor& x, double alpha = 1);                                 // x, or alpha (e^x - 1) for x <= 0
 Tensor celu(const Tensor& x, double alpha = 1);                                // x, or alpha (e^(x / alpha) - 1) for x <= 0
 Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);     // integers stay integers
 Tensor hardshrink(const Tensor& x, double lambd = 0.5);                        // x, 0 for |x| <= lambd
-Tensor softshrink(const Tensor& x, double lambd = 0.5);                        // x - lambd, x + lambd, or 0 between -lambd and lambd
+Tensor softshrink(const Tensor& x, double lambd = 0.5);  // x - lambd, x + lambd, or 0 between -lambd and lambd
 Tensor threshold(const Tensor& x, double threshold, double value);             // x where x > threshold, else value; integers, too
 Tensor tanhshrink(const Tensor& x);                                            // x - tanh x
 // x, or weight x for x <= 0. weight: one value ([] or [1]), or [C] with x [N, C, ...]; of x's dtype.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 // x, or s x for x <= 0: in training s is drawn for each element from [lower, upper], else it is their mean.
-Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false, Generator* generator = nullptr);
+Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false,
+             Generator* generator = nullptr);
 Tensor glu(const Tensor& x, int64_t dim = -1);                                 // a sigmoid(b), a and b the halves of x along dim
 // ln(x / (1 - x)), with eps after x was brought into [eps, 1 - eps].
 Tensor logit(const Tensor& x, std::optional<double> eps = {});

@@ -8,16 +8,19 @@
 namespace halfstep {
 
 // max(0, -y (x1 - x2) + margin), broadcast
-Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0, Reduction reduction = Reduction::mean);
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
+                           Reduction reduction = Reduction::mean);
 // 1 - cos(x1, x2) where y = 1, max(0, cos(x1, x2) - margin) where y = -1; x1, x2: [N, D] and y: [N], or [D] and [].
-Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0, Reduction reduction = Reduction::mean);
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
+                             Reduction reduction = Reduction::mean);
 struct TripletMarginOptions {
   double margin = 1, p = 2, eps = 1e-6;
   bool swap = false;  // the negative's distance to the positive counts where it is smaller
   Reduction reduction = Reduction::mean;
 };
 // max(0, |anchor - positive + eps|_p - |anchor - negative + eps|_p + margin); all [N, D] or [D], broadcast
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const TripletMarginOptions& options = {});
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginOptions& options = {});
 struct MultiMarginOptions {
   int64_t p = 1;        // 1 or 2
   double margin = 1;
@@ -30,6 +33,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
 // those before the first -1.
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
 // -mean over classes of weight (y ln sigmoid(x) + (1 - y) ln sigmoid(-x)); weight: [C] or undefined
-Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(), Reduction reduction = Reduction::mean);
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
+                                   Reduction reduction = Reduction::mean);
 
 }  // namespace halfstep

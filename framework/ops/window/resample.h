@@ -1,5 +1,6 @@
 // Interpolation: resizing the spatial dimensions of [N, C, in...]. Names, defaults and errors' conditions are PyTorch's, as are the
-// positions: output o reads at (o + 0.5) in / out - 0.5, with align_corners at o (in - 1) / (out - 1); `nearest` at floor(o in / out).
+// positions: output o reads at (o + 0.5) in / out - 0.5, with align_corners at o (in - 1) / (out - 1); `nearest` at
+// floor(o in / out).
 //
 //   y = interpolate(x, {.scale_factor = {2}, .mode = "bilinear"});
 #pragma once

@@ -9,7 +9,10 @@
 
 namespace halfstep {
 
-enum class RowKind : uint8_t { nearest, nearest_exact, linear, cubic, linear_antialias, cubic_antialias, reflect, replicate, circular };
+enum class RowKind : uint8_t {
+  nearest, nearest_exact, linear, cubic, linear_antialias, cubic_antialias,
+  reflect, replicate, circular,
+};
 
 struct RowSpec {
   RowKind kind = RowKind::nearest;
