@@ -57,6 +57,8 @@ class Rules {
   void length() {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
+    if (t["deterministic"] == false)
+      issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, and none is faster without");
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");

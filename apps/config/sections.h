@@ -86,7 +86,6 @@ struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
   std::optional<double> clip_grad_norm, clip_grad_value;
-  bool deterministic;
   std::optional<int64_t> limit_batches;
   Interval eval_every;
 
@@ -96,7 +95,7 @@ struct TrainSection {
     key(accumulate_steps, integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount));
     key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
     key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
-    key(deterministic, boolean("deterministic", true, "the same bits in every run"));
+    key.unread(boolean("deterministic", true, "every run gives the same bits; nothing but true is possible"));
     key(limit_batches, integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
     key.unread(not_yet("ema", nullptr, "ema"));

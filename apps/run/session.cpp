@@ -117,7 +117,6 @@ ModelParts make_model(const Config& config) {
   ModelParts out;
   out.device = config.device;
   backend_for(out.device);
-  set_deterministic(config.train.deterministic);
   set_allow_tf32(config.performance.tf32);
   manual_seed(config.seed);
   out.low = config.low;

@@ -169,9 +169,6 @@ bool has_backend(Device::Type type);
 // Intra-op threads of the CPU backend; default: all cores. 0 restores the default.
 void set_num_threads(int n);
 int num_threads();
-// The same bits in every run (default). false allows a backend faster code without that promise; the CPU has none.
-void set_deterministic(bool on);
-bool deterministic();
 // f32 products on CUDA through TF32: inputs rounded to 10 fraction bits, several times the speed. Off by default, as
 // torch.backends.cuda.matmul.allow_tf32.
 void set_allow_tf32(bool on);

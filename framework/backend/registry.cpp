@@ -50,7 +50,6 @@ void start_device(Device device) {
 [[maybe_unused]] const bool start_registered = (register_device_start(&start_device), true);
 
 std::atomic<int> thread_count{0};  // 0: all cores
-std::atomic<bool> fixed_order{true};
 std::atomic<bool> tf32{false};
 
 int core_count() {
@@ -106,9 +105,6 @@ void Backend::begin_recording(Generator&, std::span<const TensorView>) {
   fail<RecordingError>("record", describe(), " cannot record work for replay");
 }
 std::unique_ptr<Recording> Backend::end_recording() { return nullptr; }
-
-void set_deterministic(bool on) { fixed_order = on; }
-bool deterministic() { return fixed_order.load(std::memory_order_relaxed); }
 
 void set_allow_tf32(bool on) { tf32 = on; }
 bool allow_tf32() { return tf32.load(std::memory_order_relaxed); }

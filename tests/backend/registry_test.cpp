@@ -44,10 +44,6 @@ TEST_CASE("threads") {
   CHECK(num_threads() == all);
   CHECK_THROWS_WITH_AS(set_num_threads(-1), "[threads] the number of threads must be positive, or 0 for all cores, got -1",
                        ValueError);
-  CHECK(deterministic());
-  set_deterministic(false);
-  CHECK_FALSE(deterministic());
-  set_deterministic(true);
 }
 
 TEST_CASE("host memory is memory") {

@@ -19,6 +19,7 @@ TEST_CASE("rules between keys") {
                  "CrossEntropyLoss needs data with classes"));
   CHECK(contains(with({"loss=MSELoss"}), "MSELoss needs numbers as targets"));
   CHECK(contains(with({"data.loader.drop_last=true", "data.loader.batch_size=100"}), "with drop_last there is no batch"));
+  CHECK(contains(with({"train.deterministic=false"}), "must be true: every run gives the same bits"));
   CHECK(contains(with({"train.max_steps=3"}), "must not be given together with epochs"));
   CHECK(contains(with({"train.epochs=null"}), "train: needs epochs or max_steps"));
   CHECK(contains(with({"model.out_features=3"}), "the output must have shape [10], one a class, got [3]"));

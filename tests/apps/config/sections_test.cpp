@@ -36,7 +36,7 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
   CHECK((plain.data.loader.shuffle && !plain.data.loader.drop_last && plain.data.loader.num_workers == 0 &&
          plain.data.loader.prefetch == 2));
   CHECK((plain.data.has("train") && !plain.data.has("val") && !plain.data.has("test")));
-  CHECK((plain.train.epochs == 1 && !plain.train.max_steps && plain.train.accumulate_steps == 1 && plain.train.deterministic));
+  CHECK((plain.train.epochs == 1 && !plain.train.max_steps && plain.train.accumulate_steps == 1));
   CHECK((!plain.train.clip_grad_norm && !plain.train.clip_grad_value && !plain.train.limit_batches));
   CHECK((plain.train.eval_every.unit == Interval::Unit::epochs && plain.logging.every.count == 50 &&
          plain.logging.sinks.size() == 1));
@@ -53,7 +53,6 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
                                                "train.accumulate_steps=2",
                                                "train.clip_grad_norm=1.5",
                                                "train.clip_grad_value=3",
-                                               "train.deterministic=false",
                                                "train.limit_batches=4",
                                                "train.eval_every=10 min",
                                                "data.loader.shuffle=false",
@@ -75,8 +74,7 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
                                                "bench.warmup=0",
                                                "bench.repeats=2"}});
   CHECK((c.seed == 7 && c.device == Device::cpu));
-  CHECK((!c.train.epochs && c.train.max_steps == 9 && c.train.accumulate_steps == 2 && c.train.limit_batches == 4 &&
-         !c.train.deterministic));
+  CHECK((!c.train.epochs && c.train.max_steps == 9 && c.train.accumulate_steps == 2 && c.train.limit_batches == 4));
   CHECK((c.train.clip_grad_norm == 1.5 && c.train.clip_grad_value == 3.0));
   CHECK((c.train.eval_every.unit == Interval::Unit::seconds && c.train.eval_every.count == 600));
   CHECK((!c.data.loader.shuffle && c.data.loader.drop_last && c.data.loader.num_workers == 3 && c.data.loader.prefetch == 5));
