@@ -4,6 +4,7 @@
 #include "framework/base/hd.h"
 
 namespace halfstep {
+namespace math {
 
 // The fourth reading of a formula, at compile time: which of g, a, b, c a gradient names, as bits 0 to 3.
 // They are what it needs to be saved.
@@ -16,25 +17,28 @@ struct Names {
     return n;
   }
 };
-#define HS_NAMES(op)                                      \
+#define HS_NAMES(op)                                    \
   HS_HD constexpr Names operator op(Names x, Names y) { \
-    x.bits |= y.bits;                                     \
-    return x;                                             \
+    x.bits |= y.bits;                                   \
+    return x;                                           \
   }
 HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==)
 #undef HS_NAMES
 HS_HD constexpr Names operator-(Names x) { return x; }
 HS_HD constexpr Names select(Names cond, Names x, Names y) { return cond + x + y; }
+
+}  // namespace math
+
 namespace m {
-HS_HD constexpr Names sign(Names x) { return x; }
-HS_HD constexpr Names exp(Names x) { return x; }
-HS_HD constexpr Names log(Names x) { return x; }
-HS_HD constexpr Names floor(Names x) { return x; }
-HS_HD constexpr Names trunc(Names x) { return x; }
-HS_HD constexpr Names tanh(Names x) { return x; }
-HS_HD constexpr Names sigmoid(Names x) { return x; }
-HS_HD constexpr Names softplus(Names x) { return x; }
-HS_HD constexpr Names pow(Names x, Names y) { return x + y; }
+HS_HD constexpr math::Names sign(math::Names x) { return x; }
+HS_HD constexpr math::Names exp(math::Names x) { return x; }
+HS_HD constexpr math::Names log(math::Names x) { return x; }
+HS_HD constexpr math::Names floor(math::Names x) { return x; }
+HS_HD constexpr math::Names trunc(math::Names x) { return x; }
+HS_HD constexpr math::Names tanh(math::Names x) { return x; }
+HS_HD constexpr math::Names sigmoid(math::Names x) { return x; }
+HS_HD constexpr math::Names softplus(math::Names x) { return x; }
+HS_HD constexpr math::Names pow(math::Names x, math::Names y) { return x + y; }
 }  // namespace m
 
 }  // namespace halfstep

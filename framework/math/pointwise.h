@@ -33,7 +33,7 @@ namespace functor::pointwise {
 // Which of g, a, b, c the gradient of Input names; 0: it is 0 everywhere.
 template <class Row, int Input>
 inline constexpr unsigned gradient_names =
-    Row::template gradient<Input>(Names::of(0), Names::of(1), Names::of(2), Names::of(3), Names(0), Names(0)).bits;
+    Row::template gradient<Input>(math::Names::of(0), math::Names::of(1), math::Names::of(2), math::Names::of(3), math::Names(0), math::Names(0)).bits;
 
 struct PointwiseRow {
   std::string_view op;

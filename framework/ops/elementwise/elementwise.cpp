@@ -118,8 +118,8 @@ constexpr unsigned kNamesA = 2, kNamesB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
 #define HS_UNARY(...)
 #define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
-  {{functor::name##_backward_a{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#da) == "g"}, \
-   {functor::name##_backward_b{}(Names::of(0), Names::of(1), Names::of(2)).bits, std::string_view(#db) == "g"}},
+  {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
+   {functor::name##_backward_b{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#db) == "g"}},
 #define HS_TEST(...)
 #include "framework/math/elementwise.def"
 #undef HS_UNARY
