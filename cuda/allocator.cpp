@@ -276,6 +276,13 @@ void CudaAllocator::destroy_unused() noexcept {
   });
 }
 
+size_t CudaAllocator::available() const {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  const std::lock_guard lock(mutex_);
+  return free + stats_.reserved - std::min(stats_.reserved, stats_.live);
+}
+
 void CudaAllocator::out_of_memory(size_t bytes) const {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);

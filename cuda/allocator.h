@@ -27,6 +27,7 @@ class CudaAllocator final : public Allocator {
   ~CudaAllocator() override;
 
   void* allocate(size_t bytes, MemoryTag tag) override;
+  size_t available() const;  // bytes that are free on the device, or cached here
   void release(void* p) noexcept override;
   void retag(void* p, MemoryTag tag) noexcept override;
   MemoryStats stats() const override;

@@ -40,7 +40,7 @@ void check_argument(std::string_view call, const TensorView& v) {
 template <class T>
 void check_argument(std::string_view, const T&) {}
 
-class CudaBackend final : public Backend, public ProductReporter {
+class CudaBackend final : public Backend, public ProductReporter, public MemoryReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
     try {
@@ -64,6 +64,7 @@ class CudaBackend final : public Backend, public ProductReporter {
     const std::lock_guard lock(mutex_);
     return product_reports();
   }
+  size_t available_memory() override { return memory_.available(); }
   void synchronize() override {
     const std::lock_guard lock(mutex_);
     read_back("synchronize", nullptr, nullptr, 0);

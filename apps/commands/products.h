@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/schema/json.h"
-#include "framework/backend/product_report.h"
+#include "framework/backend/reports.h"
 
 namespace halfstep::app {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "amp/step_recorder.h"
-#include "framework/backend/product_report.h"
+#include "framework/backend/reports.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 #include "framework/tensor/memory.h"

@@ -12,6 +12,7 @@
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/reports.h"
 
 namespace halfstep::app {
 namespace {
@@ -38,6 +39,10 @@ Pace pace_of(Device device, bool low) {
 }
 
 double device_memory(Device device) {
+  if (device.is_cuda() && has_backend(device.type)) {
+    auto* const reporter = dynamic_cast<MemoryReporter*>(&backend_for(device));
+    return reporter ? double(reporter->available_memory()) : 0;
+  }
   if (!device.is_cpu()) return 0;
   std::ifstream in("/proc/meminfo");
   for (std::string key, unit; in >> key;) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cuda/kernels/kernels.h"
-#include "framework/backend/product_report.h"
+#include "framework/backend/reports.h"
 
 namespace halfstep::cuda {
 

@@ -1,4 +1,4 @@
-// How a backend does its matrix products: one row for each kind that it was asked for.
+// What a backend can tell of itself besides computing: how it multiplies, and how much memory there is.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 
 namespace halfstep {
 
+// How matrix products of one kind are done.
 struct ProductReport {
   int64_t m = 0, n = 0, k = 0, batch = 1;             // c [m, n] = a [m, k] b [k, n], `batch` times
   bool a_transposed = false, b_transposed = false;    // stored by columns
@@ -37,6 +38,13 @@ class ProductReporter {
   virtual ~ProductReporter() = default;
   // The kinds that were asked for since the last call of this, in the order of their first use.
   virtual std::vector<ProductReport> take_product_reports() = 0;
+};
+
+// A backend whose device has memory of its own is one of these, too.
+class MemoryReporter {
+ public:
+  virtual ~MemoryReporter() = default;
+  virtual size_t available_memory() = 0;  // bytes that tensors could still take: free on the device, or cached
 };
 
 }  // namespace halfstep
