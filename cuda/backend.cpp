@@ -42,21 +42,20 @@ void check_argument(std::string_view, const T&) {}
 
 class CudaBackend final : public Backend, public ProductReporter, public MemoryReporter {
  public:
-  explicit CudaBackend(CudaAllocator& memory) : memory_(memory) {
-    try {
-      check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
-      queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
-      const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
-      fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
-      queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
-      // By a kernel: a build without code for this GPU shows here, not in the middle of a training.
-      cuda::fill(queue_, {fault_, DType::u8, {int64_t(zeros)}, {1}}, 0);
-    } catch (...) {
-      give_back();
-      throw;
-    }
+  explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
+    check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
+    const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
+    fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
+    queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
+    // By a kernel: a build without code for this GPU shows here, not in the middle of a training.
+    cuda::fill(queue_, {fault_, DType::u8, {int64_t(zeros)}, {1}}, 0);
   }
-  ~CudaBackend() override { give_back(); }
+  ~CudaBackend() override {
+    if (queue_.scratch) memory_.release(queue_.scratch);
+    if (fault_) memory_.release(fault_);
+    if (queue_.stream) cudaStreamDestroy(queue_.stream);
+  }
 
   Device::Type device_type() const override { return Device::Type::cuda; }
   std::string describe() const override { return describe_device() + ", " + describe_blas(); }
@@ -139,11 +138,7 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
   }
 
  private:
-  void give_back() {
-    if (queue_.scratch) memory_.release(queue_.scratch);
-    if (fault_) memory_.release(fault_);
-    if (queue_.stream) cudaStreamDestroy(queue_.stream);
-  }
+  explicit CudaBackend(CudaAllocator* memory) : memory_(*memory) {}
 
   // Queues what f(arguments) launches, one call at a time; errors name the call and its tensors.
   template <class F, class... Arguments>
