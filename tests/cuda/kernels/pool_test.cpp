@@ -33,7 +33,7 @@ const Case kCases[] = {
     {{3, 4}, {5, 7}, {.window = {.dims = 2}, .adaptive = true}},
     {{33, 32}, {1, 1}, {.window = {.dims = 2}, .adaptive = true}},
     {{3, 5, 4}, {2, 5, 1}, {.window = {.dims = 3}, .adaptive = true}},
-    {{6, 7, 4}, {2, 2, 1}, {.window = {.dims = 3}, .adaptive = true}},  // a window of a block
+    {{6, 7, 8}, {2, 2, 1}, {.window = {.dims = 3}, .adaptive = true}},  // a window of a block
     // Indices of 64 bits, since the step to a second window would need them.
     {{31, 33}, {16, 1}, {.window = {.size = {3, 3, 1}, .stride = {2, kFar, 1}, .padding = {1, 1, 0}}}},
     {{9, 8}, {1, 6}, {.window = {.size = {3, 3, 1}, .stride = {kFar, 1, 1}, .padding = {1, 0, 0}}, .count_include_pad = false}},
@@ -92,6 +92,20 @@ TEST_CASE("maxima with dilation and windows of -inf") {
   dev_y.fetch();
   dev_where.fetch();
   check_close(y, want, 0, 0, "max_pool");
+  check_close(where, want_where, 0, 0, "max_pool indices");
+}
+
+TEST_CASE("the maximum of nothing but -inf is at the window's first tap, in three dimensions too") {
+  const PoolArgs args{.window = {.dims = 3, .size = {2, 2, 2}, .stride = {2, 2, 2}}};
+  const Buffer x = uniform(DType::f32, {1, 2, 4, 6, 8}, 1);
+  for (int64_t i = 0; i < x.numel(); ++i) set(x.view, i, -INFINITY);
+  const Shape out{1, 2, 2, 3, 4};
+  const Buffer y = out_like(DType::f32, out), where = out_like(DType::i64, out), want = make(DType::f32, out),
+               want_where = make(DType::i64, out);
+  cpu().max_pool(x, args, want, want_where);
+  const OnDevice dev_x(x), dev_y(y), dev_where(where);
+  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
+  dev_where.fetch();
   check_close(where, want_where, 0, 0, "max_pool indices");
 }
 
