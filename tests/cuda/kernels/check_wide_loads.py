@@ -13,7 +13,7 @@ import sys
 # File: (kernel, its 16-byte loads, its 16-byte stores), at least. A kernel is each whose mangled name matches.
 FORMS = 2  # a pack of 16-bit elements is one access, of float two
 KERNELS = {
-    "test": [("packs_kernel.*Choose", 3 * FORMS, FORMS), ("packs_kernel.*functor2lt", 2 * FORMS, 0)],
+    "comparison": [("packs_kernel.*Choose", 3 * FORMS, FORMS), ("packs_kernel.*functor2lt", 2 * FORMS, 0)],
     "pointwise_packs": [("pointwise_packs_kernel.*4lerp", 3 * FORMS, FORMS)],
     "copy": [("cast_kernelI6__halff", 1, FORMS), ("cast_kernelIf6__half", FORMS, 1), ("cast_kernelIf13__nv_bfloat16", FORMS, 1)],
     "softmax": [("14softmax_kernelINS0_7RunRows", 4 * FORMS, 4 * FORMS),
