@@ -40,7 +40,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
 }
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
-  return recorder_ ? (*recorder_)(input, target) : eager(input, target, nullptr);
+  const bool records = recorder_ && !module_.any_hooks();  // hooks decide on the host
+  return records ? (*recorder_)(input, target) : eager(input, target, nullptr);
 }
 
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::ResultRing* ring) {

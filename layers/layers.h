@@ -19,6 +19,8 @@ class Linear : public Module {
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
+  // Uses another layer's weight [out, in] from here on, an embedding's for one: both train it.
+  void share_weight(const Tensor& other) { weight = share_parameter("weight", other); }
   Tensor weight, bias;  // bias undefined without one
 };
 
@@ -34,6 +36,7 @@ class Sequential : public Module {
   Sequential& push_back(std::shared_ptr<Module> layer);
   Sequential& push_back(const std::string& name, std::shared_ptr<Module> layer);
   Tensor forward(const Tensor& x) override;
+  std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override;  // when all children are
   std::string describe() const override { return "Sequential"; }
 

@@ -1,9 +1,12 @@
 #include "layers/module.h"
 
+#include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/generator.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 
@@ -101,14 +104,83 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& t) {
   return t;
 }
 
-Tensor Module::operator()(const Tensor& x) {
-  const LayerScope layer(path_);
-  try {
-    return forward(x);
-  } catch (Error& e) {
-    if (!name_.empty()) e.leave_layer(name_, describe());
-    throw;
+Tensor Module::share_parameter(const std::string& name, const Tensor& t) {
+  for (NamedTensor& mine : parameters_) {
+    if (mine.name != name) continue;
+    check<ValueError>(t.defined() && t.is_leaf(), "share_parameter", "\"", name, "\" must be shared with a parameter of a module");
+    check<ShapeError>(t.shape() == mine.tensor.shape(), "share_parameter", "\"", name, "\" has shape ", mine.tensor.shape(),
+                      " and cannot be shared with a parameter of shape ", t.shape());
+    mine.tensor = t;
+    return t;
   }
+  fail<ValueError>("share_parameter", describe(), " has no parameter \"", name, '"');
+}
+
+Tensor Module::forward(const Tensor&) {
+  fail<ValueError>("forward", describe(), " does not take one tensor and give one, which is what was asked of it",
+                   Help{"call it with what its forward takes; Sequential, TrainStep and configs need a module of one input"});
+}
+
+uint64_t Module::next_hook_key() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
+
+void Module::remove_hook(uint64_t key) {
+  if (!hooks_) return;
+  // A call under way has a copy of its own.
+  auto left = std::make_shared<ModuleHooks>(*hooks_);
+  const auto has_key = [key](const auto& entry) { return entry.first == key; };
+  std::erase_if(left->before, has_key);
+  std::erase_if(left->after, has_key);
+  std::erase_if(left->backward, has_key);
+  hooks_ = left->empty() ? nullptr : left;
+}
+
+bool Module::any_hooks() const {
+  return has_hooks() ||
+         std::any_of(children_.begin(), children_.end(), [](const auto& child) { return child.second->any_hooks(); });
+}
+
+std::shared_ptr<Module> Module::clone() const {
+  check<ValueError>(remake_ != nullptr, "clone", describe(), " was not made by make<...>(), so nothing says how to make another",
+                    Help{"halfstep::make<Net>(arguments) in place of std::make_shared, or override clone()"});
+  const Generator::State random = default_generator().state();
+  const std::shared_ptr<Module> copy = remake_();
+  default_generator().set_state(random);
+  copy->take_values(*this);
+  return copy;
+}
+
+void Module::copy_modes(Module& copy) const {
+  copy.training_ = training_;
+  for (size_t i = 0; i < children_.size(); ++i) children_[i].second->copy_modes(*copy.children_[i].second);
+}
+
+void Module::take_values(const Module& from) {
+  const auto take = [&](std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& theirs) {
+    check<ValueError>(mine.size() == theirs.size(), "clone", describe(), " has other tensors than when it was made",
+                      Help{"override clone()"});
+    for (size_t i = 0; i < mine.size(); ++i) {
+      const Tensor &to = mine[i].tensor, &value = theirs[i].tensor;
+      check<ValueError>(!to.same(value), "clone", "\"", mine[i].name, "\" of ", describe(),
+                        " was handed to its constructor, so a second one has the same tensor", Help{"override clone()"});
+      convert(to, [&](const Tensor&) { return value.detach().clone(); });
+      to.impl()->shape = value.shape();
+      if (to.is_floating_point()) to.set_requires_grad(value.requires_grad());
+    }
+  };
+  take(parameters_, from.parameters_);
+  take(buffers_, from.buffers_);
+  check<ValueError>(children_.size() == from.children_.size(), "clone", describe(), " has other children than when it was made",
+                    Help{"override clone()"});
+  for (size_t i = 0; i < children_.size(); ++i) {
+    Module &mine = *children_[i].second, &theirs = *from.children_[i].second;
+    check<ValueError>(&mine != &theirs, "clone", "\"", children_[i].first, "\" of ", describe(),
+                      " was handed to its constructor, so a second one has the same child", Help{"override clone()"});
+    mine.take_values(theirs);
+  }
+  training_ = from.training_;
 }
 
 void Module::register_module(const std::string& name, std::shared_ptr<Module> child) {

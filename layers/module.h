@@ -5,15 +5,29 @@
 //     std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(256, 10));
 //     Tensor forward(const Tensor& x) override { return (*fc2)(relu((*fc1)(x))); }
 //   };
+//
+// A module whose forward takes or gives something else derives from ModuleOf<itself>:
+//
+//   struct Decoder : ModuleOf<Decoder> {
+//     std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {});
+//   };
+//   auto [y, next] = (*decoder)(x, state);
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "framework/base/check.h"
+#include "framework/base/layer_path.h"
 #include "framework/tensor/tensor.h"
+#include "layers/hooks.h"
 
 namespace halfstep {
 
@@ -31,8 +45,10 @@ struct LoadReport {
 class Module {
  public:
   virtual ~Module() = default;
-  virtual Tensor forward(const Tensor& x) = 0;
-  Tensor operator()(const Tensor& x);  // forward; an error on the way says in which layer
+  // One tensor in, one out: what Sequential, TrainStep and JSON configs call. Throws ValueError for a module that takes others.
+  virtual Tensor forward(const Tensor& x);
+  // forward with its hooks; an error on the way says in which layer.
+  Tensor operator()(const Tensor& x);
   // Does forward do the same for any input of one shape, deciding nothing on the host? Then TrainStep records it by itself on a
   // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
   virtual bool is_recordable() const { return false; }
@@ -46,6 +62,29 @@ class Module {
   std::vector<NamedTensor> named_buffers(const std::string& prefix = "") const;
   const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
+
+  // Hooks: called before forward, after it, and when the gradients of its inputs are known; keys are for remove_hook. They see the
+  // tensors among arguments and results, see layers/hooks.h. The module must live until the backward. A module with hooks is run by
+  // itself where Sequential would fuse it, and TrainStep does not record a step that has them.
+  template <class F>
+  uint64_t register_forward_pre_hook(F f) {
+    return add_hook(hooks().before, as_hook<ForwardPreHook>(std::move(f)));
+  }
+  template <class F>
+  uint64_t register_forward_hook(F f) {
+    return add_hook(hooks().after, as_hook<ForwardHook>(std::move(f)));
+  }
+  template <class F>
+  uint64_t register_full_backward_hook(F f) {
+    return add_hook(hooks().backward, as_hook<BackwardHook>(std::move(f)));
+  }
+  void remove_hook(uint64_t key);
+  bool has_hooks() const { return hooks_ != nullptr; }
+  bool any_hooks() const;  // of this module or one below it
+
+  // A module of the same kind with memory of its own and the same values, device, dtypes, mode and frozen parameters; without
+  // hooks. Of modules that make<M>() made, and of containers of such. Throws ValueError for others.
+  virtual std::shared_ptr<Module> clone() const;
 
   void train(bool on = true);  // recursive
   void eval() { train(false); }
@@ -65,6 +104,9 @@ class Module {
  protected:
   Tensor register_parameter(const std::string& name, const Tensor& t);  // sets requires_grad and label
   Tensor register_buffer(const std::string& name, const Tensor& t);
+  // Takes a parameter of another module in place of this one's, so that both train it: `weight = share_parameter("weight",
+  // embedding->weight)`. It is counted, updated and saved once. Throws ShapeError when it has another shape.
+  Tensor share_parameter(const std::string& name, const Tensor& t);
   template <class M>
   std::shared_ptr<M> add(const std::string& name, std::shared_ptr<M> child) {
     register_module(name, child);
@@ -73,14 +115,92 @@ class Module {
   void register_module(const std::string& name, std::shared_ptr<Module> child);
   virtual void path_changed() {}  // this module, or one above it, was registered in another
 
+  // For clone() of a container: train or eval, here and below.
+  void copy_modes(Module& copy) const;
+
+  // forward(arguments), between the hooks, in this layer.
+  template <class F, class... Args>
+  auto run(const F& forward, Args&&... arguments) {
+    const LayerScope layer(path_);
+    try {
+      if (!hooks_) [[likely]]
+        return forward(std::forward<Args>(arguments)...);
+      std::tuple<std::decay_t<Args>...> given(std::forward<Args>(arguments)...);
+      HookedCall call(*this, *hooks_);
+      call.before(tensors_in(given));
+      if constexpr (std::is_void_v<decltype(std::apply(forward, given))>) {
+        std::apply(forward, given);
+        call.after({});
+      } else {
+        auto result = std::apply(forward, given);
+        call.after(tensors_in(result));
+        return result;
+      }
+    } catch (Error& e) {
+      if (!name_.empty()) e.leave_layer(name_, describe());
+      throw;
+    }
+  }
+
  private:
+  template <class M, class... Args>
+  friend std::shared_ptr<M> make(Args... arguments);
+
   void set_path(const std::string& path);
+  void take_values(const Module& from);  // of a module of the same kind
+  ModuleHooks& hooks() {
+    if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
+    return *hooks_;
+  }
+  template <class Hook>
+  static uint64_t add_hook(ModuleHooks::List<Hook>& list, Hook hook) {
+    list.emplace_back(next_hook_key(), std::move(hook));
+    return list.back().first;
+  }
+  static uint64_t next_hook_key();
 
   std::vector<NamedTensor> parameters_, buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::string name_;  // in its parent
   const std::string* path_ = nullptr;
   bool training_ = true;
+  std::shared_ptr<ModuleHooks> hooks_;               // null: none
+  std::function<std::shared_ptr<Module>()> remake_;  // the constructor's call, of modules that make() made
 };
+
+inline Tensor Module::operator()(const Tensor& x) {
+  return run([this](const Tensor& in) { return forward(in); }, x);
+}
+
+// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
+// with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
+// too.
+template <class Self>
+class ModuleOf : public Module {
+ public:
+  template <class... Args>
+  auto operator()(Args&&... arguments) {
+    return run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
+               std::forward<Args>(arguments)...);
+  }
+  Tensor forward(const Tensor& x) override {
+    constexpr bool kHasNone = requires { requires std::is_same_v<decltype(&Self::forward), Tensor (ModuleOf::*)(const Tensor&)>; };
+    static_assert(!kHasNone, "a class that derives from ModuleOf<itself> has a forward");
+    if constexpr (requires(Self & self) {
+                    { self.forward(x) } -> std::same_as<Tensor>;
+                  })
+      return static_cast<Self*>(this)->forward(x);
+    else
+      return Module::forward(x);
+  }
+};
+
+// std::make_shared<M>(arguments), for a module that can be cloned.
+template <class M, class... Args>
+std::shared_ptr<M> make(Args... arguments) {
+  auto made = std::make_shared<M>(arguments...);
+  made->remake_ = [arguments...] { return make<M>(arguments...); };
+  return made;
+}
 
 }  // namespace halfstep

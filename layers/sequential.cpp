@@ -48,8 +48,21 @@ bool Sequential::is_recordable() const {
   return std::all_of(children().begin(), children().end(), [](const auto& child) { return child.second->is_recordable(); });
 }
 
+std::shared_ptr<Module> Sequential::clone() const {
+  check<ValueError>(typeid(*this) == typeid(Sequential), "clone", describe(),
+                    " derives from Sequential and does not say how to make another", Help{"override clone()"});
+  auto copy = std::make_shared<Sequential>();
+  for (const auto& [name, child] : children()) copy->push_back(name, child->clone());
+  copy_modes(*copy);
+  return copy;
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
+  if (any_hooks()) {  // which see each layer's own tensors
+    for (const auto& [name, child] : children()) y = (*child)(y);
+    return y;
+  }
   for (const Stage& stage : stages_) y = stage.linears.empty() ? (*stage.module)(y) : run_chain(stage, y);
   return y;
 }
