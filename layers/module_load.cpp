@@ -16,6 +16,13 @@ const Tensor* find(const StateDict& state, const std::string& name) {
   return nullptr;
 }
 
+// Does the state have a tensor of the module that is `n` too, under another of its names?
+bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
+  return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
+    return other.tensor.data() == n.tensor.data() && other.tensor.shape() == n.tensor.shape() && find(state, other.name);
+  });
+}
+
 void list(std::ostringstream& out, const char* title, const std::vector<std::string>& names, const std::vector<std::string>& near) {
   for (const std::string& n : names) {
     out << "\n  " << title << ": " << n;
@@ -33,7 +40,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   for (const NamedTensor& n : mine) {
     const Tensor* from = find(state, n.name);
     if (!from) {
-      report.missing.push_back(n.name);
+      if (!under_another_name(mine, state, n)) report.missing.push_back(n.name);
     } else if (!from->defined()) {
       misshapen << "\n  undefined: " << n.name;
     } else if (from->shape() != n.tensor.shape()) {

@@ -9,6 +9,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "framework/backend/backend.h"
+#include "layers/save.h"
 
 namespace halfstep::app {
 namespace {
@@ -166,7 +167,7 @@ Session make_session(Config config) {
 
 CheckpointContents pack(const Session& s, const Json& config, const Counters& n) {
   CheckpointContents out;
-  for (const NamedTensor& t : s.model->state_dict()) out.model[t.name] = t.tensor;
+  out.model = saved_state(*s.model).tensors;
   for (const auto& [name, tensor] : s.optimizer->state_dict()) out.state["optimizer." + name] = tensor;
   const Generator::State random = default_generator().state();
   const LoaderState at = s.train->state();

@@ -1,0 +1,43 @@
+#include "layers/save.h"
+
+#include "framework/io/safetensors.h"
+
+namespace halfstep {
+
+SavedState saved_state(const Module& module) {
+  SavedState out;
+  std::map<const void*, NamedTensor> first;  // by address
+  for (const NamedTensor& t : module.state_dict()) {
+    const auto [seen, fresh] = first.try_emplace(t.tensor.data(), t);
+    const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
+    if (again)
+      out.shared[t.name] = seen->second.name;
+    else
+      out.tensors[t.name] = t.tensor;
+  }
+  return out;
+}
+
+void save(const Module& module, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
+  const SavedState state = saved_state(module);
+  std::map<std::string, std::string> all = state.shared;
+  all["format"] = "pt";
+  for (const auto& [key, value] : metadata) all[key] = value;
+  save_safetensors(path, state.tensors, all);
+}
+
+LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
+  const TensorFile file = load_safetensors(path);
+  StateDict state;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (!name.starts_with(options.prefix)) continue;
+    const std::string rest = name.substr(options.prefix.size());
+    state.push_back({options.rename ? options.rename(rest) : rest, tensor});
+  }
+  check<ValueError>(!state.empty() || file.tensors.empty() || !options.strict, "load", "no name in ", path.string(),
+                    " begins with \"", options.prefix, '"');
+  if (options.device) module.to(*options.device);
+  return module.load_state_dict(state, options.strict);
+}
+
+}  // namespace halfstep
