@@ -1,7 +1,8 @@
-#include <cmath>
-#include <sstream>
+#include "layers/linear.h"
 
-#include "layers/layers.h"
+#include <cmath>
+
+#include "layers/layer.h"
 
 namespace halfstep {
 
@@ -22,10 +23,7 @@ Linear::Linear(const LinearOptions& o, Generator* generator) {
 }
 
 std::string Linear::describe() const {
-  std::ostringstream out;
-  out << "Linear(in_features=" << weight.size(1) << ", out_features=" << weight.size(0)
-      << ", bias=" << (bias.defined() ? "True" : "False") << ')';
-  return out.str();
+  return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).arg("bias", bias.defined()).str();
 }
 
 }  // namespace halfstep

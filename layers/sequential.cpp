@@ -1,8 +1,10 @@
+#include "layers/sequential.h"
+
 #include <algorithm>
 #include <typeinfo>
 
 #include "framework/base/layer_path.h"
-#include "layers/layers.h"
+#include "layers/activations.h"
 
 namespace halfstep {
 

@@ -51,10 +51,10 @@ TEST_CASE("init: kaiming and xavier bounds") {
   Generator generator(3);
   const Tensor w = empty({200, 50, 2});
   const auto largest = [&] { return w.abs().max().item<double>(); };
-  init::kaiming_uniform_(w, std::sqrt(5.0), &generator);
+  init::kaiming_uniform_(w, std::sqrt(5.0), "fan_in", "leaky_relu", &generator);
   CHECK(largest() <= 0.1 * (1 + 1e-6));
   CHECK(largest() > 0.0995);
-  init::kaiming_uniform_(w, 0, &generator);
+  init::kaiming_uniform_(w, 0, "fan_in", "leaky_relu", &generator);
   CHECK(std::abs(largest() - std::sqrt(6.0 / 100)) < 2e-3);
   init::xavier_uniform_(w, 2, &generator);
   CHECK(std::abs(largest() - 2 * std::sqrt(6.0 / 500)) < 2e-3);

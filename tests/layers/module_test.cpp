@@ -34,35 +34,35 @@ std::vector<std::string> names(const std::vector<NamedTensor>& list) {
   return out;
 }
 
-using Names = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
 }  // namespace
 
 TEST_CASE("names are PyTorch's: dotted paths in registration order, buffers in the state") {
   Net net;
-  CHECK(names(net.named_parameters()) == Names{"fc1.weight", "fc1.bias", "scale.gain", "fc2.weight"});
-  CHECK(names(net.named_buffers()) == Names{"scale.steps"});
-  CHECK(names(net.state_dict()) == Names{"fc1.weight", "fc1.bias", "scale.gain", "scale.steps", "fc2.weight"});
+  CHECK(names(net.named_parameters()) == Strings{"fc1.weight", "fc1.bias", "scale.gain", "fc2.weight"});
+  CHECK(names(net.named_buffers()) == Strings{"scale.steps"});
+  CHECK(names(net.state_dict()) == Strings{"fc1.weight", "fc1.bias", "scale.gain", "scale.steps", "fc2.weight"});
   CHECK(names(net.state_dict("net")).front() == "net.fc1.weight");
   CHECK(net.fc1->weight.label() == "fc1.weight");
   CHECK(net.parameter_count() == 12 + 3 + 3 + 6);
   CHECK(net.parameters()[3].same(net.fc2->weight));
   CHECK(net.fc1->weight.requires_grad());
   CHECK(!net.scale->steps.requires_grad());
-  Names modules;
+  Strings modules;
   for (const auto& [name, module] : net.named_modules()) modules.push_back(name);
-  CHECK(modules == Names{"", "fc1", "scale", "fc2"});
+  CHECK(modules == Strings{"", "fc1", "scale", "fc2"});
 
   Sequential seq(std::make_shared<Linear>(2, 2), std::make_shared<ReLU>(), std::make_shared<Linear>(2, 1));
-  CHECK(names(seq.state_dict()) == Names{"0.weight", "0.bias", "2.weight", "2.bias"});
+  CHECK(names(seq.state_dict()) == Strings{"0.weight", "0.bias", "2.weight", "2.bias"});
   CHECK(seq.parameters()[2].label() == "2.weight");
 }
 
 TEST_CASE("a module used twice is listed once among the parameters and twice in the state") {
   const auto shared = std::make_shared<Linear>(2, 2, false);
   Sequential seq(shared, std::make_shared<ReLU>(), shared);
-  CHECK(names(seq.named_parameters()) == Names{"0.weight"});
-  CHECK(names(seq.state_dict()) == Names{"0.weight", "2.weight"});
+  CHECK(names(seq.named_parameters()) == Strings{"0.weight"});
+  CHECK(names(seq.state_dict()) == Strings{"0.weight", "2.weight"});
   CHECK(seq.named_modules().size() == 3);
 }
 
@@ -101,9 +101,9 @@ TEST_CASE("train and eval, freezing, zero_grad and apply reach the whole tree") 
   CHECK(!net(ones({1, 4})).requires_grad());
   net.requires_grad_(true);
 
-  Names order;
+  Strings order;
   net.apply([&](Module& m) { order.push_back(m.describe().substr(0, m.describe().find('('))); });
-  CHECK(order == Names{"Linear", "Scale", "Linear", "Net"});
+  CHECK(order == Strings{"Linear", "Scale", "Linear", "Net"});
 }
 
 TEST_CASE("a state loads into another module, converting dtypes, and shadows notice") {
@@ -147,8 +147,8 @@ TEST_CASE("load_state_dict names every fault at once, and changes nothing") {
 
   state[2].tensor = zeros({3});
   const LoadReport report = net.load_state_dict(state, /*strict=*/false);
-  CHECK(report.missing == Names{"fc1.weight"});
-  CHECK(report.unexpected == Names{"fc1.wieght", "head.bias"});
+  CHECK(report.missing == Strings{"fc1.weight"});
+  CHECK(report.unexpected == Strings{"fc1.wieght", "head.bias"});
   CHECK(net.fc1->bias.to_vector<float>() == std::vector<float>(3, 0));
 }
 

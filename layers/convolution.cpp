@@ -1,0 +1,143 @@
+#include "layers/convolution.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halfstep {
+namespace {
+
+struct Weights {
+  Tensor weight, bias;
+};
+
+// kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3), and the bias has the same bound.
+Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_t out_channels, bool with_bias,
+                       Generator* generator) {
+  MemoryScope tag(MemoryTag::parameters);
+  Shape shape{first, second};
+  for (int64_t k : kernel) shape.push_back(k);
+  Weights out;
+  out.weight = Tensor::empty(shape);
+  const double bound = 1 / std::sqrt(double(second) * double(numel(kernel)));
+  uniform_(out.weight, -bound, bound, generator);
+  if (with_bias) {
+    out.bias = Tensor::empty({out_channels});
+    uniform_(out.bias, -bound, bound, generator);
+  }
+  return out;
+}
+
+void check_channels(const char* type, int64_t in_channels, int64_t out_channels, int64_t groups) {
+  check<ValueError>(in_channels >= 1 && out_channels >= 1, type, "in_channels and out_channels must be >= 1, got ", in_channels,
+                    " and ", out_channels);
+  check<ValueError>(groups >= 1, type, "groups must be >= 1, got ", groups);
+  check<ValueError>(in_channels % groups == 0, type, "in_channels must be divisible by groups, got ", in_channels, " and ", groups);
+  check<ValueError>(out_channels % groups == 0, type, "out_channels must be divisible by groups, got ", out_channels, " and ",
+                    groups);
+}
+
+// kernel...: the last dimensions of a weight.
+Dims kernel_of(const Tensor& weight) { return Dims(weight.shape().span().subspan(2)); }
+
+}  // namespace
+
+ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+               const ConvLayerOptions& o, Generator* generator)
+    : type_(type), dims_(dims), padding_mode_(o.padding_mode) {
+  check_channels(type, in_channels, out_channels, o.groups);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  options_.stride = o.stride.each(dims, type, "stride", 1);
+  options_.dilation = o.dilation.each(dims, type, "dilation", 1);
+  options_.groups = o.groups;
+  options_.padding = o.padding;
+  const bool same = o.padding.name == "same";
+  if (o.padding.name.empty()) {
+    const Dims& given = o.padding.sizes;
+    options_.padding = (given.size() == 1 ? Sizes(given[0]) : Sizes(given)).each(dims, type, "padding", 0);
+  } else {
+    check<ValueError>(same || o.padding.name == "valid", type, "padding must be numbers, \"same\" or \"valid\", got \"",
+                      o.padding.name, '"');
+  }
+  check<ValueError>(!same || options_.stride == Dims::filled(dims, 1), type, "padding \"same\" needs stride 1, got ",
+                    options_.stride);
+  const auto modes = {"zeros", "reflect", "replicate", "circular"};
+  check<ValueError>(std::find(modes.begin(), modes.end(), o.padding_mode) != modes.end(), type,
+                    "padding_mode must be \"zeros\", \"reflect\", \"replicate\" or \"circular\", got \"", o.padding_mode, '"');
+  if (o.padding_mode != "zeros" && o.padding.name != "valid") {
+    for (int d = dims - 1; d >= 0; --d) {  // pad() counts from the last dimension
+      const int64_t total = same ? options_.dilation[d] * (kernel[d] - 1) : 2 * options_.padding.sizes[d];
+      around_.push_back(total / 2);
+      around_.push_back(total - total / 2);
+    }
+  }
+  const Weights made = random_weights(out_channels, in_channels / o.groups, kernel, out_channels, o.bias, generator);
+  weight = register_parameter("weight", made.weight);
+  bias = register_parameter("bias", made.bias);
+}
+
+Tensor ConvNd::forward(const Tensor& x) {
+  const auto conv = dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d;
+  if (around_.empty()) return conv(x, weight, bias, options_);
+  ConvOptions inside = options_;
+  inside.padding = 0;
+  return conv(pad(x, around_, padding_mode_), weight, bias, inside);
+}
+
+std::string ConvNd::describe() const {
+  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
+  const ConvPadding& padding = options_.padding;
+  Repr out(type_);
+  out.arg(weight.size(1) * options_.groups)
+      .arg(weight.size(0))
+      .arg("kernel_size", kernel_of(weight))
+      .arg("stride", options_.stride);
+  if (!padding.name.empty()) out.arg("padding", padding.name);
+  return out.arg_if(padding.name.empty() && !(padding.sizes == none), "padding", padding.sizes)
+      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
+      .arg_if(options_.groups != 1, "groups", options_.groups)
+      .arg_if(!bias.defined(), "bias", false)
+      .arg_if(padding_mode_ != "zeros", "padding_mode", padding_mode_)
+      .str();
+}
+
+ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                                 const ConvTransposeLayerOptions& o, Generator* generator)
+    : type_(type), dims_(dims) {
+  check_channels(type, in_channels, out_channels, o.groups);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  options_ = {.stride = o.stride.each(dims, type, "stride", 1),
+              .padding = o.padding.each(dims, type, "padding", 0),
+              .output_padding = o.output_padding.each(dims, type, "output_padding", 0),
+              .groups = o.groups,
+              .dilation = o.dilation.each(dims, type, "dilation", 1)};
+  for (int d = 0; d < dims; ++d) {
+    check<ValueError>(options_.output_padding[d] < std::max(options_.stride[d], options_.dilation[d]), type,
+                      "output_padding must be less than stride or dilation, got ", options_.output_padding, ", stride ",
+                      options_.stride, " and dilation ", options_.dilation);
+  }
+  const Weights made = random_weights(in_channels, out_channels / o.groups, kernel, out_channels, o.bias, generator);
+  weight = register_parameter("weight", made.weight);
+  bias = register_parameter("bias", made.bias);
+}
+
+Tensor ConvTransposeNd::forward(const Tensor& x) {
+  const auto conv = dims_ == 1 ? conv_transpose1d : dims_ == 2 ? conv_transpose2d : conv_transpose3d;
+  return conv(x, weight, bias, options_);
+}
+
+std::string ConvTransposeNd::describe() const {
+  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
+  return Repr(type_)
+      .arg(weight.size(0))
+      .arg(weight.size(1) * options_.groups)
+      .arg("kernel_size", kernel_of(weight))
+      .arg("stride", options_.stride)
+      .arg_if(!(options_.padding == none), "padding", options_.padding)
+      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
+      .arg_if(!(options_.output_padding == none), "output_padding", options_.output_padding)
+      .arg_if(options_.groups != 1, "groups", options_.groups)
+      .arg_if(!bias.defined(), "bias", false)
+      .str();
+}
+
+}  // namespace halfstep

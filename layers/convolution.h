@@ -1,0 +1,107 @@
+// Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
+//
+//   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});
+//
+// Parameters: weight, and bias [out_channels] unless without one, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
+// size). Arguments for dimensions are one number or one each. Throws ValueError for channels that groups does not divide, for
+// sizes and strides below 1, negative padding, and the combinations that PyTorch refuses.
+#pragma once
+
+#include <string>
+
+#include "layers/layer.h"
+
+namespace halfstep {
+
+struct ConvLayerOptions {
+  Sizes stride = 1;
+  ConvPadding padding = 0;  // or "same" (stride 1 only), "valid"
+  Sizes dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";  // or reflect, replicate, circular: what stands in the padding
+};
+struct ConvTransposeLayerOptions {
+  Sizes stride = 1;
+  Sizes padding = 0;
+  Sizes output_padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+  Sizes dilation = 1;
+};
+
+// weight: [out_channels, in_channels / groups, kernel...]
+class ConvNd : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight, bias;  // bias undefined without one
+
+ protected:
+  ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+         const ConvLayerOptions& options, Generator* generator);
+
+ private:
+  const char* type_;
+  int dims_;
+  ConvOptions options_;
+  std::string padding_mode_;
+  Dims around_;  // what pad() adds before the op, where the padding is not of zeros
+};
+class Conv1d : public ConvNd {
+ public:
+  Conv1d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+         Generator* generator = nullptr)
+      : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
+};
+class Conv2d : public ConvNd {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+         Generator* generator = nullptr)
+      : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
+};
+class Conv3d : public ConvNd {
+ public:
+  Conv3d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+         Generator* generator = nullptr)
+      : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
+};
+
+// weight: [in_channels, out_channels / groups, kernel...]
+class ConvTransposeNd : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight, bias;
+
+ protected:
+  ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                  const ConvTransposeLayerOptions& options, Generator* generator);
+
+ private:
+  const char* type_;
+  int dims_;
+  ConvTransposeOptions options_;
+};
+class ConvTranspose1d : public ConvTransposeNd {
+ public:
+  ConvTranspose1d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+      : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
+};
+class ConvTranspose2d : public ConvTransposeNd {
+ public:
+  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+      : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
+};
+class ConvTranspose3d : public ConvTransposeNd {
+ public:
+  ConvTranspose3d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+      : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
+};
+
+}  // namespace halfstep

@@ -1,0 +1,58 @@
+// Dropout: what is zeroed while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here return
+// their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
+#pragma once
+
+#include <string>
+
+#include "layers/layer.h"
+
+namespace halfstep {
+
+class DropoutBase : public Module {
+ public:
+  bool is_recordable() const override { return true; }
+  std::string describe() const override { return Repr(type_).arg("p", p_).arg("inplace", false).str(); }
+
+ protected:
+  DropoutBase(const char* type, double p);
+  bool active() const { return training() && p_ > 0; }
+  // 0 with probability p and 1 / (1 - p) else, one value for each of the first `dims` dimensions of x, to multiply x by.
+  Tensor mask(const Tensor& x, int dims) const;
+  const char* type_;
+  double p_;
+};
+
+class Dropout : public DropoutBase {  // single elements
+ public:
+  explicit Dropout(double p = 0.5) : DropoutBase("Dropout", p) {}
+  Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
+};
+class Dropout1d : public DropoutBase {  // channels of [N, C, L] or [C, L]
+ public:
+  explicit Dropout1d(double p = 0.5) : DropoutBase("Dropout1d", p) {}
+  Tensor forward(const Tensor& x) override;
+};
+class Dropout2d : public DropoutBase {  // channels of [N, C, H, W], and of [N, C, L] as in PyTorch
+ public:
+  explicit Dropout2d(double p = 0.5) : DropoutBase("Dropout2d", p) {}
+  Tensor forward(const Tensor& x) override;
+};
+class Dropout3d : public DropoutBase {  // channels of [N, C, D, H, W] or [C, D, H, W]
+ public:
+  explicit Dropout3d(double p = 0.5) : DropoutBase("Dropout3d", p) {}
+  Tensor forward(const Tensor& x) override;
+};
+// For SELU: what is dropped becomes SELU's negative limit, and the result keeps mean 0 and variance 1 (Klambauer et al.,
+// "Self-Normalizing Neural Networks", 2017).
+class AlphaDropout : public DropoutBase {  // single elements
+ public:
+  explicit AlphaDropout(double p = 0.5) : DropoutBase("AlphaDropout", p) {}
+  Tensor forward(const Tensor& x) override;
+};
+class FeatureAlphaDropout : public DropoutBase {  // channels of [N, C, ...]
+ public:
+  explicit FeatureAlphaDropout(double p = 0.5) : DropoutBase("FeatureAlphaDropout", p) {}
+  Tensor forward(const Tensor& x) override;
+};
+
+}  // namespace halfstep

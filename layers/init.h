@@ -1,0 +1,43 @@
+// Initialisers: PyTorch's torch.nn.init. All fill a floating tensor in place, are not recorded, and do nothing on Device::meta
+// beyond their checks. Random ones take numbers from `generator`, or from the default generator.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/base/generator.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep::init {
+
+// The factor that keeps the variance behind a layer or activation: 1 for linear, conv1d to conv3d, their transposes and sigmoid,
+// 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + param^2)) for leaky_relu (param 0.01 unless given), 3/4 for selu.
+double calculate_gain(const std::string& nonlinearity, std::optional<double> param = {});
+
+void uniform_(const Tensor& w, double a = 0, double b = 1, Generator* generator = nullptr);
+void normal_(const Tensor& w, double mean = 0, double std = 1, Generator* generator = nullptr);
+// N(mean, std) without what lies outside [a, b].
+void trunc_normal_(const Tensor& w, double mean = 0, double std = 1, double a = -2, double b = 2, Generator* generator = nullptr);
+void constant_(const Tensor& w, double value);
+void ones_(const Tensor& w);
+void zeros_(const Tensor& w);
+void eye_(const Tensor& w);  // [n, m]: 1 on the diagonal
+// A convolution's weight of 3 to 5 dimensions that passes its input on, in each of its groups, as far as there are channels.
+void dirac_(const Tensor& w, int64_t groups = 1);
+
+// Below, w is [out, in, kernel...]: fan in is in times the kernel's size, fan out is out times that.
+// U(-b, b) and N(0, s): s = gain sqrt(2 / (fan in + fan out)), b = s sqrt(3).
+void xavier_uniform_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
+void xavier_normal_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
+// s = calculate_gain(nonlinearity, a) / sqrt(fan), of mode fan_in or fan_out.
+void kaiming_uniform_(const Tensor& w, double a = 0, const std::string& mode = "fan_in",
+                      const std::string& nonlinearity = "leaky_relu", Generator* generator = nullptr);
+void kaiming_normal_(const Tensor& w, double a = 0, const std::string& mode = "fan_in",
+                     const std::string& nonlinearity = "leaky_relu", Generator* generator = nullptr);
+
+// Orthonormal rows, or columns where there are more rows, times gain; w is seen as [w.size(0), rest]. On the host, in float64.
+void orthogonal_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
+// [n, m] from N(0, std), with this share of each column (rounded up) 0. On the host.
+void sparse_(const Tensor& w, double sparsity, double std = 0.01, Generator* generator = nullptr);
+
+}  // namespace halfstep::init

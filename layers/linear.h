@@ -1,0 +1,29 @@
+// Fully connected layers.
+#pragma once
+
+#include <string>
+
+#include "framework/ops/ops.h"
+#include "layers/module.h"
+
+namespace halfstep {
+
+struct LinearOptions {
+  int64_t in_features, out_features;
+  bool bias = true;
+};
+// y = x W^T + b. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
+class Linear : public Module {
+ public:
+  explicit Linear(const LinearOptions& options, Generator* generator = nullptr);
+  Linear(int64_t in_features, int64_t out_features, bool bias = true) : Linear(LinearOptions{in_features, out_features, bias}) {}
+  Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
+  Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  // Uses another layer's weight [out, in] from here on, an embedding's for one: both train it.
+  void share_weight(const Tensor& other) { weight = share_parameter("weight", other); }
+  Tensor weight, bias;  // bias undefined without one
+};
+
+}  // namespace halfstep

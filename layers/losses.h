@@ -1,0 +1,150 @@
+// Losses: the ops of the same names with their options, framework/ops/loss and cross_entropy, nll_loss and mse_loss of
+// framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+// Called with what a model put out and what it should have put out.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  virtual bool is_recordable() const { return false; }  // as Module::is_recordable
+  virtual std::string describe() const = 0;
+};
+
+// A loss that is a function of the two and decides nothing on the host.
+class FunctionLoss : public Loss {
+ public:
+  using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+  FunctionLoss(std::string description, Function function) : description_(std::move(description)), function_(std::move(function)) {}
+  Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override { return description_; }
+
+ private:
+  std::string description_;
+  Function function_;
+};
+
+// ---- a number against a number
+class MSELoss : public FunctionLoss {
+ public:
+  explicit MSELoss(Reduction reduction = Reduction::mean);
+};
+class L1Loss : public FunctionLoss {
+ public:
+  explicit L1Loss(Reduction reduction = Reduction::mean);
+};
+class SmoothL1Loss : public FunctionLoss {
+ public:
+  explicit SmoothL1Loss(Reduction reduction = Reduction::mean, double beta = 1);
+};
+class HuberLoss : public FunctionLoss {
+ public:
+  explicit HuberLoss(Reduction reduction = Reduction::mean, double delta = 1);
+};
+class PoissonNLLLoss : public FunctionLoss {
+ public:
+  explicit PoissonNLLLoss(const PoissonNllOptions& options = {});
+};
+class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilities, or against their logarithms
+ public:
+  explicit KLDivLoss(KlReduction reduction = KlReduction::mean, bool log_target = false);
+};
+
+// ---- a probability or its logit against 0 or 1, or what lies between
+struct BCEOptions {
+  Tensor weight = {};  // broadcasts
+  Reduction reduction = Reduction::mean;
+};
+class BCELoss : public FunctionLoss {
+ public:
+  explicit BCELoss(const BCEOptions& options = {});
+};  // not in an autocast region
+class BCEWithLogitsLoss : public FunctionLoss {
+ public:
+  explicit BCEWithLogitsLoss(const BceWithLogitsOptions& options = {});
+};
+
+// ---- a score against 1 or -1
+class SoftMarginLoss : public FunctionLoss {
+ public:
+  explicit SoftMarginLoss(Reduction reduction = Reduction::mean);
+};
+class HingeEmbeddingLoss : public FunctionLoss {
+ public:
+  explicit HingeEmbeddingLoss(double margin = 1, Reduction reduction = Reduction::mean);
+};
+
+// ---- a score for each class against a class, or several
+class CrossEntropyLoss : public FunctionLoss {
+ public:
+  explicit CrossEntropyLoss(const CrossEntropyOptions& options = {});
+};
+class NLLLoss : public FunctionLoss {
+ public:
+  explicit NLLLoss(const NllLossOptions& options = {});
+};
+class MultiMarginLoss : public FunctionLoss {
+ public:
+  explicit MultiMarginLoss(const MultiMarginOptions& options = {});
+};
+// Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
+class MultiLabelMarginLoss : public FunctionLoss {
+ public:
+  explicit MultiLabelMarginLoss(Reduction reduction = Reduction::mean);
+};
+class MultiLabelSoftMarginLoss : public FunctionLoss {
+ public:
+  explicit MultiLabelSoftMarginLoss(const Tensor& weight = Tensor(), Reduction reduction = Reduction::mean);
+};
+
+// ---- losses of more than an output and a target; for C++ alone
+struct CosineEmbeddingLoss {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return cosine_embedding_loss(x1, x2, y, margin, reduction);
+  }
+};
+struct MarginRankingLoss {
+  double margin = 0;
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return margin_ranking_loss(x1, x2, y, margin, reduction);
+  }
+};
+struct TripletMarginLoss {
+  TripletMarginOptions options = {};
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options);
+  }
+};
+struct TripletMarginWithDistanceLoss {
+  std::function<Tensor(const Tensor&, const Tensor&)> distance;
+  double margin = 1;
+  bool swap = false;  // as of TripletMarginOptions
+  Reduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
+};
+struct GaussianNLLLoss {
+  GaussianNllOptions options = {};
+  Tensor operator()(const Tensor& output, const Tensor& target, const Tensor& var) const {
+    return gaussian_nll_loss(output, target, var, options);
+  }
+};
+struct CTCLoss {
+  CtcOptions options = {};
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+  }
+};
+
+}  // namespace halfstep

@@ -1,0 +1,147 @@
+#include "layers/normalization.h"
+
+#include "framework/autograd/grad_mode.h"
+
+namespace halfstep {
+namespace {
+
+Tensor parameter(const Shape& shape, double value) {
+  MemoryScope tag(MemoryTag::parameters);
+  return full(shape, value);
+}
+
+void check_eps(const char* type, double eps) { check<ValueError>(eps >= 0, type, "eps must be >= 0, got ", eps); }
+
+Shape normalized(const char* type, const Sizes& shape) {
+  check<ValueError>(!shape.empty(), type, "normalized_shape must have a dimension");
+  for (int64_t s : shape.values()) check<ValueError>(s >= 1, type, "normalized_shape must be >= 1, got ", shape.values());
+  return shape.values();
+}
+
+}  // namespace
+
+RunningNorm::RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& o)
+    : type_(type), num_features_(num_features), options_(o) {
+  check<ValueError>(num_features >= 1, type, "num_features must be >= 1, got ", num_features);
+  check_eps(type, o.eps);
+  check<ValueError>(!o.momentum || (*o.momentum >= 0 && *o.momentum <= 1), type, "momentum must be in [0, 1], got ",
+                    o.momentum.value_or(0));
+  if (o.affine) {
+    weight = register_parameter("weight", parameter({num_features}, 1));
+    if (o.bias) bias = register_parameter("bias", parameter({num_features}, 0));
+  }
+  if (o.track_running_stats) {
+    running_mean = register_buffer("running_mean", parameter({num_features}, 0));
+    running_var = register_buffer("running_var", parameter({num_features}, 1));
+    num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::i64}));
+  }
+}
+
+std::string RunningNorm::describe() const {
+  return Repr(type_)
+      .arg(num_features_)
+      .arg("eps", options_.eps)
+      .arg("momentum", options_.momentum)
+      .arg("affine", options_.affine)
+      .arg("bias", options_.affine && options_.bias)
+      .arg("track_running_stats", options_.track_running_stats)
+      .str();
+}
+
+void RunningNorm::reset_running_stats() const {
+  if (!running_mean.defined()) return;
+  const NoGrad off;
+  running_mean.fill_(0);
+  running_var.fill_(1);
+  num_batches_tracked.fill_(0);
+}
+
+void RunningNorm::check_input(const Tensor& x, int least, int most, int channels_dim) const {
+  check_rank(type_, x, least, most);
+  check<ShapeError>(x.size(channels_dim) == num_features_, type_, "needs ", num_features_, " channels in dimension ", channels_dim,
+                    ", got ", x.shape());
+}
+
+Tensor BatchNormNd::forward(const Tensor& x) {
+  check_input(x, least_rank_, most_rank_, 1);
+  const bool tracks = running_mean.defined();
+  double momentum = options_.momentum.value_or(0);
+  if (training() && tracks) {
+    const NoGrad off;
+    num_batches_tracked.add_(1);
+    // On meta there is no number to read, and none of the values depends on it.
+    if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
+  }
+  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps);
+}
+
+Tensor InstanceNormNd::forward(const Tensor& x) {
+  const bool batched = x.dim() == dims_ + 2;
+  check_input(x, dims_ + 1, dims_ + 2, batched ? 1 : 0);
+  const Tensor y = instance_norm(batched ? x : x.unsqueeze(0), running_mean, running_var, weight, bias,
+                                 training() || !running_mean.defined(), options_.momentum.value_or(0), options_.eps);
+  return batched ? y : y.squeeze(0);
+}
+
+LayerNorm::LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& o)
+    : shape_(normalized("LayerNorm", normalized_shape)), options_(o) {
+  check_eps("LayerNorm", o.eps);
+  if (!o.elementwise_affine) return;
+  weight = register_parameter("weight", parameter(shape_, 1));
+  if (o.bias) bias = register_parameter("bias", parameter(shape_, 0));
+}
+
+std::string LayerNorm::describe() const {
+  return Repr("LayerNorm")
+      .arg(shape_)
+      .arg("eps", options_.eps)
+      .arg("elementwise_affine", options_.elementwise_affine)
+      .arg("bias", bias.defined())
+      .str();
+}
+
+RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
+    : shape_(normalized("RMSNorm", normalized_shape)), options_(o) {
+  check_eps("RMSNorm", o.eps.value_or(0));
+  if (o.elementwise_affine) weight = register_parameter("weight", parameter(shape_, 1));
+}
+
+std::string RMSNorm::describe() const {
+  return Repr("RMSNorm").arg(shape_).arg("eps", options_.eps).arg("elementwise_affine", options_.elementwise_affine).str();
+}
+
+GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOptions& o)
+    : num_groups_(num_groups), num_channels_(num_channels), options_(o) {
+  check<ValueError>(num_groups >= 1 && num_channels >= 1, "GroupNorm", "num_groups and num_channels must be >= 1, got ", num_groups,
+                    " and ", num_channels);
+  check<ValueError>(num_channels % num_groups == 0, "GroupNorm", "num_channels must be divisible by num_groups, got ", num_channels,
+                    " and ", num_groups);
+  check_eps("GroupNorm", o.eps);
+  if (!o.affine) return;
+  weight = register_parameter("weight", parameter({num_channels}, 1));
+  if (o.bias) bias = register_parameter("bias", parameter({num_channels}, 0));
+}
+
+Tensor GroupNorm::forward(const Tensor& x) {
+  check<ShapeError>(x.dim() >= 2 && x.size(1) == num_channels_, "GroupNorm", "needs ", num_channels_,
+                    " channels in dimension 1, got ", x.shape());
+  return group_norm(x, num_groups_, weight, bias, options_.eps);
+}
+
+std::string GroupNorm::describe() const {
+  return Repr("GroupNorm")
+      .arg(num_groups_)
+      .arg(num_channels_)
+      .arg("eps", options_.eps)
+      .arg("affine", options_.affine)
+      .arg("bias", bias.defined())
+      .str();
+}
+
+LocalResponseNorm::LocalResponseNorm(int64_t size, double alpha, double beta, double k)
+    : FunctionLayer(Repr("LocalResponseNorm").arg(size).arg("alpha", alpha).arg("beta", beta).arg("k", k).str(),
+                    [=](const Tensor& x) { return local_response_norm(x, size, alpha, beta, k); }) {
+  check<ValueError>(size >= 1, "LocalResponseNorm", "size must be >= 1, got ", size);
+}
+
+}  // namespace halfstep

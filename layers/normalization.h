@@ -1,0 +1,156 @@
+// Normalisations; the formulas: framework/ops/reduce/normalization.h. Parameters: weight (ones) and bias (zeros), where affine.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "layers/layer.h"
+
+namespace halfstep {
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // share of the new statistics; unset: all batches so far count the same
+  bool affine = true;
+  bool track_running_stats = true;
+  bool bias = true;  // of an affine one
+};
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = false;
+  bool track_running_stats = false;
+  bool bias = true;
+};
+
+// What batch and instance normalisation share. Parameters: weight and bias [num_features], buffers: running_mean, running_var
+// [num_features] and num_batches_tracked [] (i64); undefined without affine and track_running_stats.
+class RunningNorm : public Module {
+ public:
+  std::string describe() const override;
+  void reset_running_stats() const;  // to means of 0, variances of 1 and no batches
+  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+
+ protected:
+  RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& options);
+  void check_input(const Tensor& x, int least, int most, int channels_dim) const;
+  const char* type_;
+  int64_t num_features_;
+  BatchNormOptions options_;
+};
+
+// Over [N, C, ...] for each channel. Training normalises by the batch's statistics and moves the running ones, with every forward
+// as in PyTorch, whether or not the step that follows is applied; evaluation uses the running ones, or the batch's where they are
+// not tracked. Throws ShapeError for an input of another rank or other channels, ValueError for one value per channel in training.
+class BatchNormNd : public RunningNorm {
+ public:
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads how many batches there were
+
+ protected:
+  BatchNormNd(const char* type, int least_rank, int most_rank, int64_t num_features, const BatchNormOptions& options)
+      : RunningNorm(type, num_features, options), least_rank_(least_rank), most_rank_(most_rank) {}
+
+ private:
+  int least_rank_, most_rank_;
+};
+class BatchNorm1d : public BatchNormNd {  // [N, C] or [N, C, L]
+ public:
+  explicit BatchNorm1d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm1d", 2, 3, num_features, o) {}
+};
+class BatchNorm2d : public BatchNormNd {  // [N, C, H, W]
+ public:
+  explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm2d", 4, 4, num_features, o) {}
+};
+class BatchNorm3d : public BatchNormNd {  // [N, C, D, H, W]
+ public:
+  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
+};
+
+// For each channel of each sample: [N, C, in...] or [C, in...]. Running statistics, where tracked, as in batch normalisation.
+class InstanceNormNd : public RunningNorm {
+ public:
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+
+ protected:
+  InstanceNormNd(const char* type, int dims, int64_t num_features, const InstanceNormOptions& o)
+      : RunningNorm(type, num_features, {o.eps, o.momentum, o.affine, o.track_running_stats, o.bias}), dims_(dims) {}
+
+ private:
+  int dims_;
+};
+class InstanceNorm1d : public InstanceNormNd {
+ public:
+  explicit InstanceNorm1d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm1d", 1, features, o) {}
+};
+class InstanceNorm2d : public InstanceNormNd {
+ public:
+  explicit InstanceNorm2d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm2d", 2, features, o) {}
+};
+class InstanceNorm3d : public InstanceNormNd {
+ public:
+  explicit InstanceNorm3d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm3d", 3, features, o) {}
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;
+  bool bias = true;
+};
+// Over the last dimensions, which are normalized_shape; weight and bias have it, too.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
+  Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight, bias;
+
+ private:
+  Shape shape_;
+  LayerNormOptions options_;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps = {};  // unset: the dtype's epsilon
+  bool elementwise_affine = true;
+};
+class RMSNorm : public Module {  // without a mean and a bias
+ public:
+  explicit RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& options = {});
+  Tensor forward(const Tensor& x) override { return rms_norm(x, shape_, weight, options_.eps); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight;
+
+ private:
+  Shape shape_;
+  RMSNormOptions options_;
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true;
+  bool bias = true;
+};
+// Over the channels of each group and all positions of [N, C, ...]; weight and bias: [num_channels].
+class GroupNorm : public Module {
+ public:
+  GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight, bias;
+
+ private:
+  int64_t num_groups_, num_channels_;
+  GroupNormOptions options_;
+};
+
+class LocalResponseNorm : public FunctionLayer {
+ public:
+  explicit LocalResponseNorm(int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);
+};
+
+}  // namespace halfstep

@@ -1,0 +1,127 @@
+// Pooling. Inputs are [N, C, in...] or [C, in...]; what each computes: framework/ops/window/pooling.h. Arguments for dimensions are
+// one number or one each. Throws ValueError for a kernel or stride below 1, and for padding of more than half the kernel.
+//
+//   MaxPool2d pool(3, {.stride = 2, .padding = 1});
+#pragma once
+
+#include <optional>
+
+#include "layers/layer.h"
+
+namespace halfstep {
+
+struct MaxPoolLayerOptions {
+  Sizes stride = {};  // the kernel's size
+  Sizes padding = 0;
+  Sizes dilation = 1;
+  bool ceil_mode = false;
+};
+struct AvgPoolLayerOptions {
+  Sizes stride = {};  // the kernel's size
+  Sizes padding = 0;
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+  std::optional<int64_t> divisor_override = {};  // not of AvgPool1d
+};
+struct LPPoolLayerOptions {
+  Sizes stride = {};  // the kernel's size
+  bool ceil_mode = false;
+};
+
+class MaxPoolNd : public FunctionLayer {
+ protected:
+  MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options);
+};
+class MaxPool1d : public MaxPoolNd {
+ public:
+  explicit MaxPool1d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool1d", 1, kernel_size, o) {}
+};
+class MaxPool2d : public MaxPoolNd {
+ public:
+  explicit MaxPool2d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool2d", 2, kernel_size, o) {}
+};
+class MaxPool3d : public MaxPoolNd {
+ public:
+  explicit MaxPool3d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool3d", 3, kernel_size, o) {}
+};
+
+class AvgPoolNd : public FunctionLayer {
+ protected:
+  AvgPoolNd(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& options);
+};
+class AvgPool1d : public AvgPoolNd {
+ public:
+  explicit AvgPool1d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool1d", 1, kernel_size, o) {}
+};
+class AvgPool2d : public AvgPoolNd {
+ public:
+  explicit AvgPool2d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool2d", 2, kernel_size, o) {}
+};
+class AvgPool3d : public AvgPoolNd {
+ public:
+  explicit AvgPool3d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool3d", 3, kernel_size, o) {}
+};
+
+class LPPoolNd : public FunctionLayer {
+ protected:
+  LPPoolNd(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& options);
+};
+class LPPool1d : public LPPoolNd {
+ public:
+  LPPool1d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
+      : LPPoolNd("LPPool1d", 1, norm_type, kernel, o) {}
+};
+class LPPool2d : public LPPoolNd {
+ public:
+  LPPool2d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
+      : LPPoolNd("LPPool2d", 2, norm_type, kernel, o) {}
+};
+class LPPool3d : public LPPoolNd {
+ public:
+  LPPool3d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
+      : LPPoolNd("LPPool3d", 3, norm_type, kernel, o) {}
+};
+
+// The sizes that an adaptive pooling makes: one number for all, or one each, where an unset one stays the input's.
+class AdaptiveSizes {
+ public:
+  AdaptiveSizes(int64_t all) : values_{all} {}
+  AdaptiveSizes(int all) : values_{all} {}
+  AdaptiveSizes(std::initializer_list<std::optional<int64_t>> each) : values_(each) {}
+  AdaptiveSizes(OutputSize each) : values_(std::move(each)) {}
+  const OutputSize& values() const { return values_; }
+
+ private:
+  OutputSize values_;
+};
+class AdaptivePoolNd : public FunctionLayer {
+ protected:
+  using Op = Tensor (*)(const Tensor& x, const OutputSize& output_size);
+  AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size);
+};
+class AdaptiveAvgPool1d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveAvgPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool1d", 1, adaptive_avg_pool1d, s) {}
+};
+class AdaptiveAvgPool2d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveAvgPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool2d", 2, adaptive_avg_pool2d, s) {}
+};
+class AdaptiveAvgPool3d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveAvgPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool3d", 3, adaptive_avg_pool3d, s) {}
+};
+class AdaptiveMaxPool1d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveMaxPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool1d", 1, adaptive_max_pool1d, s) {}
+};
+class AdaptiveMaxPool2d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveMaxPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool2d", 2, adaptive_max_pool2d, s) {}
+};
+class AdaptiveMaxPool3d : public AdaptivePoolNd {
+ public:
+  explicit AdaptiveMaxPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool3d", 3, adaptive_max_pool3d, s) {}
+};
+
+}  // namespace halfstep

@@ -1,0 +1,140 @@
+// Wrong arguments and inputs: a typed error with the layer's name, the rule, and what came.
+#include <doctest/doctest.h>
+
+#include "layers/layers.h"
+
+using namespace halfstep;
+
+namespace {
+
+template <class E, class F>
+void refuses(const std::string& message, F make) {
+  CAPTURE(message);
+  try {
+    make();
+    FAIL_CHECK("accepted");
+  } catch (const E& e) { CHECK(std::string(e.what()) == message); } catch (const Error& e) {
+    FAIL_CHECK("another type: " << e.what());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("convolutions refuse what does not fit") {
+  refuses<ValueError>("[Conv2d] in_channels must be divisible by groups, got 3 and 2", [] { Conv2d(3, 4, 3, {.groups = 2}); });
+  refuses<ValueError>("[Conv1d] out_channels must be divisible by groups, got 3 and 2", [] { Conv1d(4, 3, 3, {.groups = 2}); });
+  refuses<ValueError>("[Conv3d] groups must be >= 1, got 0", [] { Conv3d(4, 3, 3, {.groups = 0}); });
+  refuses<ValueError>("[Conv2d] in_channels and out_channels must be >= 1, got 0 and 4", [] { Conv2d(0, 4, 3); });
+  refuses<ValueError>("[Conv2d] kernel_size must be >= 1, got -3", [] { Conv2d(3, 4, -3); });
+  refuses<ValueError>("[Conv2d] kernel_size must be one number or 2, got [1, 2, 3]", [] { Conv2d(3, 4, {1, 2, 3}); });
+  refuses<ValueError>("[Conv2d] stride must be >= 1, got 0", [] { Conv2d(3, 4, 3, {.stride = 0}); });
+  refuses<ValueError>("[Conv2d] padding must be >= 0, got -1", [] { Conv2d(3, 4, 3, {.padding = -1}); });
+  refuses<ValueError>("[Conv2d] dilation must be >= 1, got 0", [] { Conv2d(3, 4, 3, {.dilation = {1, 0}}); });
+  refuses<ValueError>("[Conv2d] padding must be numbers, \"same\" or \"valid\", got \"full\"",
+                      [] { Conv2d(3, 4, 3, {.padding = "full"}); });
+  refuses<ValueError>("[Conv2d] padding \"same\" needs stride 1, got [1, 2]", [] {
+    Conv2d(3, 4, 3, {.stride = {1, 2}, .padding = "same"});
+  });
+  refuses<ValueError>("[Conv2d] padding_mode must be \"zeros\", \"reflect\", \"replicate\" or \"circular\", got \"mirror\"",
+                      [] { Conv2d(3, 4, 3, {.padding_mode = "mirror"}); });
+  refuses<ValueError>(
+      "[ConvTranspose2d] output_padding must be less than stride or dilation, got [2, 2], stride [2, 2] and dilation [1, 1]",
+      [] { ConvTranspose2d(3, 4, 3, {.stride = 2, .output_padding = 2}); });
+  refuses<ValueError>("[ConvTranspose1d] in_channels must be divisible by groups, got 3 and 2",
+                      [] { ConvTranspose1d(3, 4, 3, {.groups = 2}); });
+  CHECK_THROWS_AS(Conv2d(3, 4, 3)(ones({5, 5})), ShapeError);        // rank
+  CHECK_THROWS_AS(Conv2d(3, 4, 3)(ones({1, 2, 5, 5})), ShapeError);  // channels
+  CHECK_THROWS_AS(Conv1d(3, 4, 3)(ones({1, 2, 3, 5, 5})), ShapeError);
+}
+
+TEST_CASE("pooling refuses what does not fit") {
+  refuses<ValueError>("[MaxPool2d] kernel_size must be >= 1, got 0", [] { MaxPool2d(0); });
+  refuses<ValueError>("[MaxPool2d] padding must be at most half of kernel_size, got [2, 2] and [3, 3]",
+                      [] { MaxPool2d(3, {.padding = 2}); });
+  refuses<ValueError>("[AvgPool3d] stride must be >= 1, got -1", [] { AvgPool3d(2, {.stride = -1}); });
+  refuses<ValueError>("[AvgPool1d] has no divisor_override", [] { AvgPool1d(2, {.divisor_override = 3}); });
+  refuses<ValueError>("[AvgPool2d] divisor_override must not be 0", [] { AvgPool2d(2, {.divisor_override = 0}); });
+  refuses<ValueError>("[LPPool1d] norm_type must be > 0, got 0", [] { LPPool1d(0, 2); });
+  refuses<ValueError>("[AdaptiveAvgPool2d] output_size must be one number or 2, got 3 numbers", [] {
+    AdaptiveAvgPool2d({1, 2, 3});
+  });
+  refuses<ValueError>("[AdaptiveMaxPool2d] output_size must be >= 0, got -1", [] { AdaptiveMaxPool2d(-1); });
+  CHECK_THROWS_AS(MaxPool2d(2)(ones({4, 4})), ShapeError);
+  CHECK_THROWS_AS(AvgPool1d(2)(ones({1, 2, 3, 4})), ShapeError);
+}
+
+TEST_CASE("normalisations refuse what does not fit") {
+  refuses<ValueError>("[BatchNorm2d] num_features must be >= 1, got 0", [] { BatchNorm2d(0); });
+  refuses<ValueError>("[BatchNorm1d] eps must be >= 0, got -1", [] { BatchNorm1d(2, {.eps = -1}); });
+  refuses<ValueError>("[BatchNorm1d] momentum must be in [0, 1], got 2", [] { BatchNorm1d(2, {.momentum = 2}); });
+  refuses<ValueError>("[GroupNorm] num_channels must be divisible by num_groups, got 4 and 3", [] { GroupNorm(3, 4); });
+  refuses<ValueError>("[LayerNorm] normalized_shape must be >= 1, got [2, 0]", [] { LayerNorm({2, 0}); });
+  refuses<ValueError>("[RMSNorm] normalized_shape must have a dimension", [] { RMSNorm{Sizes{}}; });
+  refuses<ValueError>("[LocalResponseNorm] size must be >= 1, got 0", [] { LocalResponseNorm(0); });
+  refuses<ShapeError>("[BatchNorm2d] needs an input of 4 dimensions, got [2, 3]", [] { BatchNorm2d(3)(ones({2, 3})); });
+  refuses<ShapeError>("[BatchNorm1d] needs an input of 2 to 3 dimensions, got [2, 3, 4, 5]", [] {
+    BatchNorm1d(3)(ones({2, 3, 4, 5}));
+  });
+  refuses<ShapeError>("[BatchNorm1d] needs 3 channels in dimension 1, got [2, 4]", [] { BatchNorm1d(3)(ones({2, 4})); });
+  refuses<ShapeError>("[InstanceNorm2d] needs 3 channels in dimension 0, got [4, 5, 5]", [] {
+    InstanceNorm2d(3)(ones({4, 5, 5}));
+  });
+  refuses<ShapeError>("[GroupNorm] needs 4 channels in dimension 1, got [2, 3]", [] { GroupNorm(2, 4)(ones({2, 3})); });
+  CHECK_THROWS_AS(LayerNorm(3)(ones({2, 4})), ShapeError);
+}
+
+TEST_CASE("the other layers refuse what does not fit") {
+  refuses<ValueError>("[Dropout] p must be in [0, 1], got 1.5", [] { Dropout(1.5); });
+  refuses<ValueError>("[Dropout2d] p must be in [0, 1], got -0.1", [] { Dropout2d(-0.1); });
+  refuses<ValueError>("[FeatureAlphaDropout] p must be in [0, 1], got 2", [] { FeatureAlphaDropout(2); });
+  refuses<ShapeError>("[Dropout2d] needs an input of 3 to 4 dimensions, got [2, 3]", [] { Dropout2d()(ones({2, 3})); });
+  refuses<ValueError>("[CELU] alpha must not be 0", [] { CELU(0); });
+  refuses<ValueError>("[Hardtanh] min_val must be below max_val, got 1 and 1", [] { Hardtanh(1, 1); });
+  refuses<ValueError>("[Softshrink] lambd must be >= 0, got -1", [] { Softshrink(-1); });
+  refuses<ValueError>("[RReLU] lower must not be above upper, got 1 and 0", [] { RReLU(1, 0); });
+  refuses<ValueError>("[PReLU] num_parameters must be >= 1, got 0", [] { PReLU(0); });
+  refuses<ShapeError>("[Softmax2d] needs an input of 3 to 4 dimensions, got [2, 3]", [] { Softmax2d()(ones({2, 3})); });
+  refuses<ValueError>("[ZeroPad2d] padding must be one number or 4, got [1, 2]", [] { ZeroPad2d({1, 2}); });
+  refuses<ShapeError>("[ReflectionPad1d] needs an input of 2 to 3 dimensions, got [3]", [] { ReflectionPad1d(1)(ones({3})); });
+  refuses<ValueError>("[PixelShuffle] upscale_factor must be >= 1, got 0", [] { PixelShuffle(0); });
+  refuses<ValueError>("[ChannelShuffle] groups must be >= 1, got -1", [] { ChannelShuffle(-1); });
+  refuses<ValueError>("[Upsample] needs exactly one of size and scale_factor", [] { Upsample({}); });
+  refuses<ValueError>("[Upsample] scale_factor must be > 0, got -2", [] { Upsample({.scale_factor = {-2}}); });
+  refuses<ShapeError>("[UpsamplingNearest2d] needs an input of 4 dimensions, got [1, 2, 3]", [] {
+    UpsamplingNearest2d({.scale_factor = {2}})(ones({1, 2, 3}));
+  });
+  refuses<ValueError>("[Unfold] kernel_size must be one number or 2, got [1, 2, 3]", [] { Unfold({1, 2, 3}); });
+  refuses<ValueError>("[Fold] stride must be >= 1, got 0", [] { Fold(4, 2, {.stride = 0}); });
+  refuses<ValueError>("[Unflatten] unflattened_size must have a dimension", [] { Unflatten(1, {}); });
+  refuses<ValueError>("[Embedding] padding_idx must be within num_embeddings 4, got 4",
+                      [] { Embedding(4, 2, {.padding_idx = 4}); });
+  refuses<ValueError>("[Embedding] num_embeddings and embedding_dim must be >= 1, got 4 and 0", [] { Embedding(4, 0); });
+  refuses<ValueError>("[Embedding] max_norm must be > 0, got 0", [] { Embedding(4, 2, {.max_norm = 0}); });
+  refuses<ShapeError>("[Embedding] weight must be [num_embeddings, embedding_dim], got [4]",
+                      [] { Embedding::from_pretrained(ones({4})); });
+  CHECK_THROWS_AS(Embedding(4, 2)(ones({2})), DTypeError);
+  CHECK_THROWS_AS(Embedding(4, 2)(from_vector(std::vector<int64_t>{4}, {1})), IndexError);
+  CHECK_THROWS_AS(PixelShuffle(2)(ones({1, 3, 2, 2})), Error);
+  CHECK_THROWS_AS(Unflatten(1, {2, 4})(ones({1, 6})), Error);
+}
+
+TEST_CASE("losses refuse what does not fit") {
+  refuses<ValueError>("[SmoothL1Loss] beta must be >= 0, got -1", [] { SmoothL1Loss(Reduction::mean, -1); });
+  refuses<ValueError>("[HuberLoss] delta must be > 0, got 0", [] { HuberLoss(Reduction::mean, 0); });
+  refuses<ValueError>("[MultiMarginLoss] p must be 1 or 2, got 3", [] { MultiMarginLoss({.p = 3}); });
+  refuses<ValueError>("[CrossEntropyLoss] label_smoothing must be in [0, 1], got 2",
+                      [] { CrossEntropyLoss({.label_smoothing = 2}); });
+  refuses<ValueError>("[TripletMarginWithDistanceLoss] needs a distance", [] {
+    TripletMarginWithDistanceLoss{}(ones({1, 2}), ones({1, 2}), ones({1, 2}));
+  });
+}
+
+TEST_CASE("in a model the error names the layer's place") {
+  Sequential net(std::make_shared<ReLU>(), std::make_shared<BatchNorm2d>(3));
+  refuses<ShapeError>(
+      "[BatchNorm2d] needs an input of 4 dimensions, got [2, 3]\n"
+      "layer: 1, BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)",
+      [&] {
+        net(ones({2, 3}));
+      });
+}
