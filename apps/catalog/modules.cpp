@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "apps/catalog/infer.h"
+#include "apps/catalog/layer_rows.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
 namespace {
-
-Field width(std::string key, std::string doc) {
-  return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
-}
 
 // ---- layers made of layers
 
@@ -114,19 +111,10 @@ void add_rows(Catalog<ModuleRow>& all) {
       arg<int64_t>(width("in_features", "width of the input; left out: what comes in").from_input_dim(-1)),
       arg<int64_t>(width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required()),
       arg<bool>(boolean("bias", true, "add a bias"))));
-  all.add(module_row<ReLU>("ReLU", "max(x, 0)"));
-  all.add(module_row<GELU>("GELU", "x times the normal distribution function of x",
-                           arg<std::string>(choice("approximate", "none", {"none", "tanh"}, "\"none\": by erf"))));
-  all.add(module_row<Tanh>("Tanh", "hyperbolic tangent"));
-  all.add(module_row<Sigmoid>("Sigmoid", "1 / (1 + exp(-x))"));
-  all.add(module_row<SiLU>("SiLU", "x sigmoid(x)"));
-  all.add(module_row<Identity>("Identity", "x"));
-  all.add(module_row<Softmax>("Softmax", "exp(x) over its sum", arg<int64_t>(integer("dim", -1, "dimension; 0 is the batch"))));
-  all.add(module_row<Flatten>("Flatten", "joins dimensions",
-                              arg<int64_t>(integer("start_dim", 1, "first dimension; 0 is the batch")),
-                              arg<int64_t>(integer("end_dim", -1, "last dimension"))));
-  all.add(module_row<Dropout>("Dropout", "zeroes inputs with probability p while training",
-                              arg<double>(number("p", 0.5, "probability").at_least(0).below(1))));
+  add_activation_rows(all);
+  add_window_rows(all);
+  add_norm_rows(all);
+  add_shape_rows(all);
 }
 
 }  // namespace

@@ -98,6 +98,17 @@ Field Field::items(int least, int most) const {
   return f;
 }
 
+Field Field::or_one() const {
+  Field f = *this;
+  f.or_single = true;
+  return f;
+}
+Field Field::with_nulls() const {
+  Field f = *this;
+  f.null_items = true;
+  return f;
+}
+
 std::string Field::expects() const {
   std::string out;
   switch (kind) {
@@ -107,9 +118,10 @@ std::string Field::expects() const {
     case Kind::text: return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
     case Kind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
     case Kind::list:
-      out = "a list of ";
+      out = (or_single ? item->expects() + " or " : "") + "a list of ";
       if (min_items == max_items) out += std::to_string(min_items) + " ";
       out += many(*item);
+      if (null_items) out += ", null for some";
       if (min_items == 1 && max_items > 1) out += " with at least one entry";
       break;
     case Kind::section: out = switchable ? "true, false or an object" : "an object"; break;

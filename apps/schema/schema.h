@@ -36,6 +36,8 @@ struct Field {
   std::vector<std::string> words = {};       // text: the legal ones (none: any); others: words legal besides
   int min_items = 0, max_items = 1 << 30;    // of a list
   std::shared_ptr<const Field> item = nullptr;
+  bool or_single = false;     // a list: or one item, without brackets
+  bool null_items = false;    // a list: items may be null
   const Section* section = nullptr;
   const Family* family = nullptr;
   bool switchable = false;    // a section that `true` and `false` stand for too
@@ -50,6 +52,8 @@ struct Field {
   Field at_most(double bound) const;
   Field or_word(std::string word) const;
   Field items(int least, int most) const;
+  Field or_one() const;      // of a list: one item will do, without brackets
+  Field with_nulls() const;  // of a list: an item may be null
   Field from_input_dim(int dim) const;
   Field or_target_width() const;  // or "auto"
   // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""

@@ -64,8 +64,12 @@ class Checker {
     for (const auto& [key, ignored] : value.items()) {
       if (!contains(known, key)) unknown(key, offered, what, path);
     }
+    const auto own = [&](const std::string& key) {
+      return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
+    };
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
+        if (group == &common && own(f.key)) continue;  // a type's own meaning of the key holds
         const auto it = value.find(f.key);
         Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
         if (f.kind != Kind::not_yet || !checked.is_null()) out[f.key] = std::move(checked);
@@ -101,11 +105,17 @@ class Checker {
   }
 
   Json list(const Json& value, const Field& f, const std::string& path) {
-    if (!value.is_array()) return wrong(value, f, path);
+    if (!value.is_array()) {
+      Issues unsaid;  // what the one item must be is part of what is said about the list
+      const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
+      return one.is_null() ? wrong(value, f, path) : one;
+    }
     if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);
     Json out = Json::array();
     for (size_t i = 0; i < value.size(); ++i) {
-      if (value[i].is_null()) {
+      if (value[i].is_null() && f.null_items) {
+        out.push_back(nullptr);
+      } else if (value[i].is_null()) {
         issues_.error(join_path(path, i), "must be " + f.item->expects() + ", got null");
       } else {
         out.push_back(field(value[i], *f.item, join_path(path, i)));

@@ -24,7 +24,7 @@ TEST_CASE("five mistakes give five messages, with places and suggestions") {
   CHECK(contains(error, "[config] 5 errors in " + file.string()));
   CHECK(count(error, "\n") == 5);
   CHECK(contains(error, at + ":3:42: model.hidden.1: must be an integer in [1, 2147483647], got 0"));
-  CHECK(contains(error, at + ":3:84: model.activation: unknown layer \"Relu6\"; did you mean \"ReLU\"?"));
+  CHECK(contains(error, at + ":3:84: model.activation: unknown layer \"Relu6\"; did you mean \"ReLU6\"?"));
   CHECK(contains(error, at + ":5:32: optimizer.learning_rate: unknown key of SGD; did you mean \"lr\"?"));
   CHECK(contains(error, at + ":5:66: optimizer.momentum: must be a number in [0, 1), got 1.5"));
   CHECK(contains(error, at + ":6:52: data.loader.batchsize: unknown key of loader; did you mean \"batch_size\"?"));
@@ -37,7 +37,7 @@ TEST_CASE("the schema explains itself") {
   CHECK(error_of(file) == "");
   CHECK(contains(with("epochs=3"), "--set epochs=3: epochs: unknown key; did you mean \"train.epochs\"?"));
   CHECK(contains(with("lr=3"), "did you mean \"optimizer.lr\"?"));
-  CHECK(contains(with("model.type=Conv2d"), "model.type: Conv2d is not supported yet; use \"Sequential\""));
+  CHECK(contains(with("model.type=LSTM"), "model.type: LSTM is not supported yet; use \"Sequential\""));
   CHECK(contains(with("distributed.backend=nccl"), "distributed training is not supported yet; leave it out"));
   CHECK(contains(with("performance.channels_last=true"), "channels_last is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=true") == "");

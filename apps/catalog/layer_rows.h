@@ -1,0 +1,32 @@
+// The rows of layers that take a tensor and return one, and what rows of layers and losses share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "apps/catalog/modules.h"
+#include "layers/layers.h"
+
+namespace halfstep::app {
+
+// Widths, channels and the like.
+inline Field width(std::string key, std::string doc) {
+  return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
+}
+// Numbers that classes or channels are weighted with; left out: all the same. And the tensor they make.
+Field weights(std::string key, std::string doc);
+Tensor weights_of(const Json& list);
+
+void add_activation_rows(Catalog<ModuleRow>& all);
+void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
+void add_norm_rows(Catalog<ModuleRow>& all);    // normalisations, Dropout, Embedding
+void add_shape_rows(Catalog<ModuleRow>& all);
+
+template <>
+struct ReadArg<Sizes> {
+  static Sizes from(const Json& value);
+};
+// One number, or a list of `count` (0: of any length up to 8); `doc` says what for.
+Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
+
+}  // namespace halfstep::app

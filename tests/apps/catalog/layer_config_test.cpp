@@ -1,0 +1,96 @@
+// Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
+#include <doctest/doctest.h>
+
+#include "apps/catalog/losses.h"
+#include "apps/config/config.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+constexpr const char* kImages = R"({
+  "model": {"type": "Sequential", "layers": [%, "Flatten", {"type": "Linear", "out_features": "auto"}]},
+  "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu",
+  "data": {"train": {"type": "Random", "input_shape": [3, 9, 8], "classes": 4}}, "train": {"epochs": 1}})";
+
+Config config(const std::string& layers) {
+  const TempDir dir;
+  std::string text = kImages;
+  return load_config(write(dir / "net.json", text.replace(text.find('%'), 1, layers)));
+}
+
+std::string error(const std::string& layer) {
+  try {
+    config(layer);
+  } catch (const ConfigError& e) { return e.what(); }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("channels and features that a config leaves out are those that come in") {
+  const Config c = config(R"({"type": "Conv2d", "out_channels": 6, "kernel_size": [3, 2], "padding": "same"}, "BatchNorm2d",
+      {"type": "GroupNorm", "num_groups": 2}, {"type": "PReLU", "num_parameters": 6, "init": 0.1},
+      {"type": "AdaptiveAvgPool2d", "output_size": [null, 2]}, {"type": "ConvTranspose2d", "out_channels": 5, "kernel_size": 2})");
+  const Json& layers = c.json["model"]["layers"];
+  CHECK(layers[0]["in_channels"] == 3);
+  CHECK(layers[0]["kernel_size"] == Json{3, 2});
+  CHECK(layers[1]["num_features"] == 6);
+  CHECK(layers[2]["num_channels"] == 6);
+  CHECK(layers[4]["output_size"] == Json{nullptr, 2});
+  CHECK(layers[5]["in_channels"] == 6);
+  CHECK(layers[7]["in_features"] == 5 * 10 * 3);
+  const auto model = build_model(c.json["model"]);
+  CHECK((*model)(ones({2, 3, 9, 8})).shape() == Shape{2, 4});
+  CHECK(model->state_dict()[9].tensor.to_vector<float>() == std::vector<float>(6, 0.1f));  // PReLU's
+}
+
+TEST_CASE("wrong layers of a config are named, with the rule") {
+  const auto says = [](const std::string& layer, const std::string& text) {
+    const std::string got = error(layer);
+    CAPTURE(got);
+    CHECK(contains(got, "model.layers.0" + text));
+  };
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": -3})",
+       ".kernel_size: must be an integer in [1, 2147483647] or a list of 2 integers in [1, 2147483647], got -3");
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": [3, 3, 3]})", ".kernel_size: must be an integer");
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "padding": "some"})",
+       ".padding: must be an integer in [0, 2147483647] or a list of 2 integers in [0, 2147483647] or \"same\" or \"valid\", got "
+       "\"some\"");
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "groups": 2})",
+       ": [Conv2d] in_channels must be divisible by groups, got 3 and 2");
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "in_channels": 2})",
+       ".in_channels: must be 3 for an input of shape [3, 9, 8], got 2");
+  says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 10})", ": [conv2d] ");
+  says(R"({"type": "Conv3d", "out_channels": 4, "kernel_size": 2})", ": [conv3d] ");
+  says(R"({"type": "MaxPool2d", "kernel_size": 3, "padding": 2})", ": [MaxPool2d] padding must be at most half of kernel_size");
+  says(R"({"type": "Dropout2d", "p": 1.5})", ".p: must be a number in [0, 1], got 1.5");
+  says(R"("BatchNorm1d")", ": [BatchNorm1d] needs an input of 2 to 3 dimensions, got [7, 3, 9, 8]");
+  says(R"({"type": "GroupNorm", "num_groups": 2})", ": [GroupNorm] num_channels must be divisible by num_groups, got 3 and 2");
+  says(R"({"type": "Upsample"})", ": [Upsample] needs exactly one of size and scale_factor");
+  says(R"({"type": "LayerNorm", "normalized_shape": [null]})", ".normalized_shape.0: must be an integer");
+  says(R"({"type": "BatchNorm2d", "momentum": "none"})", ".momentum: must be a number in [0, 1] or \"cumulative\", got \"none\"");
+  says(R"({"type": "ReLU", "init": 1})", ".init: init is not supported yet");
+}
+
+TEST_CASE("losses of a config take class weights as numbers") {
+  const TempDir dir;
+  std::string text = kImages;
+  text.replace(text.find('%'), 1, "\"ReLU\"");
+  const auto with = [&](const std::string& loss) {
+    std::string changed = text;
+    return load_config(write(dir / "net.json", changed.replace(changed.find("\"CrossEntropyLoss\""), 18, loss)));
+  };
+  const Config c = with(R"({"type": "CrossEntropyLoss", "weight": [1, 2, 0, 0.5]})");
+  const Tensor x = tensor({1, 2, 3, 4, 4, 3, 2, 1}, {2, 4}), y = from_vector(std::vector<int64_t>{1, 3}, {2});
+  CHECK((*build_loss(c.json["loss"]))(x, y).item<float>() == cross_entropy(x, y, {.weight = tensor({1, 2, 0, 0.5})}).item<float>());
+  CHECK_NOTHROW(with(R"("NLLLoss")"));
+  CHECK_NOTHROW(with(R"({"type": "MultiMarginLoss", "p": 2})"));
+  CHECK_THROWS_AS(with(R"({"type": "CrossEntropyLoss", "weight": [1, 2]})"), ConfigError);
+  CHECK_THROWS_AS(with(R"({"type": "CrossEntropyLoss", "reduction": "sum"})"), ConfigError);
+  CHECK_THROWS_AS(with(R"("L1Loss")"), ConfigError);
+}

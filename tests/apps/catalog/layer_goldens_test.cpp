@@ -1,0 +1,322 @@
+// Every layer and loss of the catalogues, built from its JSON: against PyTorch (scripts/make_layer_goldens.py), against
+// differences, in a region, on meta, and through a state_dict.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "amp/autocast.h"
+#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/losses.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/autograd/gradcheck.h"
+#include "framework/io/safetensors.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+struct Golden {
+  std::string key;
+  Json json;
+  std::map<std::string, Tensor> tensors;  // "x", "p.weight", ...
+
+  Tensor at(const std::string& name, DType dtype) const {
+    const Tensor& t = tensors.at(name);
+    return t.is_floating_point() ? t.to(dtype) : t;
+  }
+  bool has(const std::string& name) const { return tensors.contains(name); }
+  std::string type() const { return json["type"]; }
+  bool random() const { return json["random"]; }
+};
+
+const TensorFile& file() {
+  static const TensorFile all =
+      load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/apps/catalog/layer_goldens.safetensors");
+  return all;
+}
+
+const std::vector<Golden>& goldens(const std::string& what) {
+  static std::map<std::string, std::vector<Golden>> made;
+  if (!made[what].empty()) return made[what];
+  for (const auto& [key, text] : file().metadata) {
+    if (!key.starts_with(what + " ")) continue;
+    Golden g{key, Json::parse(text), {}};
+    for (const auto& [name, t] : file().tensors) {
+      if (name.starts_with(key + "/")) g.tensors[name.substr(key.size() + 1)] = t;
+    }
+    made[what].push_back(std::move(g));
+  }
+  return made[what];
+}
+
+// The case's config, as validation leaves it.
+Json checked(const Golden& g, const Family& family) {
+  Json given = g.json["args"];
+  given["type"] = g.type();
+  Issues issues;
+  const Json out = validate(given, component("model", family, ""), "model", issues);
+  CAPTURE(given.dump());
+  for (const Issue& issue : issues.list()) FAIL_CHECK(issue.path << ": " << issue.message);
+  return out;
+}
+
+// With PyTorch's weights, in this dtype.
+std::shared_ptr<Module> make(const Golden& g, DType dtype) {
+  const auto module = build_model(checked(g, module_family()));
+  module->to(dtype);
+  StateDict state;
+  for (const auto& [name, t] : g.tensors) {
+    if (name.starts_with("p.")) state.push_back({name.substr(2), t});
+  }
+  module->load_state_dict(state);
+  return module;
+}
+
+Tensor waves(const Shape& shape, DType dtype) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < numel(shape); ++i) values.push_back(std::cos(double(i)));
+  return tensor(values, shape, {.dtype = dtype});
+}
+
+void compare(const std::string& what, const Tensor& got, const Tensor& want, double tolerance) {
+  CAPTURE(what);
+  REQUIRE(got.defined());
+  REQUIRE(got.shape() == want.shape());
+  const std::vector<double> a = got.to(DType::f64).to_vector<double>(), b = want.to(DType::f64).to_vector<double>();
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double off = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / (1 + std::abs(b[i]));
+    worst = std::isnan(off) ? off : std::max(worst, off);
+  }
+  CHECK_MESSAGE(worst <= tolerance, "differs by " << worst);
+}
+
+Tensor input(const Golden& g, DType dtype) {
+  const Tensor x = g.at("x", dtype).clone();
+  return x.is_floating_point() ? x.set_requires_grad() : x;
+}
+
+// What a layer's op does in a region (docs/ops.md); all others keep the dtype that comes in.
+enum class Computes : uint8_t { low, wide, as_given };
+Computes policy(const std::string& type) {
+  static const std::set<std::string> low{"Linear",          "Conv1d",          "Conv2d",          "Conv3d",
+                                         "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "PReLU"};
+  static const std::set<std::string> wide{
+      "Softmax", "Softmin",  "LogSoftmax",          "Softmax2d",           "Softplus", "LayerNorm", "GroupNorm",
+      "RMSNorm", "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"};
+  return low.contains(type) ? Computes::low : wide.contains(type) ? Computes::wide : Computes::as_given;
+}
+
+bool of_a_test(const Component& c) { return c.doc.ends_with("of this program"); }
+
+}  // namespace
+
+TEST_CASE("every layer and loss of the catalogues has a case made with PyTorch, and its arguments and defaults") {
+  std::set<std::string> covered;
+  for (const char* what : {"layer", "loss"}) {
+    for (const Golden& g : goldens(what)) covered.insert(g.type());
+  }
+  // Where a config says it otherwise: it has no None of its own, and Linear and the like can take their widths from the input.
+  const std::set<std::string> otherwise{"Softmax.dim", "Softmin.dim", "LogSoftmax.dim", "Upsample.recompute_scale_factor"};
+  const auto check_row = [&](const Component& c) {
+    CAPTURE(c.type);
+    REQUIRE(covered.contains(c.type));
+    const Json defaults = Json::parse(file().metadata.at("defaults " + c.type));
+    for (const auto& [name, value] : defaults.items()) {
+      CAPTURE(name);
+      const auto field = std::find_if(c.fields.begin(), c.fields.end(), [&](const Field& f) { return f.key == name; });
+      REQUIRE(field != c.fields.end());
+      if (!otherwise.contains(c.type + "." + name)) CHECK(field->fallback == value);
+    }
+    for (const Field& f : c.fields) {
+      CAPTURE(f.key);
+      CHECK((f.key == "reduction" || defaults.contains(f.key)));
+    }
+  };
+  for (const ModuleRow& row : module_catalog().rows()) {
+    if (!row.follow && !of_a_test(row.component)) check_row(row.component);
+  }
+  for (const LossRow& row : loss_catalog().rows()) {
+    if (!of_a_test(row.component)) check_row(row.component);
+  }
+}
+
+TEST_CASE("layers print, hold and compute what PyTorch's do, in float64 and float32") {
+  for (const Golden& g : goldens("layer")) {
+    CAPTURE(g.json.dump());
+    for (DType dtype : {DType::f64, DType::f32}) {
+      // PyTorch's Hardsigmoid multiplies by 1/6 in float32.
+      const double tolerance = dtype == DType::f32 ? 2e-5 : g.type() == "Hardsigmoid" ? 1e-8 : 1e-10;
+      const auto module = make(g, dtype);
+      CHECK(module->describe() == g.json["repr"]);
+      Json state = Json::array();
+      for (const NamedTensor& n : module->state_dict()) {
+        const bool whole = n.tensor.dtype() == DType::i64;
+        CHECK((whole || n.tensor.dtype() == dtype));
+        state.push_back(
+            {n.name, std::vector<int64_t>(n.tensor.shape().begin(), n.tensor.shape().end()), whole ? "int64" : "float32"});
+      }
+      CHECK(state == g.json["state"]);
+
+      const Tensor x = input(g, dtype);
+      module->train(!g.random());
+      const Tensor y = (*module)(x);
+      CHECK(y.dtype() == dtype);
+      compare("output", y, g.at(g.random() ? "e" : "y", DType::f64), tolerance);
+      y.backward(waves(y.shape(), dtype));
+      if (x.requires_grad()) compare("input's gradient", x.grad(), g.at("g.x", DType::f64), tolerance);
+      for (const NamedTensor& p : module->named_parameters())
+        compare(p.name + "'s gradient", p.tensor.grad(), g.at("g." + p.name, DType::f64), tolerance);
+      for (const NamedTensor& n : module->state_dict()) {
+        if (g.has("s." + n.name)) compare(n.name + " afterwards", n.tensor, g.at("s." + n.name, DType::f64), tolerance);
+      }
+      module->eval();
+      compare("output in evaluation", (*module)(x), g.at(g.has("e") ? "e" : "y", DType::f64), tolerance);
+    }
+  }
+}
+
+TEST_CASE("layers' gradients are those of differences") {
+  for (const Golden& g : goldens("layer")) {
+    CAPTURE(g.json.dump());
+    const auto module = make(g, DType::f64);
+    module->train(!g.random());
+    const Tensor x = input(g, DType::f64);
+    if (x.requires_grad()) CHECK_NOTHROW(gradcheck([&](const Tensors& in) { return Tensors{(*module)(in[0])}; }, {x}));
+    if (g.json["args"].contains("max_norm")) continue;  // differences would be scaled away; so would they be divided by uses
+    if (g.json["args"].contains("scale_grad_by_freq")) continue;
+    const Tensor y = (*module)(x), weight = waves(y.shape(), DType::f64);
+    module->zero_grad();
+    y.backward(weight);
+    const auto value = [&] {
+      const NoGrad off;
+      return ((*module)(x)*weight).sum().item<double>();
+    };
+    for (const NamedTensor& p : module->named_parameters()) {
+      CAPTURE(p.name);
+      const std::vector<double> gradient = p.tensor.grad().to_vector<double>();
+      double* const elements = p.tensor.data<double>();
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        const double saved = elements[i], step = 1e-6;
+        elements[i] = saved + step;
+        const double up = value();
+        elements[i] = saved - step;
+        const double numeric = (up - value()) / (2 * step);
+        elements[i] = saved;
+        CHECK(std::abs(gradient[i] - numeric) <= 1e-6 + 1e-4 * std::abs(numeric));
+      }
+    }
+  }
+}
+
+TEST_CASE("layers in a region: float32 weights and gradients, outputs as the op's policy says") {
+  for (const Golden& g : goldens("layer")) {
+    CAPTURE(g.json.dump());
+    for (bool training : {true, false}) {
+      for (DType given : {DType::f32, DType::bf16}) {
+        CAPTURE(given);
+        const auto module = make(g, DType::f32);
+        module->train(training);
+        const Tensor x = input(g, given);
+        Tensor y;
+        {
+          const Autocast region(Device::cpu, DType::bf16);
+          y = (*module)(x);
+        }
+        DType want = given;
+        if (policy(g.type()) == Computes::low) want = DType::bf16;
+        if (policy(g.type()) == Computes::wide || g.type() == "Embedding") want = DType::f32;
+        CHECK(y.dtype() == want);
+        CHECK(y.numel() == g.tensors.at(g.random() ? "e" : "y").numel());
+        y.backward(ones_like(y));
+        for (const NamedTensor& p : module->named_parameters()) {
+          CHECK(p.tensor.dtype() == DType::f32);
+          CHECK(p.tensor.grad().dtype() == DType::f32);
+        }
+        if (x.requires_grad()) CHECK(x.grad().dtype() == given);
+      }
+    }
+  }
+}
+
+TEST_CASE("layers on meta give the shape and dtype that they give on the CPU, without values") {
+  for (const Golden& g : goldens("layer")) {
+    CAPTURE(g.json.dump());
+    const auto host = make(g, DType::f32);
+    std::shared_ptr<Module> module;
+    {
+      const DefaultDevice on(Device::meta);
+      module = build_model(checked(g, module_family()));
+    }
+    for (bool training : {true, false}) {
+      host->train(training);
+      module->train(training);
+      const Tensor x = input(g, DType::f32), there = x.detach().to(Device::meta);
+      if (x.requires_grad()) there.set_requires_grad();
+      const Tensor y = (*module)(there), want = (*host)(x);
+      CHECK(y.device() == Device::meta);
+      CHECK(y.shape() == want.shape());
+      CHECK(y.dtype() == want.dtype());
+      CHECK(y.requires_grad() == want.requires_grad());
+    }
+  }
+}
+
+TEST_CASE("a layer's state_dict, saved and loaded, makes another of its kind the same") {
+  TempDir dir;
+  for (const Golden& g : goldens("layer")) {
+    CAPTURE(g.json.dump());
+    const auto first = make(g, DType::f32);
+    const Tensor x = input(g, DType::f32);
+    first->train(!g.random());
+    (*first)(x);  // which moves running statistics
+    TensorMap saved;
+    for (const NamedTensor& n : first->state_dict()) saved[n.name] = n.tensor;
+    save_safetensors(dir / "state.safetensors", saved);
+    const auto second = build_model(checked(g, module_family()));
+    StateDict state;
+    for (const auto& [name, t] : load_safetensors(dir / "state.safetensors").tensors) state.push_back({name, t});
+    second->load_state_dict(state);
+    first->eval();
+    second->eval();
+    CHECK((*first)(x).to_vector<float>() == (*second)(x).to_vector<float>());
+  }
+}
+
+TEST_CASE("losses compute what PyTorch's do, in float64, float32 and 16 bits") {
+  for (const Golden& g : goldens("loss")) {
+    CAPTURE(g.json.dump());
+    Json self = checked(g, loss_family());
+    self["reduction"] = g.json["reduction"];
+    const std::unique_ptr<Loss> loss = build_loss(self);
+    CHECK(loss->describe() == g.json["repr"]);
+    for (DType dtype : {DType::f64, DType::f32}) {
+      const double tolerance = dtype == DType::f64 ? 1e-10 : 2e-5;
+      const Tensor x = input(g, dtype), t = g.at("t", dtype);
+      const Tensor y = (*loss)(x, t);
+      CHECK(y.dtype() == dtype);
+      compare("loss", y, g.at("y", DType::f64), tolerance);
+      y.backward(waves(y.shape(), dtype));
+      compare("gradient", x.grad(), g.at("g.x", DType::f64), tolerance);
+    }
+    CHECK_NOTHROW(
+        gradcheck([&](const Tensors& in) { return Tensors{(*loss)(in[0], g.at("t", DType::f64))}; }, {input(g, DType::f64)}));
+    const Tensor low = input(g, DType::bf16);
+    const Autocast region(Device::cpu, DType::bf16);
+    if (g.type() == "BCELoss") {
+      CHECK_THROWS_AS((*loss)(low, g.at("t", DType::f32)), AmpError);
+      continue;
+    }
+    const Tensor y = (*loss)(low, g.at("t", DType::f32));
+    CHECK(y.dtype() == DType::f32);
+    compare("loss of 16-bit outputs", y, g.at("y", DType::f64), 0.05);
+    const DefaultDevice on(Device::meta);
+    const Tensor there = (*loss)(low.detach().to(Device::meta), g.at("t", DType::f32).to(Device::meta));
+    CHECK(there.shape() == y.shape());
+  }
+}
