@@ -50,6 +50,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::Res
   if (pending_ == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
+    keep_buffers();
     first_ = samples;
     samples_ = 0;
   }
@@ -91,6 +92,31 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::Res
 
 bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0; }
 
+void TrainStep::keep_buffers() {
+  if (!scaler_.is_enabled()) return;  // every step is applied
+  if (!buffers_) {
+    buffers_.emplace();
+    for (const NamedTensor& b : module_.named_buffers()) buffers_->push_back({b.tensor});
+  }
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  for (Buffer& b : *buffers_) {
+    b.before = b.moves ? b.tensor.detach().clone() : Tensor();
+    b.version = b.tensor.version();
+  }
+}
+
+void TrainStep::settle_buffers(const Tensor& found_inf) {
+  if (!buffers_) return;
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  for (Buffer& b : *buffers_) {
+    b.moves = b.tensor.version() != b.version;
+    if (b.moves && b.before.defined() && found_inf.defined()) b.tensor.copy_(where(found_inf.ne(0), b.before, b.tensor.detach()));
+    b.before = Tensor();
+  }
+}
+
 StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::StepTail tail) {
@@ -113,6 +139,7 @@ StepResult TrainStep::finish_window(math::StepTail tail) {
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail);
   }
+  settle_buffers(result.outcome.found_inf());
   if (rates_)
     rates_->advanced();
   else if (schedule_)

@@ -9,6 +9,9 @@
 // window's first batch; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before clipping.
 // This takes a loss that is a mean over samples (dimension 0 of the input).
 //
+// Buffers that forward writes to, such as running statistics, move with applied steps only: where the scaler skips one, a select on
+// the device puts back what they were when the window began. PyTorch lets infinite activations of a skipped step into them.
+//
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
 // steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps.
 //
@@ -18,6 +21,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "amp/grad_scaler.h"
 #include "amp/step_recorder.h"
@@ -58,6 +63,8 @@ class TrainStep {
   StepResult eager(const Tensor& input, const Tensor& target, math::ResultRing* ring);
   StepResult finish_window(math::StepTail tail = {});
   bool clips() const;
+  void keep_buffers();
+  void settle_buffers(const Tensor& found_inf);
 
   Module& module_;
   const Loss& loss_;
@@ -68,6 +75,13 @@ class TrainStep {
   int64_t pending_ = 0;  // micro-batches in the window
   int64_t first_ = 0;    // samples of its first one
   int64_t samples_ = 0;  // samples in it
+  struct Buffer {
+    Tensor tensor;
+    Tensor before = {};    // its values when the window began
+    uint64_t version = 0;  // then
+    bool moves = true;     // did the last window write to it? else its values are not kept in the next one
+  };
+  std::optional<std::vector<Buffer>> buffers_;  // of the module, since the first window
   std::unique_ptr<DeviceRates> rates_;
   std::unique_ptr<StepRecorder> recorder_;
 };

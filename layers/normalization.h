@@ -39,9 +39,9 @@ class RunningNorm : public Module {
   BatchNormOptions options_;
 };
 
-// Over [N, C, ...] for each channel. Training normalises by the batch's statistics and moves the running ones, with every forward
-// as in PyTorch, whether or not the step that follows is applied; evaluation uses the running ones, or the batch's where they are
-// not tracked. Throws ShapeError for an input of another rank or other channels, ValueError for one value per channel in training.
+// Over [N, C, ...] for each channel. Training normalises by the batch's statistics and moves the running ones with each forward
+// (TrainStep takes those of a skipped step back); evaluation uses the running ones, or the batch's where they are not tracked.
+// Throws ShapeError for an input of another rank or other channels, ValueError for one value per channel in training.
 class BatchNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override;

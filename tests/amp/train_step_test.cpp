@@ -238,3 +238,56 @@ TEST_CASE("gradients that are clipped or accumulated stay float32") {
     for (const Tensor& p : a.net->parameters()) CHECK(p.raw_grad().dtype() == DType::f32);
   }
 }
+
+TEST_CASE("running statistics move with applied steps only") {
+  struct Nets {
+    Sequential net{std::make_shared<Linear>(4, 3), std::make_shared<BatchNorm1d>(3), std::make_shared<Linear>(3, 2)};
+    MSELoss loss;
+    SGD opt{net.parameters(), {.lr = 0.01}};
+    GradScaler scaler;
+    TrainStep step;
+    Nets(bool scaled, int64_t accumulate)
+        : scaler({.init_scale = 256, .enabled = scaled}),
+          step(net, loss, opt, scaler, nullptr, {.amp = true, .dtype = DType::f16, .accumulate_steps = accumulate}) {}
+    std::vector<std::string> statistics() const {
+      std::vector<std::string> out;
+      for (const NamedTensor& b : net.named_buffers()) out.push_back(bytes(b.tensor));
+      return out;
+    }
+    int64_t batches() const { return net.named_buffers()[2].tensor.item<int64_t>(); }
+  };
+  manual_seed(31);
+  const Tensor x = randn({8, 4}), y = randn({8, 2}), huge = x * 1e6;  // inf in float16
+  for (const int64_t accumulate : {1, 2}) {
+    CAPTURE(accumulate);
+    Nets a(true, accumulate);
+    const auto window = [&](const Tensor& last) {
+      for (int64_t i = 1; i < accumulate; ++i) a.step(x, y);
+      return a.step(last, y);
+    };
+    CHECK(window(x).outcome.applied());
+    CHECK(a.batches() == accumulate);
+    const auto before = a.statistics();
+    CHECK(!window(huge).outcome.applied());
+    CHECK(a.statistics() == before);
+    CHECK(window(x).outcome.applied());
+    CHECK(a.batches() == 2 * accumulate);
+    CHECK(a.statistics() != before);
+    CHECK(isfinite(a.net.named_buffers()[0].tensor).all().item<bool>());
+
+    // A frozen layer's stay, and one that thaws moves again.
+    a.net.children()[1].second->eval();
+    const auto frozen = a.statistics();
+    window(x);
+    CHECK(a.statistics() == frozen);
+    a.net.train();
+    window(x);
+    CHECK(a.batches() == 3 * accumulate);
+    const auto thawed = a.statistics();
+    CHECK(!window(huge).outcome.applied());
+    CHECK(a.statistics() == thawed);
+  }
+  Nets plain(false, 1);  // without a scaler every step is applied
+  plain.step(x, y);
+  CHECK(plain.batches() == 1);
+}
