@@ -8,7 +8,7 @@ using namespace halfstep;
 namespace {
 
 // y = log(1 + e^x) with a hand-written gradient.
-struct Softplus : Function<Softplus> {
+struct LogOnePlusExp : Function<LogOnePlusExp> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
     ctx.save({in[0]});
     return {clamp(in[0], 0.0, {}) + log1p(exp(-abs(in[0])))};
@@ -37,7 +37,7 @@ struct OnlyFloat32 : Function<OnlyFloat32> {
 int main() {
   manual_seed(5);
   const Tensor x = randn({3, 4}, {.dtype = DType::f64}).set_requires_grad();
-  const auto f = [](const Tensors& in) { return Softplus::apply(in); };
+  const auto f = [](const Tensors& in) { return LogOnePlusExp::apply(in); };
   try {
     gradcheck(f, {x});
     gradgradcheck(f, {x});
