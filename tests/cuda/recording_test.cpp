@@ -18,6 +18,7 @@ struct Setup {
   DType low = DType::f16;  // f32: no autocast
   bool adam = true;
   double dropout = 0;
+  bool norm = false;  // a BatchNorm1d at the end
   double clip = 0;
   int64_t accumulate = 1;
   bool schedule = true;
@@ -36,8 +37,14 @@ struct Trainer {
     if (s.adam) return std::make_unique<AdamW>(net.parameters(), AdamOptions{.lr = 0.01});
     return std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
   }
+  static std::shared_ptr<Sequential> model(const Setup& s) {
+    const auto net = mlp_model(Device::cuda, s.dropout);
+    const DefaultDevice on(Device::cuda);
+    if (s.norm) net->push_back(std::make_shared<BatchNorm1d>(net->parameters().back().numel()));
+    return net;
+  }
   Trainer(const Setup& s, GraphMode mode)
-      : net(mlp_model(Device::cuda, s.dropout)),
+      : net(model(s)),
         opt(optimizer(s, *net)),
         scaler({.init_scale = 65536, .growth_interval = 5, .enabled = s.low == DType::f16}),
         schedule(*opt, 40, 1e-4, 5),
@@ -99,6 +106,16 @@ TEST_CASE("fifty recorded steps are the eager ones bit for bit, skipped ones inc
       CHECK(same_as_eager({.adam = adam, .clip = clip}, fifty_steps));
     }
   }
+}
+
+TEST_CASE("recorded steps put the running statistics of skipped ones back") {
+  CHECK(same_as_eager({.norm = true}, [](Trainer& t) {
+    fifty_steps(t);
+    const StateDict state = t.net->state_dict();
+    CHECK(isfinite(state[state.size() - 3].tensor).all().item<bool>());
+    CHECK(t.schedule.count() < 50);
+    CHECK(state.back().tensor.item<int64_t>() == t.schedule.count());  // both count the applied steps
+  }));
 }
 
 TEST_CASE("recorded steps without a scaler, with and without autocast") {
