@@ -12,23 +12,11 @@ using namespace halfstep::testing;
 
 namespace {
 
-std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
-
 // The table twice, with the same values.
 struct Tables {
   std::vector<OpCase> cpu = op_cases(), cuda = op_cases(Device::cuda);
   size_t size() const { return cpu.size(); }
 };
-
-Tensors in_dtype(const Tensors& in, DType dtype) {
-  Tensors out;
-  for (const Tensor& t : in) {
-    Tensor copy = t.is_floating_point() ? t.detach().to(dtype).detach() : t;
-    if (t.requires_grad()) copy.set_requires_grad();
-    out.push_back(copy);
-  }
-  return out;
-}
 
 // Smooth weights for the outputs' gradients.
 Tensor weights_for(const Tensor& y) {

@@ -195,4 +195,16 @@ Tensor reversed(const Tensor& t) {
   return view;
 }
 
+std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
+
+Tensors in_dtype(const Tensors& in, DType dtype) {
+  Tensors out;
+  for (const Tensor& t : in) {
+    Tensor copy = t.is_floating_point() ? t.detach().to(dtype).detach() : t;
+    if (t.requires_grad()) copy.set_requires_grad();
+    out.push_back(copy);
+  }
+  return out;
+}
+
 }  // namespace halfstep::testing

@@ -44,4 +44,9 @@ std::vector<OpCase> op_cases(Device device = Device::cpu);
 Tensor spread_out(const Tensor& t);  // the same values with gaps: every dimension doubled, every second element used
 Tensor reversed(const Tensor& t);    // dimensions stored in reverse order
 
+// "conv2d, strides"
+std::string title(const OpCase& c);
+// The inputs with the floating ones in `dtype`; leaves, which require grad where they did.
+Tensors in_dtype(const Tensors& in, DType dtype);
+
 }  // namespace halfstep::testing

@@ -13,23 +13,11 @@ using namespace halfstep::testing;
 
 namespace {
 
-std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
-
 // The table twice, with inputs of equal geometry.
 struct Tables {
   std::vector<OpCase> cpu = op_cases(), meta = op_cases(Device::meta);
   size_t size() const { return cpu.size(); }
 };
-
-Tensors in_dtype(const Tensors& in, DType dtype) {
-  Tensors out;
-  for (const Tensor& t : in) {
-    Tensor copy = t.is_floating_point() ? t.detach().to(dtype).detach() : t;
-    if (t.requires_grad()) copy.set_requires_grad();
-    out.push_back(copy);
-  }
-  return out;
-}
 
 // Outputs, their gradients by the inputs, and the gradients of those.
 Tensors all_results(const OpCase& c, const Tensors& in, bool twice) {

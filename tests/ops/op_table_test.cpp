@@ -16,8 +16,6 @@ using halfstep::testing::spread_out;
 
 namespace {
 
-std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }
-
 Tensors to_dtype(const Tensors& in, DType dtype) {
   Tensors out;
   for (const Tensor& t : in) out.push_back(t.is_floating_point() ? t.detach().to(dtype) : t);
