@@ -4,8 +4,10 @@
 
 #include "layers/activations.h"
 #include "layers/convolution.h"
+#include "layers/containers.h"
 #include "layers/dropout.h"
 #include "layers/embedding.h"
+#include "layers/graph.h"
 #include "layers/init.h"
 #include "layers/linear.h"
 #include "layers/losses.h"

@@ -2,6 +2,7 @@
 // builds from them, the documentation and error texts all read the same rows; programs add rows of their own.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <string>
@@ -44,6 +45,11 @@ class Catalog {
     fail<ConfigError>(family_.what, "unknown ", family_.what, " \"", type, '"');
   }
   const std::deque<Row>& rows() const { return rows_; }
+  // Has the type a field of its own in place of the common one?
+  bool own_field(const Json& self, std::string_view key) const {
+    const std::vector<Field>& own = row(self).component.fields;
+    return std::any_of(own.begin(), own.end(), [&](const Field& f) { return f.key == key; });
+  }
 
  private:
   Family family_;

@@ -1,5 +1,9 @@
 #include "apps/catalog/infer.h"
 
+#include <algorithm>
+
+#include <algorithm>
+
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -61,37 +65,69 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
   return true;
 }
 
-Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor& x) {
+// One more row: what run() makes, in a region where there is one. `of`: its input, for messages.
+Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std::string& of) {
   Tensor out;
   LayerRow layer;
   layer.name = name_.empty() ? "model" : name_;
   layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
   try {
-    const std::shared_ptr<Module> module = row.make(self);
-    layer.what = module->describe();
-    layer.parameters = module->parameter_count();
     const Autocast region(Device::meta, run_.low.value_or(DType::bf16), run_.low.has_value());
     const LedgerScope ledger;
-    out = (*module)(x);
+    out = run(layer);
     layer.calls = ledger.calls();
     layer.samples = kSamples;
   } catch (const Error& e) { return reject("", one_line(e)); }
-  if (out.dim() == 0 || out.size(0) != kSamples) {
-    return reject("", "must keep the batch as dimension 0, but made " + joined(out.shape()) + " of " + joined(x.shape()));
-  }
+  if (out.dim() == 0 || out.size(0) != kSamples)
+    return reject("", "must keep the batch as dimension 0, but made " + joined(out.shape()) + " of " + of);
   layer.output = without_batch(out.shape());
   layer.dtype = out.dtype();
   if (numel(layer.output) > kMaxSample)
-    return reject(
-        "", "makes more than " + std::to_string(kMaxSample) + " values of a sample of shape " + joined(without_batch(x.shape())));
+    return reject("", "makes more than " + std::to_string(kMaxSample) + " values of a sample, of " + of);
   run_.rows.push_back(std::move(layer));
   return out;
+}
+
+Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor& x) {
+  return record(
+      [&](LayerRow& layer) {
+        const std::shared_ptr<Module> module = row.make(self);
+        layer.what = module->describe();
+        layer.parameters = module->parameter_count();
+        return (*module)(x);
+      },
+      joined(x.shape()));
+}
+
+Tensor Inference::meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key,
+                       const std::string& name) {
+  Inference at(run_, key.empty() ? path_ : join_path(path_, key), name.empty() ? name_ : join_path(name_, name));
+  return at.record(
+      [&](LayerRow& layer) {
+        layer.what = what;
+        return join();
+      },
+      "its inputs");
 }
 
 Tensor Inference::layer(Json& self, const Tensor& x) {
   const ModuleRow& row = module_catalog().row(self);
   if (!fill_widths(self, row.component, x)) return {};
-  return row.follow ? row.follow(self, x, *this) : run_leaf(self, row, x);
+  const Tensor y = row.follow ? row.follow(self, x, *this) : run_leaf(self, row, x);
+  if (y.defined() && run_.stands_at.empty()) try_initial(self);
+  return y;
+}
+
+// Do `init` and `freeze` fit the layer?
+void Inference::try_initial(const Json& self) {
+  for (const char* key : {"init", "freeze"}) {
+    if (!self.contains(key) || self[key].is_null() || module_catalog().own_field(self, key)) continue;
+    Json alone = self;
+    alone[std::string_view(key) == "init" ? "freeze" : "init"] = nullptr;
+    try {
+      build_model(alone);
+    } catch (const Error& e) { reject(key, one_line(e)); }
+  }
 }
 
 Tensor Inference::child(Json& self, const std::string& key, const std::string& name, const Tensor& x) {
@@ -99,10 +135,21 @@ Tensor Inference::child(Json& self, const std::string& key, const std::string& n
 }
 
 Tensor Inference::unfolded(Json& self, const Tensor& x) {
+  return elsewhere([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
+}
+
+Tensor Inference::again(const std::string& which, const std::function<Tensor(Inference&)>& follow) {
+  return elsewhere(follow, [&](const Issue& issue) {
+    return which + " does not fit: " + issue.path.substr(std::min(issue.path.size(), path_.size() + 1)) + ": " + issue.message;
+  });
+}
+
+Tensor Inference::elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say) {
   Issues found;
   Run run{run_.facts, run_.low, found, run_.rows, path_};
-  const Tensor out = Inference(run, path_, name_).layer(self, x);
-  return found.errors() > 0 ? reject("", found.list()[0].message) : out;
+  Inference at(run, path_, name_);
+  const Tensor out = follow(at);
+  return found.errors() > 0 ? reject("", say(found.list()[0])) : out;
 }
 
 InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
@@ -121,7 +168,5 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
   } catch (const Error& e) { issues.error(path, one_line(e)); }
   return out;
 }
-
-std::shared_ptr<Module> build_model(const Json& model) { return module_catalog().row(model).make(model); }
 
 }  // namespace halfstep::app

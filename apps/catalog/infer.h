@@ -1,6 +1,7 @@
 // Following a batch of Device::meta through the layers of a model config.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,12 +40,20 @@ class Inference {
   Tensor child(Json& self, const std::string& key, const std::string& name, const Tensor& x);
   // For layers that stand for others: their issues are reported here.
   Tensor unfolded(Json& self, const Tensor& x);
+  // What join() makes of what layers made: a row "what" of its own. It stands at `key` below this place, and is called `name` there.
+  Tensor meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
+              const std::string& name = "");
+  // Layers that have stood in the config once, for another time: their issues are one issue here, which says `which` time it was.
+  Tensor again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
   Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
   // Fills in the fields of `self` that depend on the input or on what the data asks for. False: something was wrong.
   bool fill_widths(Json& self, const Component& component, const Tensor& x);
 
  private:
   Tensor run_leaf(const Json& self, const ModuleRow& row, const Tensor& x);
+  void try_initial(const Json& self);
+  Tensor elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say);
+  Tensor record(const std::function<Tensor(LayerRow&)>& run, const std::string& of);
   Run& run_;
   std::string path_;  // "model.layers.2"
   std::string name_;  // "2"; "" for the model itself

@@ -17,6 +17,7 @@ inline Field width(std::string key, std::string doc) {
 Field weights(std::string key, std::string doc);
 Tensor weights_of(const Json& list);
 
+void add_container_rows(Catalog<ModuleRow>& all);
 void add_activation_rows(Catalog<ModuleRow>& all);
 void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
 void add_norm_rows(Catalog<ModuleRow>& all);    // normalisations, Dropout, Embedding

@@ -18,11 +18,18 @@ namespace halfstep::app {
 
 class Inference;  // apps/catalog/infer.h
 
+// A layer that a config spells out below another one.
+struct LayerPart {
+  std::string key;   // where its config stands below the other's: "layers.2"
+  std::string name;  // its name below the other: "2"
+  Json* config;
+};
 struct ModuleRow {
   Component component;
   std::function<std::shared_ptr<Module>(const Json& self)> make;
   // Of a layer made of layers: follows a batch through them, and fills in what their configs leave out.
   std::function<Tensor(Json& self, const Tensor& x, Inference& at)> follow = {};
+  std::function<std::vector<LayerPart>(Json& self)> parts = {};
 };
 Catalog<ModuleRow>& module_catalog();
 inline const Family& module_family() { return module_catalog().family(); }
@@ -58,7 +65,8 @@ struct InferredModel {
 InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
                           Issues& issues);
 
-// `model` as infer_model returned it, on the default device. Weights come from the default generator.
+// `model` as infer_model returned it, on the default device. Weights come from the default generator, by the layers' own rules or
+// by `init`; files of `weights` are read by load_weights (apps/catalog/initial.h).
 std::shared_ptr<Module> build_model(const Json& model);
 
 }  // namespace halfstep::app

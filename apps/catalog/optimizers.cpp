@@ -1,11 +1,11 @@
 #include "apps/catalog/optimizers.h"
 
-#include <re2/re2.h>
+#include <algorithm>
+
+#include "apps/schema/pattern.h"
 
 namespace halfstep::app {
 namespace {
-
-constexpr size_t kMaxPattern = 1000, kMaxGroups = 100;
 
 std::vector<Field> adam_fields(double weight_decay) {
   return {number("lr", 1e-3, "learning rate").at_least(0),
@@ -19,38 +19,30 @@ std::vector<Field> adam_fields(double weight_decay) {
 
 const Section& group_section() {
   static const Section section{"groups",
-                               {text("match", nullptr, "regular expression (RE2), found anywhere in a parameter's name").required(),
+                               {pattern("match", nullptr, "found anywhere in a parameter's name").required(),
                                 number("lr", nullptr, "learning rate of the group").at_least(0),
                                 number("weight_decay", nullptr, "weight decay of the group").at_least(0)}};
   return section;
 }
 
-// Patterns come with configs from anywhere, so they are RE2's: it finds them in time proportional to the name, whatever the
-// pattern, and bounds its memory, where a matcher that backtracks can be made to run for years.
-std::unique_ptr<RE2> compiled(const std::string& pattern) {
-  RE2::Options options(RE2::Quiet);
-  options.set_max_mem(1 << 20);
-  return std::make_unique<RE2>(pattern, options);
-}
-
 std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) {
   struct Rule {
-    std::unique_ptr<RE2> match;
+    Pattern match;
     ParamGroup decaying, other;  // other: biases and norms, when they are kept from decay
   };
   std::vector<Rule> rules;
   for (const Json& g : self["groups"]) {
-    Rule rule{compiled(g["match"].get<std::string>()), {}, {}};
+    Rule rule{Pattern(g["match"].get<std::string>()), {}, {}};
     if (!g["lr"].is_null()) rule.decaying.lr = g["lr"].get<double>();
     if (!g["weight_decay"].is_null()) rule.decaying.weight_decay = g["weight_decay"].get<double>();
     rules.push_back(std::move(rule));
   }
-  rules.push_back({compiled(""), {}, {}});
+  rules.push_back({Pattern(""), {}, {}});
   const bool spare = self["no_decay_norm_bias"] == true;
   for (Rule& r : rules) r.other = {{}, r.decaying.lr, 0.0};
   for (const NamedTensor& p : model.named_parameters()) {
     for (Rule& r : rules) {
-      if (!RE2::PartialMatch(p.name, *r.match)) continue;
+      if (!r.match.found_in(p.name)) continue;
       (spare && p.tensor.dim() < 2 ? r.other : r.decaying).params.push_back(p.tensor);
       break;
     }
@@ -66,6 +58,9 @@ std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) 
     }
   }
   check<ConfigError>(!out.empty(), "optimizer", "the model has no parameters to train");
+  const auto all = model.parameters();
+  check<ConfigError>(std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.requires_grad(); }), "optimizer",
+                     "the model has no parameters to train: all are frozen", Help{"leave a layer out of freeze"});
   return out;
 }
 
@@ -106,7 +101,8 @@ Catalog<OptimizerRow>& optimizer_catalog() {
     auto* const made = new Catalog<OptimizerRow>(
         "optimizer",
         {list("groups", Json::array(), optional_section("", group_section(), "a group"),
-              "parameters with their own lr or weight_decay"),
+              "parameters with their own lr or weight_decay")
+             .items(0, 100),
          boolean("no_decay_norm_bias", false, "no weight decay for biases and norms (parameters with one dimension)")});
     made->add({{"SGD",
                 "p -= lr (momentum buffer of) g",
@@ -121,22 +117,6 @@ Catalog<OptimizerRow>& optimizer_catalog() {
     return made;
   }();
   return all;
-}
-
-void check_groups(const Json& groups, Issues& issues) {
-  if (groups.size() > kMaxGroups) {
-    return issues.error("optimizer.groups",
-                        "may have " + std::to_string(kMaxGroups) + " entries, got " + std::to_string(groups.size()));
-  }
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const std::string path = join_path(join_path("optimizer.groups", i), "match");
-    const Json& match = groups[i]["match"];
-    if (match.get_ref<const std::string&>().size() > kMaxPattern) {
-      issues.error(path, "must not be longer than " + std::to_string(kMaxPattern) + " bytes");
-    } else if (const auto pattern = compiled(match.get<std::string>()); !pattern->ok()) {
-      issues.error(path, "must be a regular expression, got " + match.dump() + ": " + pattern->error());
-    }
-  }
 }
 
 std::unique_ptr<Optimizer> build_optimizer(const Json& self, const Module& model) {

@@ -30,8 +30,6 @@ OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// Are the patterns of the optimizer's groups regular expressions? Paths "optimizer.groups.N.match".
-void check_groups(const Json& groups, Issues& issues);
 // Parameters fall into the first of `groups` whose pattern is found in their name. Throws ConfigError for a pattern that none has.
 std::unique_ptr<Optimizer> build_optimizer(const Json& optimizer, const Module& model);
 

@@ -33,7 +33,6 @@ class Rules {
     length();
     output_dir();
     precision();
-    if (clean({"optimizer"})) check_groups(c_["optimizer"]["groups"], issues_);
     schedule();
     ranges();
     RuleResult out;

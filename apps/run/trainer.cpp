@@ -5,6 +5,7 @@
 #include <csignal>
 #include <tuple>
 
+#include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/signals.h"
@@ -62,6 +63,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;
+  } else {
+    load_weights(*s_.model, config_.model, "model");
   }
   first_step_ = first_pending_step_ = n_.steps;
   first_samples_ = n_.samples;

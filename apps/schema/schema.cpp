@@ -28,10 +28,12 @@ std::string many(const Field& item) {
   switch (item.kind) {
     case Kind::integer: return "integers" + range_text(item);
     case Kind::number: return "numbers" + range_text(item);
+    case Kind::section: return "objects";
     case Kind::text:
+      if (item.is_pattern) return "regular expressions";
       return item.words.empty() ? (item.also_integer ? "strings or integers" : "strings") : "strings, each " + one_of(item.words);
     case Kind::component: return item.family->what + "s";
-    default: return item.expects() + " each";
+    default: return "entries, each " + item.expects();
   }
 }
 
@@ -103,6 +105,16 @@ Field Field::or_one() const {
   f.or_single = true;
   return f;
 }
+Field Field::or_boolean() const {
+  Field f = *this;
+  f.also_boolean = true;
+  return f;
+}
+Field Field::or_text(std::string key) const {
+  Field f = *this;
+  f.short_for = std::move(key);
+  return f;
+}
 Field Field::with_nulls() const {
   Field f = *this;
   f.null_items = true;
@@ -115,16 +127,22 @@ std::string Field::expects() const {
     case Kind::boolean: out = "true or false"; break;
     case Kind::integer: out = "an integer" + range_text(*this); break;
     case Kind::number: out = "a number" + range_text(*this); break;
-    case Kind::text: return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
+    case Kind::text:
+      if (is_pattern) return "a regular expression";
+      return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
     case Kind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
     case Kind::list:
-      out = (or_single ? item->expects() + " or " : "") + "a list of ";
+      out = std::string(also_boolean ? "true or false or " : "") +
+            (or_single ? (item->family ? with_article(item->family->what) : item->expects()) + " or " : "") + "a list of ";
       if (min_items == max_items) out += std::to_string(min_items) + " ";
+      if (min_items == 0 && max_items > 1 && max_items < 1 << 30) out += "at most " + std::to_string(max_items) + " ";
       out += many(*item);
       if (null_items) out += ", null for some";
       if (min_items == 1 && max_items > 1) out += " with at least one entry";
       break;
-    case Kind::section: out = switchable ? "true, false or an object" : "an object"; break;
+    case Kind::section:
+      out = switchable ? "true, false or an object" : short_for.empty() ? "an object" : "a string or an object";
+      break;
     case Kind::component: out = "the name of " + with_article(family->what) + " or an object with \"type\""; break;
     case Kind::not_yet: return fallback.is_null() ? "left out" : fallback.dump();
   }
@@ -143,6 +161,11 @@ Field number(std::string key, Json fallback, std::string doc) {
 }
 Field text(std::string key, Json fallback, std::string doc) {
   return make(std::move(key), Kind::text, std::move(fallback), std::move(doc));
+}
+Field pattern(std::string key, Json fallback, std::string doc) {
+  Field f = text(std::move(key), std::move(fallback), std::move(doc));
+  f.is_pattern = true;
+  return f;
 }
 Field interval(std::string key, Json fallback, std::string doc) {
   return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc));

@@ -41,7 +41,10 @@ struct Field {
   const Section* section = nullptr;
   const Family* family = nullptr;
   bool switchable = false;    // a section that `true` and `false` stand for too
-  bool also_integer = false;  // text: or an integer
+  std::string short_for = {};  // a section: a string stands for it, as the value of this key
+  bool also_integer = false;   // text: or an integer
+  bool is_pattern = false;     // text: a regular expression
+  bool also_boolean = false;   // a list: or true or false
   int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch)
   bool from_target = false;   // "auto" stands for the number of classes, or the width of the target
 
@@ -54,6 +57,8 @@ struct Field {
   Field items(int least, int most) const;
   Field or_one() const;      // of a list: one item will do, without brackets
   Field with_nulls() const;  // of a list: an item may be null
+  Field or_boolean() const;  // of a list
+  Field or_text(std::string key) const;  // of a section
   Field from_input_dim(int dim) const;
   Field or_target_width() const;  // or "auto"
   // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""
@@ -64,6 +69,7 @@ Field boolean(std::string key, Json fallback, std::string doc);
 Field integer(std::string key, Json fallback, std::string doc);
 Field number(std::string key, Json fallback, std::string doc);
 Field text(std::string key, Json fallback, std::string doc);
+Field pattern(std::string key, Json fallback, std::string doc);  // apps/schema/pattern.h
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc);
 Field interval(std::string key, Json fallback, std::string doc);
 Field list(std::string key, Json fallback, Field item, std::string doc);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "apps/schema/interval.h"
+#include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/near_name.h"
@@ -36,6 +37,7 @@ class Checker {
       case Kind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
       case Kind::text:
         if (f.also_integer && value.is_number_integer()) return integer(value, f, path);
+        if (f.is_pattern && value.is_string()) return pattern(value, path);
         return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
       case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
       case Kind::list: return list(value, f, path);
@@ -104,7 +106,20 @@ class Checker {
     return value.is_number_integer() && fits && in_range(value, f) ? value : wrong(value, f, path);
   }
 
+  Json pattern(const Json& value, const std::string& path) {
+    constexpr size_t kLongest = 1000;  // bytes
+    const std::string text = value.get<std::string>();
+    if (text.size() > kLongest) {
+      issues_.error(path, "must not be longer than " + std::to_string(kLongest) + " bytes");
+    } else if (const Pattern compiled(text); !compiled.error().empty()) {
+      issues_.error(path, "must be a regular expression, got " + value.dump() + ": " + compiled.error());
+    }
+    return value;
+  }
+
   Json list(const Json& value, const Field& f, const std::string& path) {
+    if (value.is_boolean() && f.also_boolean) return value;
+    if (!value.is_array() && f.or_single && f.item->kind == Kind::component) return field(value, *f.item, path);
     if (!value.is_array()) {
       Issues unsaid;  // what the one item must be is part of what is said about the list
       const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
@@ -127,6 +142,9 @@ class Checker {
   Json switched(const Json& value, const Field& f, const std::string& path) {
     if (f.switchable && value.is_boolean()) {
       return section(Json{{"enabled", value}}, f.section->fields, {}, f.section->name, path);
+    }
+    if (!f.short_for.empty() && value.is_string()) {
+      return section(Json{{f.short_for, value}}, f.section->fields, {}, f.section->name, path);
     }
     return value.is_object() ? section(value, f.section->fields, {}, f.section->name, path) : wrong(value, f, path);
   }

@@ -74,7 +74,7 @@ TEST_CASE("wrong layers of a config are named, with the rule") {
   says(R"({"type": "Upsample"})", ": [Upsample] needs exactly one of size and scale_factor");
   says(R"({"type": "LayerNorm", "normalized_shape": [null]})", ".normalized_shape.0: must be an integer");
   says(R"({"type": "BatchNorm2d", "momentum": "none"})", ".momentum: must be a number in [0, 1] or \"cumulative\", got \"none\"");
-  says(R"({"type": "ReLU", "init": 1})", ".init: init is not supported yet");
+  says(R"({"type": "ReLU", "init": 1})", ".init: must be the name of an initialiser or an object with \"type\", got 1");
 }
 
 TEST_CASE("losses of a config take class weights as numbers") {

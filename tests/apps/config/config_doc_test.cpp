@@ -23,7 +23,7 @@ std::string cell(std::string text) {
   return text;
 }
 
-// A field, and the keys of the objects in a list.
+// A field, and the keys of its objects.
 void row(std::ostream& out, const std::string& prefix, const Field& f) {
   if (f.kind == Kind::not_yet) return;
   out << "| `" << prefix << f.key << "` | " << cell(f.expects()) << " | "
@@ -31,8 +31,10 @@ void row(std::ostream& out, const std::string& prefix, const Field& f) {
           : f.fallback.is_null() ? ""
                                  : "`" + cell(f.fallback.dump()) + "`")
       << " | " << cell(f.doc) << " |\n";
-  if (f.kind != Kind::list || !f.item->section) return;
-  for (const Field& inner : f.item->section->fields) row(out, prefix + f.key + "[].", inner);
+  const bool list = f.kind == Kind::list;
+  const Section* const inside = list ? f.item->section : f.section;
+  if (!inside) return;
+  for (const Field& inner : inside->fields) row(out, prefix + f.key + (list ? "[]." : "."), inner);
 }
 
 // A section's own keys, then the sections inside it.
@@ -58,15 +60,15 @@ void table(std::ostream& out, const std::string& title, const std::vector<Field>
 // The components of a family, and those that lists of its common fields take.
 void family(std::ostream& out, const std::string& title, const Family& f) {
   out << "\n## " << title << "\n";
-  const Family* inner = nullptr;
+  const Field* inner = nullptr;
   for (const Component& c : f.components) {
     if (c.doc.ends_with("of this program")) continue;  // of another test
     table(out, "**`" + c.type + "`**: " + c.doc, c.fields);
   }
   for (const Field& field : f.common)
-    if (field.kind == Kind::list && field.item->family) inner = field.item->family;
+    if (field.kind == Kind::list && field.item->family) inner = &field;
   table(out, "Besides, for every type:", f.common);
-  if (inner) family(out, "In `" + inner->what + "s`", *inner);
+  if (inner) family(out, "In `" + inner->key + "`", *inner->item->family);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_CASE("patterns are checked with the config and matched in linear time") {
   CHECK(contains(error_of(file, groups("a\\u0000b")), "a string holds a NUL character"));
   std::string many = R"({"match": "a"})";
   for (int i = 0; i < 100; ++i) many += R"(, {"match": "a"})";
-  CHECK(contains(error_of(file, {.sets = {"optimizer.groups=[" + many + "]"}}), "optimizer.groups: may have 100 entries, got 101"));
+  CHECK(contains(error_of(file, {.sets = {"optimizer.groups=[" + many + "]"}}), "optimizer.groups: must be a list of at most 100 objects, got [{"));
   const auto optimizer = [&](const std::string& match) {
     const Config c = load_config(file, groups(match));
     const auto model = build_model(c.json["model"]);

@@ -1,0 +1,175 @@
+#include "apps/catalog/initial.h"
+
+#include <filesystem>
+
+#include "apps/catalog/infer.h"
+#include "apps/catalog/modules.h"
+#include "apps/schema/pattern.h"
+#include "framework/io/checkpoint.h"
+#include "layers/init.h"
+#include "layers/save.h"
+
+namespace halfstep::app {
+namespace {
+
+template <class F, class... Ts>
+InitRow init_row(std::string type, std::string doc, F fill, Arg<Ts>... args) {
+  return {{std::move(type), std::move(doc), {args.field...}}, [=](const Json& self, const Tensor& w) {
+            if constexpr (std::is_invocable_v<F, const Tensor&, Ts..., Generator*>)
+              fill(w, value_of(self, args)..., nullptr);
+            else
+              fill(w, value_of(self, args)...);
+          }};
+}
+
+Arg<double> real(const char* key, Json fallback, const char* doc) { return arg<double>(number(key, std::move(fallback), doc)); }
+Arg<double> gain() { return real("gain", 1.0, "factor"); }
+Arg<double> slope() { return real("a", 0.0, "negative slope, of leaky_relu"); }
+Arg<std::string> mode() { return arg<std::string>(choice("mode", "fan_in", {"fan_in", "fan_out"}, "what keeps its variance")); }
+Arg<std::string> nonlinearity() {
+  return arg<std::string>(choice("nonlinearity", "leaky_relu",
+                                 {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+                                  "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"},
+                                 "what follows"));
+}
+
+void add_rows(Catalog<InitRow>& all) {
+  using namespace init;
+  all.add(init_row("zeros", "0", zeros_));
+  all.add(init_row("ones", "1", ones_));
+  all.add(init_row("constant", "one value", constant_, arg<double>(number("val", nullptr, "the value").required())));
+  all.add(init_row("uniform", "from a to b", uniform_, real("a", 0.0, "least"), real("b", 1.0, "largest")));
+  all.add(init_row("normal", "normal distribution", normal_, real("mean", 0.0, "mean"),
+                   arg<double>(number("std", 1.0, "deviation").at_least(0))));
+  all.add(init_row("trunc_normal", "normal distribution without what lies outside [a, b]", trunc_normal_, real("mean", 0.0, "mean"),
+                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real("a", -2.0, "least"), real("b", 2.0, "largest")));
+  all.add(init_row("eye", "the identity, of matrices", eye_));
+  all.add(init_row("dirac", "passes channels on, of convolutions", dirac_,
+                   arg<int64_t>(integer("groups", 1, "of the convolution").at_least(1))));
+  all.add(init_row("xavier_uniform", "Glorot and Bengio's, uniform", xavier_uniform_, gain()));
+  all.add(init_row("xavier_normal", "Glorot and Bengio's, normal", xavier_normal_, gain()));
+  all.add(init_row("kaiming_uniform", "He's, uniform", kaiming_uniform_, slope(), mode(), nonlinearity()));
+  all.add(init_row("kaiming_normal", "He's, normal", kaiming_normal_, slope(), mode(), nonlinearity()));
+  all.add(init_row("orthogonal", "orthonormal rows or columns", orthogonal_, gain()));
+  all.add(init_row("sparse", "columns with a share of zeros, else normal; of matrices", sparse_,
+                   arg<double>(number("sparsity", nullptr, "share of zeros").required().at_least(0).at_most(1)),
+                   arg<double>(number("std", 0.01, "deviation").at_least(0))));
+}
+
+const Section& rename_section() {
+  static const Section made{"rename",
+                            {pattern("match", nullptr, "found in a name of the file").required(),
+                             text("replace", "", "what stands there in the model's name; \\1 is the first group")}};
+  return made;
+}
+
+const Section& weights_section() {
+  static const Section made{"weights",
+                            {text("path", nullptr, "a .safetensors file, or a run or checkpoint of halfstep").required(),
+                             boolean("strict", true, "every name of file and layer must fit the other"),
+                             text("prefix", "", "take names that begin with it, and take it off"),
+                             list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
+                                  "changes of the file's names, one after the other")
+                                 .items(0, 100)}};
+  return made;
+}
+
+Pattern pattern_of(const Json& rule) { return Pattern(rule["match"].get<std::string>()); }
+
+void fill_parameters(Module& module, const Json& rules) {
+  std::vector<Pattern> patterns;
+  for (const Json& rule : rules) patterns.push_back(pattern_of(rule));
+  std::vector<bool> used(patterns.size());
+  for (const NamedTensor& p : module.named_parameters()) {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (!patterns[i].found_in(p.name)) continue;
+      used[i] = true;
+      try {
+        init_catalog().row(rules[i]).fill(rules[i], p.tensor);
+      } catch (const Error& e) {
+        fail<ConfigError>("init", rules[i]["type"].get<std::string>(), " does not fit ", p.name, ": ", one_line(e));
+      }
+      break;
+    }
+  }
+  for (size_t i = 0; i < used.size(); ++i)
+    check<ConfigError>(used[i], "init", "match ", rules[i]["match"].dump(),
+                       " must be found in the name of a parameter that no entry before it takes, but is in none");
+}
+
+void freeze_parameters(const Module& module, const Json& patterns) {
+  for (const Json& text : patterns) {
+    const Pattern pattern(text.get<std::string>());
+    bool found = false;
+    for (const NamedTensor& p : module.named_parameters()) {
+      if (!pattern.found_in(p.name)) continue;
+      found = true;
+      p.tensor.set_requires_grad(false);
+    }
+    check<ConfigError>(found, "freeze", text.dump(), " must be found in a parameter's name, but is in none");
+  }
+}
+
+void load_file(Module& module, const Json& weights) {
+  std::filesystem::path file = weights["path"].get<std::string>();
+  if (file.extension() != ".safetensors") {
+    file = resolve_checkpoint(file);
+    verify_checkpoint(file);
+    file /= "model.safetensors";
+  }
+  const auto renamed = [&](std::string name) {
+    for (const Json& rule : weights["rename"]) name = pattern_of(rule).replaced(std::move(name), rule["replace"]);
+    return name;
+  };
+  load(module, file, {.strict = weights["strict"], .prefix = weights["prefix"], .rename = renamed});
+}
+
+}  // namespace
+
+Catalog<InitRow>& init_catalog() {
+  static Catalog<InitRow>& all = *[] {
+    auto* const made = new Catalog<InitRow>("initialiser", {pattern("match", "", "found in a parameter's name; \"\": all")});
+    add_rows(*made);
+    return made;
+  }();
+  return all;
+}
+
+std::vector<Field> initial_fields() {
+  return {list("init", nullptr, component("", init_catalog().family(), "an initialiser"),
+               "first values; a parameter takes the first entry that matches")
+              .items(1, 100)
+              .or_one(),
+          optional_section("weights", weights_section(), "values from a file").or_text("path"),
+          list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that do not learn; true: all")
+              .items(1, 100)
+              .or_boolean()};
+}
+
+void initialise(Module& module, const Json& self) {
+  const auto given = [&](const char* key) { return self.contains(key) && !self[key].is_null(); };
+  const bool own_meaning = module_catalog().own_field(self, "init");
+  if (given("init") && !own_meaning) fill_parameters(module, self["init"].is_array() ? self["init"] : Json::array({self["init"]}));
+  if (!given("freeze")) return;
+  if (!self["freeze"].is_boolean()) return freeze_parameters(module, self["freeze"]);
+  if (self["freeze"] == true) module.requires_grad_(false);
+}
+
+void load_weights(Module& module, const Json& model, const std::string& path) {
+  if (model.contains("weights") && !model["weights"].is_null()) {
+    try {
+      load_file(module, model["weights"]);
+    } catch (const Error& e) { fail<ConfigError>(join_path(path, "weights"), e.what()); }
+  }
+  const ModuleRow& row = module_catalog().row(model);
+  if (!row.parts) return;
+  const auto below = module.named_modules();
+  Json self = model;
+  for (const LayerPart& part : row.parts(self)) {
+    for (const auto& [name, child] : below) {
+      if (name == part.name) load_weights(*child, *part.config, join_path(path, part.key));
+    }
+  }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,27 @@
+#include "apps/schema/pattern.h"
+
+#include <re2/re2.h>
+
+namespace halfstep::app {
+namespace {
+
+RE2::Options options() {
+  RE2::Options o(RE2::Quiet);
+  o.set_max_mem(1 << 20);
+  return o;
+}
+
+}  // namespace
+
+Pattern::Pattern(const std::string& text) : re_(std::make_unique<RE2>(text, options())) {}
+Pattern::Pattern(Pattern&&) noexcept = default;
+Pattern::~Pattern() = default;
+
+std::string Pattern::error() const { return re_->ok() ? "" : re_->error(); }
+bool Pattern::found_in(const std::string& text) const { return RE2::PartialMatch(text, *re_); }
+std::string Pattern::replaced(std::string text, const std::string& by) const {
+  RE2::Replace(&text, *re_, by);
+  return text;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,28 @@
+// Regular expressions of configs, which come from anywhere: RE2 finds them in time proportional to the text, whatever the pattern,
+// and bounds its memory, where a matcher that backtracks can be made to run for years.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace re2 {
+class RE2;
+}
+
+namespace halfstep::app {
+
+class Pattern {
+ public:
+  explicit Pattern(const std::string& text);
+  Pattern(Pattern&&) noexcept;
+  ~Pattern();
+  std::string error() const;  // why it is not a regular expression; empty: it is one
+  bool found_in(const std::string& text) const;
+  // `text` with the first place where it is found replaced; \1 to \9 in `by` stand for its groups.
+  std::string replaced(std::string text, const std::string& by) const;
+
+ private:
+  std::unique_ptr<re2::RE2> re_;
+};
+
+}  // namespace halfstep::app

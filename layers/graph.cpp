@@ -1,0 +1,190 @@
+#include "layers/graph.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "framework/base/near_name.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+constexpr std::array<std::string_view, 8> kCombines{"add", "mul", "mean", "max", "concat", "stack", "dot", "cosine"};
+
+Tensor fold(const Tensors& xs, Tensor (*f)(const Tensor&, const Tensor&)) {
+  Tensor y = xs[0];
+  for (size_t i = 1; i < xs.size(); ++i) y = f(y, xs[i]);
+  return y;
+}
+
+bool children_recordable(const Module& m) {
+  return std::all_of(m.children().begin(), m.children().end(), [](const auto& child) { return child.second->is_recordable(); });
+}
+
+std::vector<std::string> names_of(const std::vector<Graph::Input>& inputs) {
+  std::vector<std::string> out;
+  for (const Graph::Input& input : inputs) out.push_back(input.name);
+  return out;
+}
+
+}  // namespace
+
+std::string_view name(Combine how) { return kCombines[size_t(how)]; }
+
+std::optional<Combine> combine_of(std::string_view name) {
+  const auto found = std::find(kCombines.begin(), kCombines.end(), name);
+  return found == kCombines.end() ? std::nullopt : std::optional(Combine(found - kCombines.begin()));
+}
+
+Tensor combine(Combine how, const Tensors& xs, int64_t dim) {
+  const bool pair = how == Combine::dot || how == Combine::cosine;
+  check<ValueError>(pair ? xs.size() == 2 : !xs.empty(), "combine", name(how),
+                    pair ? " takes two tensors, got " : " needs tensors, got ", xs.size());
+  switch (how) {
+    case Combine::add: return fold(xs, add);
+    case Combine::mul: return fold(xs, mul);
+    case Combine::mean: return fold(xs, add) / double(xs.size());
+    case Combine::max: return fold(xs, maximum);
+    case Combine::concat: return cat(xs, dim);
+    case Combine::stack: return stack(xs, dim);
+    case Combine::dot: return sum(xs[0] * xs[1], {dim}, true);
+    case Combine::cosine: return unsqueeze(cosine_similarity(xs[0], xs[1], dim), dim);
+  }
+  fail<ValueError>("combine", "unknown way to combine, number ", int(how));
+}
+
+// ---- Residual
+
+Residual::Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut) {
+  register_module("body", std::move(body));
+  if (shortcut) register_module("shortcut", std::move(shortcut));
+}
+
+Tensor Residual::forward(const Tensor& x) {
+  const Tensor y = (*children()[0].second)(x);
+  return combine(Combine::add, {y, children().size() > 1 ? (*children()[1].second)(x) : x});
+}
+
+std::shared_ptr<Module> Residual::clone() const {
+  auto copy =
+      std::make_shared<Residual>(children()[0].second->clone(), children().size() > 1 ? children()[1].second->clone() : nullptr);
+  copy_modes(*copy);
+  return copy;
+}
+
+bool Residual::is_recordable() const { return children_recordable(*this); }
+
+// ---- Parallel
+
+Parallel::Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim) : how_(how), dim_(dim) {
+  check<ValueError>(!branches.empty(), "Parallel", "needs at least one branch");
+  for (auto& branch : branches) register_module(std::to_string(children().size()), std::move(branch));
+}
+
+Tensor Parallel::forward(const Tensor& x) {
+  Tensors made;
+  for (const auto& [name, branch] : children()) made.push_back((*branch)(x));
+  return combine(how_, made, dim_);
+}
+
+std::shared_ptr<Module> Parallel::clone() const {
+  std::vector<std::shared_ptr<Module>> branches;
+  for (const auto& [name, branch] : children()) branches.push_back(branch->clone());
+  auto copy = std::make_shared<Parallel>(std::move(branches), how_, dim_);
+  copy_modes(*copy);
+  return copy;
+}
+
+bool Parallel::is_recordable() const { return children_recordable(*this); }
+
+std::string Parallel::describe() const {
+  const bool along = how_ == Combine::concat || how_ == Combine::stack || how_ == Combine::dot || how_ == Combine::cosine;
+  return "Parallel(combine=" + std::string(halfstep::name(how_)) + (along ? ", dim=" + std::to_string(dim_) : "") + ")";
+}
+
+// ---- Graph
+
+Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::move(nodes)), inputs_(std::move(inputs)) {
+  check<ValueError>(!nodes_.empty(), "Graph", "needs at least one node");
+  if (inputs_.empty()) inputs_.push_back({.name = "input"});
+  std::vector<std::string> known = names_of(inputs_);
+  for (size_t i = 0; i < known.size(); ++i)
+    check<ValueError>(std::find(known.begin(), known.begin() + int64_t(i), known[i]) == known.begin() + int64_t(i), "Graph",
+                      "two inputs are called \"", known[i], '"');
+  std::vector<std::optional<size_t>> last_use(known.size() + nodes_.size());  // of a value: the step
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    check<ValueError>(!node.name.empty() && node.name.find('.') == std::string::npos, "Graph",
+                      "the name of a node must not be empty or contain a dot, got \"", node.name, '"');
+    check<ValueError>(std::find(known.begin(), known.end(), node.name) == known.end(), "Graph", "two nodes or inputs are called \"",
+                      node.name, '"');
+    check<ValueError>(!node.inputs.empty() || i > 0 || inputs_.size() == 1, "Graph", "node \"", node.name,
+                      "\" is the first and must say which inputs it takes");
+    if (node.inputs.empty()) node.inputs = {known.back()};
+    check<ValueError>(node.inputs.size() == 1 || node.combine, "Graph", "node \"", node.name, "\" has ", node.inputs.size(),
+                      " inputs and must say how to combine them");
+    Step step;
+    for (const std::string& input : node.inputs) {
+      const auto at = std::find(known.begin(), known.end(), input);
+      if (at == known.end()) {
+        const std::string near = nearest_name(input, known);
+        fail<ValueError>("Graph", "node \"", node.name, "\" takes \"", input, "\", which no input and no node before it is called",
+                         near.empty() ? "" : "; did you mean \"" + near + "\"?");
+      }
+      step.from.push_back(size_t(at - known.begin()));
+      last_use[step.from.back()] = i;
+    }
+    steps_.push_back(std::move(step));
+    known.push_back(node.name);
+    const auto same = [&](const auto& child) { return child.second == node.layer; };
+    if (node.layer && std::none_of(children().begin(), children().end(), same)) register_module(node.name, node.layer);
+  }
+  for (size_t v = 0; v + 1 < known.size(); ++v) {
+    check<ValueError>(last_use[v].has_value(), "Graph", "nothing takes what \"", known[v], "\" makes",
+                      Help{"the result of a graph is its last node's"});
+    steps_[*last_use[v]].last.push_back(v);
+  }
+}
+
+Tensor Graph::Input::of(const Tensor& x) const {
+  if (start == 0 && !end) return x;
+  const int64_t size = x.size(dim), to = end.value_or(size);
+  check<ShapeError>(0 <= start && start < to && to <= size, "Graph", "input \"", name, "\" must be a part of the ", size,
+                    " places along dimension ", dim, ", got ", start, " to ", to);
+  return narrow(x, dim, start, to - start);
+}
+
+Tensor Graph::forward(const Tensor& x) {
+  Tensors values;
+  values.reserve(inputs_.size() + nodes_.size());
+  for (const Input& input : inputs_) values.push_back(input.of(x));
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Tensors in;
+    for (size_t v : steps_[i].from) in.push_back(values[v]);
+    for (size_t v : steps_[i].last) values[v] = {};  // a long graph holds what it needs
+    const Node& node = nodes_[i];
+    Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
+    in.clear();
+    values.push_back(node.layer ? (*node.layer)(y) : y);
+  }
+  return values.back();
+}
+
+std::shared_ptr<Module> Graph::clone() const {
+  std::vector<Node> nodes = nodes_;
+  std::map<Module*, std::shared_ptr<Module>> copies;
+  for (Node& node : nodes) {
+    if (!node.layer) continue;
+    std::shared_ptr<Module>& copied = copies[node.layer.get()];
+    if (!copied) copied = node.layer->clone();
+    node.layer = copied;
+  }
+  auto copy = std::make_shared<Graph>(std::move(nodes), inputs_);
+  copy_modes(*copy);
+  return copy;
+}
+
+bool Graph::is_recordable() const { return children_recordable(*this); }
+
+}  // namespace halfstep
