@@ -27,7 +27,7 @@ void save(const Module& module, const std::filesystem::path& path, const std::ma
 }
 
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
-  const TensorFile file = load_safetensors(path);
+  const TensorFile file = map_safetensors(path);
   StateDict state;
   for (const auto& [name, tensor] : file.tensors) {
     if (!name.starts_with(options.prefix)) continue;

@@ -3,84 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "amp/run_state.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "framework/backend/backend.h"
-#include "layers/save.h"
+#include "framework/io/stored_json.h"
 
 namespace halfstep::app {
 namespace {
 
-void load_weights(Module& model, const TensorMap& tensors) {
-  StateDict state;
-  for (const auto& [name, tensor] : tensors) state.push_back({name, tensor});
-  model.load_state_dict(state);
-}
-
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
 
-constexpr int kStateFormat = 1;
-
-// A part of state.json, whose values must be what pack writes.
-class Stored {
- public:
-  explicit Stored(const CheckpointContents& contents) : Stored(contents.meta, "") {
-    const int64_t format = integer("format", 1);
-    check<CheckpointError>(format <= kStateFormat, "resume", "the state has format ", format,
-                           ", which a newer halfstep wrote; this build reads format ", kStateFormat);
-  }
-
-  Stored part(const std::string& key) const {
-    expect(get(key).is_object(), key, "an object");
-    return Stored(get(key), path_ + key + ".");
-  }
-  bool has(const std::string& key) const { return !get(key).is_null(); }
-  int64_t integer(const std::string& key, int64_t least) const {
-    const nlohmann::json& v = get(key);
-    expect(
-        v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(INT64_MAX)) && v.get<int64_t>() >= least,
-        key, least == 0 ? "an integer >= 0" : "an integer");
-    return v.get<int64_t>();
-  }
-  // Of a state that is older than the key.
-  int64_t integer(const std::string& key, int64_t least, int64_t missing) const { return has(key) ? integer(key, least) : missing; }
-  double number(const std::string& key) const {
-    expect(get(key).is_number(), key, "a number");
-    return get(key).get<double>();
-  }
-  std::optional<double> number_or_null(const std::string& key) const {
-    return has(key) ? std::optional(number(key)) : std::nullopt;
-  }
-  const nlohmann::json& get(const std::string& key) const {
-    static const nlohmann::json null;
-    const auto found = json_.find(key);
-    return found == json_.end() ? null : *found;
-  }
-  void expect(bool ok, const std::string& key, const char* what) const {
-    if (ok) return;
-    const std::string got = has(key) ? get(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
-    fail<CheckpointError>("resume", "the state of a run must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
-                          Help{"checkpoints of `halfstep train` do; this one was changed, or written by something else"});
-  }
-
- private:
-  Stored(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
-  const nlohmann::json& json_;
-  std::string path_;
-};
-
-GradScaler::StateDict scaler_state(const Stored& stored) {
-  GradScaler::StateDict out;
-  for (const char* key : {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}) {
-    out[key] = stored.number(key);
-    stored.expect(std::isfinite(out[key]) && std::abs(out[key]) < 0x1p200, key, "a number of this size");
-  }
-  for (const char* key : {"growth_interval", "_growth_tracker"}) stored.expect(out[key] >= 0 && out[key] < 0x1p53, key, "a count");
-  return out;
-}
+RunParts parts_of(Session& s) { return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get()}; }
 
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
@@ -165,15 +102,10 @@ Session make_session(Config config) {
   return s;
 }
 
-CheckpointContents pack(const Session& s, const Json& config, const Counters& n) {
-  CheckpointContents out;
-  out.model = saved_state(*s.model).tensors;
-  for (const auto& [name, tensor] : s.optimizer->state_dict()) out.state["optimizer." + name] = tensor;
-  const Generator::State random = default_generator().state();
+CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
+  CheckpointContents out = halfstep::pack(parts_of(s));
   const LoaderState at = s.train->state();
-  Json meta;
-  meta["format"] = kStateFormat;
-  meta["trainer"] = {{"steps", n.steps},
+  Json trainer = {{"steps", n.steps},
                      {"skipped", n.skipped},
                      {"samples", n.samples},
                      {"epoch_loss", n.epoch_loss},
@@ -187,19 +119,16 @@ CheckpointContents pack(const Session& s, const Json& config, const Counters& n)
                      {"train_loss", optional(n.train_loss)},
                      {"val_loss", optional(n.val_loss)},
                      {"seconds", n.seconds}};
-  for (const MetricValue& m : n.val_metrics) meta["trainer"]["val_" + m.name] = m.value;
-  meta["generator"] = {{"seed", random.seed}, {"offset", random.offset}};
-  meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
-  meta["scaler"] = s.scaler.state_dict();
-  meta["schedule"] = s.schedule ? Json(s.schedule->count()) : Json();
-  meta["config"] = config;
-  out.meta = meta;
+  for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
+  out.meta["trainer"] = trainer;
+  out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
+  out.meta["config"] = config;
   return out;
 }
 
 Counters unpack(const CheckpointContents& contents, Session& s) {
-  const Stored meta(contents);
-  const Stored t = meta.part("trainer"), loader = meta.part("loader"), random = meta.part("generator");
+  const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");
+  meta.part("generator");
   const int64_t steps = t.integer("steps", 0);
   Counters counters{.steps = steps,
                     .skipped = t.integer("skipped", 0),
@@ -221,29 +150,15 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});
   }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
-  const Generator::State drawn{uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
-  std::optional<GradScaler::StateDict> scaler;
-  if (s.scaler.is_enabled() && meta.has("scaler") && !meta.get("scaler").empty()) scaler = scaler_state(meta.part("scaler"));
-  const int64_t schedule = meta.integer("schedule", 0, -1);
-
-  load_weights(*s.model, contents.model);
-  std::map<std::string, Tensor> moments;
-  const std::string prefix = "optimizer.";
-  for (const auto& [name, tensor] : contents.state) {
-    if (name.starts_with(prefix)) moments[name.substr(prefix.size())] = tensor;
-  }
-  s.optimizer->load_state_dict(moments);
-  if (scaler) s.scaler.load_state_dict(*scaler);
-  if (s.schedule && schedule >= 0) s.schedule->set_count(schedule);
+  halfstep::unpack(contents, parts_of(s));
   s.train->set_state(at);
-  default_generator().set_state(drawn);
   return counters;
 }
 
-int64_t stored_step(const CheckpointContents& contents) { return Stored(contents).part("trainer").integer("steps", 0); }
+int64_t stored_step(const CheckpointContents& contents) { return stored_meta(contents).part("trainer").integer("steps", 0); }
 
 Json stored_config(const CheckpointContents& contents) {
-  const Stored meta(contents);
+  const StoredJson meta = stored_meta(contents);
   meta.part("config");
   return Json(meta.get("config"));
 }

@@ -59,7 +59,7 @@ struct Counters {
   double seconds = 0;                          // of training so far, all runs together
 };
 
-CheckpointContents pack(const Session& session, const Json& config, const Counters& counters);
+CheckpointContents pack(Session& session, const Json& config, const Counters& counters);
 // Restores session, counters and the default generator. Throws CheckpointError for a state that pack did not write, and ValueError
 // for one that does not fit.
 Counters unpack(const CheckpointContents& contents, Session& session);

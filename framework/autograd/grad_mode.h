@@ -19,6 +19,14 @@ class GradMode {
 
 struct NoGrad : GradMode { NoGrad() : GradMode(false) {} };
 struct EnableGrad : GradMode { EnableGrad() : GradMode(true) {} };
+using NoGradGuard = NoGrad;  // PyTorch's name in C++
+
+// f() without recording: `const Tensor y = no_grad([&] { return model(x); })`.
+template <class F>
+auto no_grad(F&& f) {
+  const NoGrad off;
+  return f();
+}
 
 // As NoGrad, and EnableGrad inside it has no effect.
 class InferenceMode {

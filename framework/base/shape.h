@@ -2,11 +2,13 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace halfstep {
 
@@ -17,6 +19,10 @@ class Dims {
  public:
   Dims() = default;
   Dims(std::initializer_list<int64_t> v) : Dims(std::span<const int64_t>(v.begin(), v.size())) {}
+  // One number: sum(x, -1), zeros(3). Not of bool, which is a keepdim that has lost its place.
+  template <std::integral T>
+    requires(!std::is_same_v<T, bool>)
+  Dims(T one) : Dims({int64_t(one)}) {}
   explicit Dims(std::span<const int64_t> v);  // throws ShapeError above kMaxDims
   static Dims filled(int n, int64_t value);
 

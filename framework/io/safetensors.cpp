@@ -1,10 +1,16 @@
 #include "framework/io/safetensors.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "framework/backend/backend.h"
@@ -85,6 +91,21 @@ Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& pat
   return out;
 }
 
+// The pages of the file; writing to one makes a copy of it.
+std::shared_ptr<void> mapped(const fs::path& path, const OpenFile& file) {
+  const SafetensorsHeader& header = file.header;
+  const uint64_t bytes = header.data_offset + (header.entries.empty() ? 0 : header.entries.back().end);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check<IoError>(descriptor >= 0, kWhere, path.string(), ": cannot read");
+  struct stat now {};
+  const bool whole = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
+  void* const pages = whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
+  ::close(descriptor);
+  check<IoError>(whole, kWhere, path.string(), ": the file is being changed");
+  check<IoError>(pages != MAP_FAILED, kWhere, path.string(), ": cannot be mapped into memory");
+  return {pages, [bytes](void* p) { ::munmap(p, bytes); }};
+}
+
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -107,6 +128,26 @@ TensorFile load_safetensors(const fs::path& path, Device device) {
       if (host.nbytes() > 0) backend_for(device).copy_from_host(host.data(), t.data(), host.nbytes());
     }
     out.tensors.emplace(entry.name, std::move(t));
+  }
+  return out;
+}
+
+TensorFile map_safetensors(const fs::path& path) {
+  OpenFile file = open(path);
+  TensorFile out;
+  out.metadata = file.header.metadata;
+  const std::shared_ptr<void> pages = mapped(path, file);
+  for (const TensorEntry& entry : file.header.entries) {
+    const SafetensorsType& type = *find_safetensors_type(entry.dtype);
+    const uint64_t at = file.header.data_offset + entry.begin;
+    const bool as_it_is = safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean;
+    if (as_it_is && at % size_of(type.dtype) == 0 && entry.end > entry.begin) {
+      const Shape shape(std::span<const int64_t>(entry.shape));
+      out.tensors.emplace(entry.name, Tensor::from_blob(static_cast<char*>(pages.get()) + at, shape, type.dtype, pages));
+    } else {
+      file.in.seekg(std::streamoff(at));
+      out.tensors.emplace(entry.name, read_tensor(file, entry, path));
+    }
   }
   return out;
 }

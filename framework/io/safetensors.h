@@ -40,6 +40,12 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 // overlaps, gaps, missing or trailing bytes), before memory for a tensor is allocated.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = Device::cpu);
 
+// The same without reading: tensors of the CPU that show the file where it lies on disk, which comes into memory as it is looked at
+// and can leave it again. What is written into them stays in memory. Tensors that need a conversion, or that do not begin at a
+// multiple of their dtype's size, are read. The file may be replaced or removed meanwhile, but not shortened: the system ends a
+// program that looks at what is gone.
+TensorFile map_safetensors(const std::filesystem::path& path);
+
 // Writes atomically. Tensors are laid out by descending size of their dtype, then by name, so all are aligned; a view or a
 // tensor on a GPU is copied first. Throws IoError when writing fails, ValueError for an undefined tensor or a tensor named
 // "__metadata__".

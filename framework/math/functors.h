@@ -28,6 +28,8 @@ Expr softplus(const Expr&);
 Expr floor(const Expr&);
 Expr trunc(const Expr&);
 Expr pow(const Expr&, const Expr&);
+Expr digamma(const Expr&);
+Expr polygamma(const Expr& n, const Expr& x);
 }  // namespace m
 
 enum class OpKind : uint8_t { any, number, real };

@@ -38,6 +38,7 @@ HS_HD constexpr math::Names trunc(math::Names x) { return x; }
 HS_HD constexpr math::Names tanh(math::Names x) { return x; }
 HS_HD constexpr math::Names sigmoid(math::Names x) { return x; }
 HS_HD constexpr math::Names softplus(math::Names x) { return x; }
+HS_HD constexpr math::Names polygamma(math::Names n, math::Names x) { return n + x; }
 HS_HD constexpr math::Names pow(math::Names x, math::Names y) { return x + y; }
 }  // namespace m
 

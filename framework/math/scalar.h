@@ -157,6 +157,59 @@ HS_HD double erfinv(double x) {
 HS_HD float erfinv(float x) { return float(erfinv(double(x))); }
 #endif
 
+HS_HD float lgamma(float x) { return ::lgammaf(x); }
+HS_HD double lgamma(double x) { return ::lgamma(x); }
+
+// ln Gamma's derivative: for x <= 0 by reflection, then up to 10 by psi(x) = psi(x + 1) - 1 / x, and there by its asymptotic
+// series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). The poles are -inf at 0 and NaN below, as in PyTorch.
+HS_HD double digamma(double x) {
+  constexpr double kPi = 3.14159265358979324;
+  double mirrored = 0;
+  if (x == 0) return -INFINITY * ::copysign(1.0, x);
+  if (x < 0) {
+    if (x == ::floor(x)) return NAN;
+    mirrored = -kPi / ::tan(kPi * (x - ::floor(x)));
+    x = 1 - x;
+  }
+  double below = 0;
+  for (; x < 10; x += 1) below += 1 / x;
+  const double z = 1 / (x * x);
+  double tail = 1.0 / 12;
+  constexpr double kSeries[] = {-691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12};
+  for (int i = 0; i < 6; ++i) tail = tail * z + kSeries[i];
+  return x == INFINITY ? x : ::log(x) - 0.5 / x - tail * z - below + mirrored;
+}
+HS_HD float digamma(float x) { return float(digamma(double(x))); }
+
+// Hurwitz's zeta, the sum of (x + k)^-s over k >= 0, s > 1: the first terms, then Euler and Maclaurin's formula for the rest (DLMF
+// 25.11). For x <= 0 it is defined for whole s only, and infinite at whole x.
+HS_HD double zeta(double s, double x) {
+  if (x <= 0 && (x == ::floor(x) || s != ::floor(s))) return x == ::floor(x) ? INFINITY : NAN;
+  double sum = 0;
+  int k = 0;
+  for (; k < 10 || x < 10; ++k, x += 1) {
+    if (k > 100000) return NAN;
+    sum += ::pow(x, -s);
+  }
+  const double power = ::pow(x, -s);
+  sum += power * x / (s - 1) + 0.5 * power;
+  // B_2j / (2j)! s (s + 1)...(s + 2j - 2) x^(-s - 2j + 1)
+  double factor = s * power / x;
+  constexpr double kSeries[] = {1.0 / 12,        -1.0 / 720,      1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0,
+                                1.0 / 74724249600.0};
+  for (int j = 1; j <= 7; ++j) {
+    sum += kSeries[j - 1] * factor;
+    factor *= (s + 2 * j - 1) * (s + 2 * j) / (x * x);
+  }
+  return sum;
+}
+
+// The (n + 1)-th derivative of ln Gamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x).
+HS_HD double polygamma(double n, double x) {
+  return (::fmod(n, 2.0) == 0 ? -1 : 1) * ::tgamma(n + 1) * zeta(n + 1, x);
+}
+HS_HD float polygamma(float n, float x) { return float(polygamma(double(n), double(x))); }
+
 // Stable for large |x|: only e^-|x| is ever taken.
 template <class T> HS_HD T sigmoid(T x) {
   const T e = exp_of_minus(x);

@@ -21,6 +21,9 @@
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/loss/margin_losses.h"
 #include "framework/ops/index/masks.h"
+#include "framework/ops/index/search.h"
+#include "framework/ops/index/slicing.h"
+#include "framework/ops/linalg/inverse.h"
 #include "framework/ops/reduce/moments.h"
 #include "framework/ops/reduce/normalization.h"
 #include "framework/ops/window/padding.h"
@@ -53,7 +56,13 @@ Tensor tensor(std::initializer_list<double> values, const TensorOptions& options
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options = {});
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = default_device());  // copies; dtype_of<T>
+template <class T>
+Tensor tensor(const std::vector<T>& values, Device device = default_device()) {  // [values.size()], dtype_of<T>
+  return from_vector(values, {int64_t(values.size())}, device);
+}
 Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
+// Memory of the caller's, which must outlive the tensor; on the host, row-major.
+Tensor from_blob(void* data, const Shape& shape, DType dtype = DType::f32);
 // Random: `generator` defaults to default_generator().
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);    // [0, 1)
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);   // N(0, 1)
@@ -107,6 +116,7 @@ inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
 enum class RoundingMode : uint8_t { trunc, floor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
 Tensor div(const Tensor& a, double b, RoundingMode mode);
+Tensor div(const Tensor& a, const Tensor& b, std::string_view mode);  // "trunc" or "floor"
 // To so many places behind the point, or, negative, before it; computed as round(x 10^decimals) / 10^decimals. Floating x. The
 // gradient is 0.
 Tensor round(const Tensor& x, int64_t decimals);

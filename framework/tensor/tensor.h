@@ -5,10 +5,12 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@
 namespace halfstep {
 
 class Node;          // framework/autograd/node.h
+class TensorIndex;   // framework/ops/index/slicing.h
 struct TensorImpl;   // below
 class Tensor;
 
@@ -40,6 +43,15 @@ class Tensor {
  public:
   Tensor() = default;  // undefined
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  // A variable becomes another handle; what has no name is written into: `x[0] = y` changes x, as `x[0].copy_(y)` and `.fill_(y)`.
+  // Throws ValueError for a tensor that is no view of anything: `x.index({mask}) = y` would be lost, use index_put_.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  const Tensor& operator=(const Tensor& values) && { return write(values); }
+  const Tensor& operator=(double value) && { return write(value); }
 
   // Uninitialised memory.
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
@@ -52,6 +64,7 @@ class Tensor {
   bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const = delete;  // ambiguous: use defined() or item<bool>()
   const Shape& shape() const;
+  const Shape& sizes() const { return shape(); }
   const Strides& strides() const;
   int dim() const;                 // rank
   int64_t size(int64_t d) const;   // d may be negative
@@ -73,7 +86,7 @@ class Tensor {
   bool same(const Tensor& o) const { return impl_ == o.impl_; }  // the same handle target
 
   // Reads back to the host (a synchronisation on a GPU).
-  template <class T> T item() const;                  // numel() == 1, converted to T
+  template <class T = double> T item() const;         // numel() == 1, converted to T
   template <class T> std::vector<T> to_vector() const;  // row-major, converted to T
   std::string str() const;                            // as PyTorch prints it
   const std::string& label() const;                   // e.g. a parameter's name; shown in errors
@@ -108,12 +121,19 @@ class Tensor {
   const Tensor& operator+=(const Tensor& o) const { return add_(o); }
   const Tensor& operator-=(const Tensor& o) const { return sub_(o); }
   const Tensor& operator*=(const Tensor& o) const { return mul_(o); }
+  const Tensor& operator/=(const Tensor& o) const { return div_(o); }
+  const Tensor& operator+=(double o) const { return add_(o); }
+  const Tensor& operator-=(double o) const { return sub_(o); }
   const Tensor& operator*=(double o) const { return mul_(o); }
+  const Tensor& operator/=(double o) const { return div_(o); }
+  Tensor logical_not() const;
   Tensor clamp(std::optional<double> lo, std::optional<double> hi) const;
 
   // ---- memory and dtype
   Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
   Tensor to(Device device) const;
+  Tensor cpu() const { return to(Device::cpu); }
+  Tensor cuda(int index = 0) const { return to(Device{Device::Type::cuda, int8_t(index)}); }
   Tensor clone() const;                    // differentiable copy, contiguous
   Tensor contiguous() const;
   const Tensor& copy_(const Tensor& src) const;
@@ -127,6 +147,7 @@ class Tensor {
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;                          // at most 2 dimensions
   Tensor permute(const Dims& order) const;
+  Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
   Tensor unsqueeze(int64_t dim) const;
   Tensor expand(const Shape& shape) const;   // -1 keeps a size
@@ -141,6 +162,7 @@ class Tensor {
   Tensors split(int64_t size, int64_t dim = 0) const;
   Tensors chunk(int64_t chunks, int64_t dim = 0) const;
   Tensors unbind(int64_t dim = 0) const;
+  Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
 
   // ---- products
   Tensor matmul(const Tensor& o) const;
@@ -158,6 +180,9 @@ class Tensor {
   const Tensor& addmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
   const Tensor& baddbmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
   Tensor cross(const Tensor& o, int64_t dim = -1) const;
+  Tensor trace() const;
+  Tensor det() const;
+  Tensor inverse() const;
 
   // ---- elementwise of three tensors
   Tensor addcmul(const Tensor& a, const Tensor& b, double value = 1) const;  // this + value a b
@@ -203,10 +228,14 @@ class Tensor {
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor scatter(int64_t dim, const Tensor& index, double value) const;
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
+  Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                        bool include_self = true) const;
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor index(const Tensors& indices) const;  // undefined entries stand for ':'
+  // x.index({Slice(0, 3), None, Ellipsis, mask}); a view where there is no tensor among them.
+  Tensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
   Tensor masked_fill(const Tensor& mask, double value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
@@ -222,6 +251,8 @@ class Tensor {
   const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   const Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const;
   const Tensor& index_put_(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, double value) const;
   const Tensor& masked_fill_(const Tensor& mask, double value) const;
   const Tensor& tril_(int64_t diagonal = 0) const;
   const Tensor& triu_(int64_t diagonal = 0) const;
@@ -231,6 +262,8 @@ class Tensor {
 
  private:
   TensorImpl& get() const;  // throws ValueError when undefined
+  const Tensor& write(const Tensor& values) const;
+  const Tensor& write(double value) const;
   void read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const;
   std::shared_ptr<TensorImpl> impl_;
 };

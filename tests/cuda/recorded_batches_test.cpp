@@ -14,11 +14,11 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr int64_t kBatch = 8, kWidth = 12;
-using Batch = std::pair<Tensor, Tensor>;
+using Pair = std::pair<Tensor, Tensor>;
 
 // A model of the kind that `make` builds, trained on batches; the bytes of everything afterwards.
 template <class Make>
-std::string train(const Make& make, const std::vector<Batch>& batches, DType low, GraphMode mode) {
+std::string train(const Make& make, const std::vector<Pair>& batches, DType low, GraphMode mode) {
   manual_seed(5);
   const auto net = make();
   net->to(Device::cuda);
@@ -29,7 +29,7 @@ std::string train(const Make& make, const std::vector<Batch>& batches, DType low
                  {.device = Device::cuda, .amp = low != DType::f32, .dtype = low == DType::f32 ? DType::bf16 : low, .graph = mode});
   std::vector<StepResult> results;
   std::string outputs;
-  for (const Batch& b : batches) {
+  for (const Pair& b : batches) {
     const bool there = mode == GraphMode::on;  // a recorded step fetches what lies on the host
     results.push_back(step(there ? b.first : b.first.to(Device::cuda), b.second));
     outputs += bytes(results.back().output);
@@ -45,7 +45,7 @@ std::shared_ptr<Module> plain() {
 }
 
 template <class Make>
-void same_as_eager(const Make& make, const std::vector<Batch>& batches) {
+void same_as_eager(const Make& make, const std::vector<Pair>& batches) {
   for (const DType low : {DType::f16, DType::bf16, DType::f32}) {
     CAPTURE(name(low));
     const bool same = train(make, batches, low, GraphMode::on) == train(make, batches, low, GraphMode::off);
@@ -59,7 +59,7 @@ void same_as_eager(const Make& make, const std::vector<Batch>& batches) {
 TEST_CASE("recorded steps take batches from anywhere") {
   manual_seed(9);
   const Tensor all = randn({40 * kBatch, kWidth}, {.device = Device::cuda}), flat = randn({4096}, {.device = Device::cuda});
-  std::vector<Batch> batches;
+  std::vector<Pair> batches;
   const auto row = [&](int64_t i) { return all.narrow(0, i * kBatch, kBatch); };
   for (int64_t i = 0; i < 5; ++i) batches.emplace_back(row(i), row(i + 1));
   for (int64_t i = 5; i < 8; ++i) {
@@ -109,7 +109,7 @@ TEST_CASE("a step whose output is its input") {
     Tensor weight;
   };
   manual_seed(4);
-  std::vector<Batch> batches;
+  std::vector<Pair> batches;
   for (int i = 0; i < 8; ++i)
     batches.emplace_back(randn({kBatch, kWidth}, {.device = Device::cuda}), randn({kBatch, kWidth}, {.device = Device::cuda}));
   same_as_eager([] { return std::make_shared<Hands>(); }, batches);
@@ -117,7 +117,7 @@ TEST_CASE("a step whose output is its input") {
 
 TEST_CASE("losses and outcomes of recorded steps stay what they were, over more than two rings of them") {
   manual_seed(3);
-  std::vector<Batch> batches;
+  std::vector<Pair> batches;
   for (int i = 0; i < 3; ++i)
     batches.emplace_back(randn({1, kWidth}, {.device = Device::cuda}), randn({1, kWidth}, {.device = Device::cuda}));
   Tensor bad = batches[0].first.clone();

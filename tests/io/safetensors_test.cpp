@@ -24,6 +24,7 @@ std::string load_error(const std::string& bytes) {
   const TempDir dir;
   write_bytes(dir / "hostile.safetensors", bytes);
   const std::string message = message_of<IoError>([&] { load_safetensors(dir / "hostile.safetensors"); });
+  CHECK(message_of<IoError>([&] { map_safetensors(dir / "hostile.safetensors"); }) == message);
   CHECK(contains(message, "hostile.safetensors"));
   return message;
 }
@@ -72,6 +73,49 @@ TEST_CASE("safetensors: data is aligned, largest dtypes first; views are packed"
   for (const TensorEntry& e : header.entries) order += e.name;
   CHECK(order == "cdba");
   CHECK(load_safetensors(dir / "f").tensors.at("b").to_vector<float>() == std::vector<float>{0, 3, 1, 4, 2, 5});
+}
+
+TEST_CASE("safetensors: a mapped file gives what reading it gives, and is not written to") {
+  const TempDir dir;
+  TensorMap tensors;
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::i8, DType::boolean}) {
+    const Tensor t = Tensor::empty({3, 5}, {.dtype = dtype});
+    for (size_t i = 0; i < t.nbytes(); ++i) static_cast<unsigned char*>(t.data())[i] = dtype == DType::boolean ? i % 2 : 3 * i + 1;
+    tensors[std::string(name(dtype))] = t;
+  }
+  tensors["none"] = Tensor::empty({0, 3});
+  save_safetensors(dir / "f", tensors, {{"format", "pt"}});
+  const TensorFile read = load_safetensors(dir / "f");
+  TensorFile shown = map_safetensors(dir / "f");
+  CHECK(shown.metadata == read.metadata);
+  REQUIRE(shown.tensors.size() == read.tensors.size());
+  for (const auto& [key, t] : read.tensors) {
+    const Tensor& m = shown.tensors.at(key);
+    CHECK(m.dtype() == t.dtype());
+    CHECK(m.shape() == t.shape());
+    CHECK((t.nbytes() == 0 || std::memcmp(m.data(), t.data(), t.nbytes()) == 0));
+  }
+  shown.tensors.at("float32").fill_(7);
+  CHECK(shown.tensors.at("float32").to_vector<float>()[14] == 7);
+  CHECK(load_safetensors(dir / "f").tensors.at("float32").to_vector<float>() == tensors.at("float32").to_vector<float>());
+  // The tensors outlive the file's name and each other.
+  const Tensor kept = shown.tensors.at("float64");
+  shown = {};
+  std::filesystem::remove(dir / "f");
+  CHECK(kept.to_vector<double>() == tensors.at("float64").to_vector<double>());
+}
+
+TEST_CASE("safetensors: a mapped tensor that lies askew is read") {
+  const TempDir dir;
+  std::string json = R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  std::string bytes = file_of(json, 9);
+  const float two[2] = {1.5f, -2};
+  std::memcpy(bytes.data() + bytes.size() - 8, two, 8);
+  write_bytes(dir / "f", bytes);
+  const TensorFile shown = map_safetensors(dir / "f");
+  CHECK(shown.tensors.at("b").to_vector<float>() == std::vector<float>{1.5f, -2});
+  CHECK(reinterpret_cast<uintptr_t>(shown.tensors.at("b").data()) % 4 == 0);
 }
 
 TEST_CASE("safetensors: an empty file of no tensors") {

@@ -288,6 +288,10 @@ SPECIAL = {
     "rnn_tanh_cell": cell(torch.rnn_tanh_cell, False),
     "rnn_relu_cell": cell(torch.rnn_relu_cell, False),
     "nll_loss2d": lambda t, a: F.nll_loss(*t, **a),
+    "unfold_dimension": lambda t, a: t[0].unfold(a["dimension"], a["size"], a["step"]),
+    "polygamma": lambda t, a: torch.polygamma(a["n"], t[0]),
+    "bincount": lambda t, a: torch.bincount(*(t if len(t) > 1 and t[1] is not None else t[:1]), **a),
+    "det": lambda t, a: torch.linalg.det(t[0]),
     "movedim": lambda t, a: torch.movedim(t[0], a["source"], a["destination"]),
 }
 

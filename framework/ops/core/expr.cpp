@@ -31,6 +31,10 @@ Expr trunc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfste
 Expr pow(const Expr& a, const Expr& b) {
   return b.is_number() ? Expr(halfstep::pow(a.tensor(), b.number())) : Expr(halfstep::pow(a.tensor(), b.tensor()));
 }
+Expr digamma(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::digamma(t); }); }
+Expr polygamma(const Expr& n, const Expr& x) {
+  return apply(x, [&](const Tensor& t) { return halfstep::polygamma(int64_t(n.number()), t); });
+}
 }  // namespace m
 
 Expr operator-(const Expr& a) { return a.is_number() ? Expr(-a.number()) : Expr(neg(a.tensor())); }

@@ -30,6 +30,7 @@ const std::vector<Op>& all_ops() {
           add_shaping,          add_part_views,    add_products,    add_mlp,      add_vectors,     add_contractions,  add_attention,
           add_distances,        add_reductions,    add_moments,     add_scans,    add_sorting,     add_softmax,       add_losses,
           add_pointwise_losses, add_margin_losses, add_ctc_loss,    add_indexing, add_index_ops,   add_index_put,     add_masks,
+          add_search,           add_inverse,
           add_convolution,      add_unfold,        add_pooling,     add_resample, add_grid_sample, add_pixel_shuffle, add_padding,
           add_normalization,    add_recurrent})
       add(l);

@@ -75,6 +75,8 @@ void add_indexing(OpList& list);
 void add_index_ops(OpList& list);
 void add_index_put(OpList& list);
 void add_masks(OpList& list);
+void add_search(OpList& list);
+void add_inverse(OpList& list);
 void add_convolution(OpList& list);
 void add_unfold(OpList& list);
 void add_pooling(OpList& list);

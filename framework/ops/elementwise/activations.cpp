@@ -48,6 +48,7 @@ struct Glu {
 };
 
 constexpr OpInfo kSoftminInfo{.name = "softmin", .policy = CastPolicy::f32_output, .doc = "softmax(-x) along a dimension"};
+constexpr OpInfo kGumbelSoftmax{.name = "gumbel_softmax", .doc = "a sample of classes that has a gradient; hard: 0 and 1"};
 constexpr OpInfo kRreluInfo{.name = "rrelu", .doc = "x, or s x for x <= 0; in training s is random, else (lower + upper)/2"};
 
 // The shape in which a weight broadcasts along x's dimension 1.
@@ -79,6 +80,25 @@ OpInfo of_numbers(OpInfo info) {
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   return call_pointwise(Pointwise::softplus, {x}, beta, threshold);
 }
+Tensor polygamma(int64_t n, const Tensor& x) {
+  check<ValueError>(n >= 0 && n <= 100, "polygamma", "n must lie in [0, 100], got ", n);
+  return n == 0 ? digamma(x) : call_pointwise(Pointwise::polygamma, {x}, double(n));
+}
+
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, Generator* generator) {
+  check<ValueError>(tau > 0, kGumbelSoftmax.name, "tau must be positive, got ", tau);
+  check_floating(kGumbelSoftmax.name, {logits});
+  const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
+  return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
+    // u lies in [0, 1): 1 - u has a logarithm.
+    const Tensor exponential = neg(log1p(neg(rand_like(in[0], {}, generator)))), noise = neg(log(clamp_min(exponential, 1e-38)));
+    const Tensor soft = softmax((in[0] + noise) / tau, d);
+    if (!hard) return soft;
+    const Tensor chosen = scatter(zeros_like(soft.detach()), d, argmax(soft.detach(), d, true), 1.0);
+    return soft + (chosen - soft.detach());
+  });
+}
+
 Tensor leaky_relu(const Tensor& x, double negative_slope) { return call_pointwise(Pointwise::leaky_relu, {x}, negative_slope); }
 Tensor elu(const Tensor& x, double alpha) { return call_pointwise(Pointwise::elu, {x}, alpha); }
 Tensor celu(const Tensor& x, double alpha) {
@@ -166,6 +186,10 @@ void add_activations(OpList& list) {
   });
   list.add(info_of(Pointwise::glu), [](Args& a) { return glu(a.tensor(0), a.integer("dim", -1)); });
   list.add(of_numbers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
+  list.add(info_of(Pointwise::polygamma), [](Args& a) { return polygamma(a.integer("n"), a.tensor(0)); });
+  list.add(kGumbelSoftmax, [](Args& a) {
+    return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1));
+  });
   list.add(kSoftminInfo, [](Args& a) { return softmin(a.tensor(0), a.integer("dim"), a.dtype()); });
 }
 

@@ -7,6 +7,12 @@
 
 namespace halfstep {
 
+// softmax((logits + g) / tau), g drawn from the Gumbel distribution: a sample of the classes that has a gradient. hard: 1 at the
+// largest and 0 elsewhere, with the gradient of the soft one.
+Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int64_t dim = -1, Generator* generator = nullptr);
+// The derivatives of lgamma: digamma is the first; polygamma(n, x), n >= 1, is the (n + 1)-th.
+Tensor polygamma(int64_t n, const Tensor& x);
+
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // ln(1 + e^(beta x)) / beta; x where beta x > threshold
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);              // x, or negative_slope x for x <= 0
 Tensor elu(const Tensor& x, double alpha = 1);                                 // x, or alpha (e^x - 1) for x <= 0

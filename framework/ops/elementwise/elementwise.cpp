@@ -294,6 +294,10 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
   return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);
 }
+Tensor div(const Tensor& a, const Tensor& b, std::string_view mode) {
+  check<ValueError>(mode == "floor" || mode == "trunc", "div", "the rounding mode must be floor or trunc, got \"", mode, '"');
+  return div(a, b, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
+}
 Tensor div(const Tensor& a, double b, RoundingMode mode) { return div(a, wrapped_number(b, a), mode); }
 
 Tensor round(const Tensor& x, int64_t decimals) {

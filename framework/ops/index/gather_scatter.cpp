@@ -161,6 +161,39 @@ Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor
   return out;
 }
 
+// The largest of what src has for each place; a NaN counts as the largest. weights: the share of the result's gradient that x and
+// src get, which equal extremes have in common.
+struct ScatterMax {
+  struct Attr {
+    int dim;
+    bool include_self;
+  };
+  static constexpr OpInfo info{.name = "scatter_reduce",
+                               .doc = "sum, prod, mean, amax or amin of what src[i][j] brings to x[index[i][j]][j] for dim 0",
+                               .takes = Takes::any};
+  static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor &x = in[0], &index = in[1], &src = in[2];
+    // scatter keeps the last of several, along dim in order: of sorted ones the largest.
+    const auto [ascending, order] = sort(src, a.dim);
+    const Tensor best = scatter(x, a.dim, gather(index, a.dim, order), ascending);
+    const Tensor reached = scatter(zeros_like(x, DType::boolean), a.dim, index, 1.0);
+    const Tensor out = a.include_self ? maximum(x, best) : best;
+    if (!x.is_floating_point()) return out;
+    const auto hit = [](const Tensor& t, const Tensor& top) { return (eq(t, top) | (isnan(t) & isnan(top))); };
+    const Tensor own = a.include_self ? hit(x, out) : ~reached, theirs = hit(src, gather(out, a.dim, index)).to(x.dtype());
+    const Tensor share = reciprocal(scatter_add(own.to(x.dtype()), a.dim, index, theirs));
+    ctx.save(index);
+    ctx.save(own.to(x.dtype()) * share);
+    ctx.save(theirs * gather(share, a.dim, index));
+    return out;
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    return {g * ctx.saved(1), Tensor(), gather(g, a.dim, ctx.saved(0)) * ctx.saved(2)};
+  }
+};
+
 // PyTorch's legacy: a tensor [0] joins with anything. It counts in promotion only.
 bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
 
@@ -224,6 +257,42 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, 
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
 }
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                      bool include_self) {
+  constexpr std::string_view op = ScatterMax::info.name;
+  constexpr std::string_view kWays[] = {"sum", "prod", "mean", "amax", "amin"};
+  check<ValueError>(std::ranges::find(kWays, reduce) != std::end(kWays), op, "reduce must be sum, prod, mean, amax or amin, got \"",
+                    reduce, '"');
+  const Scattered s(op, x, dim, index, src);
+  check_same_dtype(op, {x, src});
+  const Tensor line = as_line(x);
+  const auto largest = [&](const Tensor& to, const Tensor& from) {
+    return call<ScatterMax>({to, s.index, from}, {s.dim, include_self});
+  };
+  const auto without_self = [&](const Tensor& to, double neutral) {
+    return include_self ? to : scatter(to, s.dim, s.index, neutral);
+  };
+  const bool whole = !x.is_floating_point();
+  if (reduce == "amax") return largest(line, s.src).reshape(x.shape());
+  if (reduce == "amin") {  // of whole numbers -1 - x: their least one has no negative
+    const auto mirrored = [&](const Tensor& t) { return whole ? sub(-1, t) : neg(t); };
+    return mirrored(largest(mirrored(line), mirrored(s.src))).reshape(x.shape());
+  }
+  return composite(ScatterMax::info, {line, s.src}, [&](const Tensors& in) {
+    if (reduce == "prod") return multiplied_at(without_self(in[0], 1), s.dim, s.index, in[1]).reshape(x.shape());
+    const Tensor sums = scatter_add(without_self(in[0], 0), s.dim, s.index, in[1]);
+    if (reduce == "sum") return sums.reshape(x.shape());
+    const DType counted = whole ? DType::i64 : in[0].dtype();
+    const Tensor counts =
+        clamp_min(scatter_add(without_self(ones_like(in[0], counted), 0), s.dim, s.index, ones_like(in[1], counted)), 1);
+    return (whole ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
+  });
+}
+Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                              bool include_self) const {
+  return halfstep::scatter_reduce(*this, dim, index, src, reduce, include_self);
+}
+
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter(*this, dim, index, src);
 }
@@ -295,6 +364,9 @@ void add_indexing(OpList& list) {
       return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.number("value"), reduce);
     }
     return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.number("value"));
+  });
+  list.add(ScatterMax::info, [](Args& a) {
+    return scatter_reduce(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2), a.text("reduce"), a.flag("include_self", true));
   });
   list.add(Cat::info, [](Args& a) { return cat(a.list(0), a.integer("dim", 0)); });
   list.add(kStackInfo, [](Args& a) { return stack(a.list(0), a.integer("dim", 0)); });

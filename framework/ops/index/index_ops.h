@@ -44,5 +44,9 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
 enum class ScatterReduce : uint8_t { add, multiply };
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce);
+// "sum", "prod", "mean", "amax" or "amin" of what gather(x, dim, index) reads, x's own element too unless include_self is false.
+// Elements that nothing is for stay. Equal extremes share the gradient.
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
+                      bool include_self = true);
 
 }  // namespace halfstep

@@ -91,7 +91,36 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
   return out.to(device);
 }
 
+void check_masks(std::string_view op, const Tensors& masks) {
+  for (const Tensor& t : masks)
+    check<DTypeError>(t.dtype() == DType::boolean, op, "needs bool tensors, got ", t.dtype(),
+                      Help{"logical_and, logical_or, logical_xor and logical_not take what is not 0 as true"});
+}
+
+constexpr OpInfo kLogicalNot{.name = "logical_not", .doc = "is it 0", .differentiable = false, .takes = Takes::any};
+
 }  // namespace
+
+Tensor logical_not(const Tensor& x) { return eq(x, 0.0); }
+Tensor Tensor::logical_not() const { return halfstep::logical_not(*this); }
+Tensor operator~(const Tensor& mask) {
+  check_masks("operator~", {mask});
+  return logical_not(mask);
+}
+Tensor operator&(const Tensor& a, const Tensor& b) {
+  check_masks("operator&", {a, b});
+  return logical_and(a, b);
+}
+Tensor operator|(const Tensor& a, const Tensor& b) {
+  check_masks("operator|", {a, b});
+  return logical_or(a, b);
+}
+Tensor operator^(const Tensor& a, const Tensor& b) {
+  check_masks("operator^", {a, b});
+  return logical_xor(a, b);
+}
+
+Tensors where(const Tensor& cond) { return nonzero_as_tuple(cond); }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   check_mask("masked_fill", x, mask);
@@ -217,6 +246,7 @@ void add_masks(OpList& list) {
     const Tensor x = a.tensor(0), mask = a.tensor(1);
     return a.has_tensor(2) ? masked_fill(x, mask, a.tensor(2)) : masked_fill(x, mask, a.number("value"));
   });
+  list.add(kLogicalNot, [](Args& a) { return logical_not(a.tensor(0)); });
   list.add(kMaskedSelectInfo, [](Args& a) { return masked_select(a.tensor(0), a.tensor(1)); });
   list.add(kMaskedScatterInfo, [](Args& a) { return masked_scatter(a.tensor(0), a.tensor(1), a.tensor(2)); });
   list.add(kTrilInfo, [](Args& a) { return tril(a.tensor(0), a.integer("diagonal", 0)); });

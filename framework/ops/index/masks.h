@@ -5,6 +5,12 @@
 
 namespace halfstep {
 
+// Of masks, that is bool tensors; throws DTypeError for others, whose bits these operators would work on.
+Tensor operator~(const Tensor& mask);
+Tensor operator&(const Tensor& a, const Tensor& b);
+Tensor operator|(const Tensor& a, const Tensor& b);
+Tensor operator^(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);  // bool: x == 0
 // value where mask (broadcast to x's shape) is true, else x. A tensor value is 0-dim. The result has x's dtype.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
@@ -14,6 +20,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src);
 // [n, rank], int64: where x is not zero. The host reads x.
 Tensor nonzero(const Tensor& x);
+Tensors where(const Tensor& cond);            // the same as nonzero_as_tuple
 Tensors nonzero_as_tuple(const Tensor& x);  // [n] for each dimension, as index() takes them; a 0-dim x counts as [1]
 
 // x [..., M, N], zero above (tril) or below (triu) the diagonal `diagonal` right of the main one.

@@ -1,6 +1,10 @@
 #include "framework/ops/reduce/sorting.h"
 
-#include "framework/ops/core/call.h"
+#include <algorithm>
+#include <iterator>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/reduce/reductions.h"
@@ -72,6 +76,65 @@ struct Median {
   }
 };
 
+constexpr OpInfo kQuantile[2] = {
+    {.name = "quantile", .policy = CastPolicy::f32, .doc = "the value below which a share of the elements lies"},
+    {.name = "nanquantile", .policy = CastPolicy::f32, .doc = "quantile of the elements that are numbers"}};
+
+// x with dim, or all of it, last; q [Q] -> [..., Q].
+Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpolation, bool skips_nan) {
+  const int64_t n = x.size(-1);
+  const Tensor sorted = sort(x, -1).first, numbers = sorted.detach();
+  const Tensor is_number = eq(numbers, numbers);
+  // NaNs stand behind the numbers.
+  const Tensor count = skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
+  Tensor place = clamp_min(q * (count - 1), 0);
+  if (!skips_nan) place = where(is_number.narrow(-1, n - 1, 1), place, double(n - 1));
+  place = place.expand([&] {
+    Shape shape = x.shape();
+    shape[x.dim() - 1] = q.size(0);
+    return shape;
+  }());
+  const auto at = [&](const Tensor& where_to) { return gather(sorted, -1, where_to.to(DType::i64)); };
+  const Tensor below = floor(place), above = ceil(place);
+  if (interpolation == "lower") return at(below);
+  if (interpolation == "higher") return at(above);
+  if (interpolation == "nearest") return at(round(place));
+  const Tensor share = interpolation == "midpoint" ? full_like(place, 0.5) : place - below;
+  return lerp(at(below), at(above), share);
+}
+
+Tensor quantiles(const OpInfo& info, const Tensor& x, const Tensor& q, bool single, std::optional<int64_t> dim, bool keepdim,
+                 std::string_view interpolation) {
+  constexpr std::string_view kWays[] = {"linear", "lower", "higher", "nearest", "midpoint"};
+  check<ValueError>(std::ranges::find(kWays, interpolation) != std::end(kWays), info.name,
+                    "interpolation must be linear, lower, higher, nearest or midpoint, got \"", interpolation, '"');
+  check<ShapeError>(q.dim() == 1, info.name, "q must be one number or have one dimension, got ", q.shape());
+  check<DTypeError>(x.is_floating_point() && q.is_floating_point(), info.name, "needs floating tensors, got ", x.dtype(), " and ",
+                    q.dtype());
+  const int d = dim ? wrap_dim(*dim, x.dim(), info.name) : 0;
+  return composite(info, {x}, [&](const Tensors& in) {
+    const Tensor line = dim && x.dim() > 0 ? in[0].movedim(d, -1) : in[0].reshape({-1});
+    check<ShapeError>(line.size(-1) > 0, info.name, "has no value for no elements, got ", x.shape());
+    const Tensor found = last_quantile(line, q.to(line.dtype()), interpolation, info.name != kQuantile[0].name);
+    Tensor out = single ? found.squeeze(-1) : found.movedim(-1, 0);  // without dim
+    if (keepdim) {
+      Shape shape = dim ? x.shape() : Dims::filled(x.dim(), 1);
+      if (dim && x.dim() > 0) shape[d] = 1;
+      if (!single) shape.insert(0, q.size(0));
+      out = out.reshape(shape);
+    }
+    return out;
+  });
+}
+Tensor checked_share(const OpInfo& info, const Tensor& x, double q) {
+  check<ValueError>(q >= 0 && q <= 1, info.name, "q must lie in [0, 1], got ", q);
+  return full({1}, q, {.dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = x.device()});
+}
+Tensor checked_shares(const OpInfo& info, const Tensor& q) {
+  check<ValueError>(!q.device().is_cpu() || all(logical_and(ge(q, 0), le(q, 1))).item<bool>(), info.name, "q must lie in [0, 1]");
+  return q.detach();
+}
+
 constexpr OpInfo kArgsortInfo{.name = "argsort", .doc = "the indices that sort", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kMsortInfo{.name = "msort", .doc = "values in order along dimension 0", .takes = Takes::any};
 
@@ -119,6 +182,21 @@ Pair median(const Tensor& x, int64_t dim, bool keepdim) {
   return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
 }
 
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+  return quantiles(kQuantile[0], x, checked_share(kQuantile[0], x, q), true, dim, keepdim, interpolation);
+}
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+  const Tensor shares = checked_shares(kQuantile[0], q);
+  return quantiles(kQuantile[0], x, q.dim() == 0 ? shares.reshape({1}) : shares, q.dim() == 0, dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+  return quantiles(kQuantile[1], x, checked_share(kQuantile[1], x, q), true, dim, keepdim, interpolation);
+}
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
+  const Tensor shares = checked_shares(kQuantile[1], q);
+  return quantiles(kQuantile[1], x, q.dim() == 0 ? shares.reshape({1}) : shares, q.dim() == 0, dim, keepdim, interpolation);
+}
+
 Pair Tensor::sort(int64_t dim, bool descending) const { return halfstep::sort(*this, dim, descending); }
 Tensor Tensor::argsort(int64_t dim, bool descending) const { return halfstep::argsort(*this, dim, descending); }
 Pair Tensor::topk(int64_t k, int64_t dim, bool largest) const { return halfstep::topk(*this, k, dim, largest); }
@@ -131,6 +209,18 @@ void add_sorting(OpList& list) {
   list.add(kArgsortInfo, [](Args& a) {
     return argsort(a.tensor(0), a.integer("dim", -1), a.flag("descending", false), a.flag("stable", false));
   });
+  for (const OpInfo& info : kQuantile) {
+    const bool skips_nan = &info != &kQuantile[0];
+    list.add(info, [skips_nan](Args& a) {
+      const Tensor x = a.tensor(0);
+      const auto dim = a.integer_or_none("dim");
+      const bool keepdim = a.flag("keepdim", false);
+      const std::string how = a.text("interpolation", "linear");
+      if (a.has_tensor(1)) return skips_nan ? nanquantile(x, a.tensor(1), dim, keepdim, how) : quantile(x, a.tensor(1), dim, keepdim, how);
+      const double q = a.number("q");
+      return skips_nan ? nanquantile(x, q, dim, keepdim, how) : quantile(x, q, dim, keepdim, how);
+    });
+  }
   list.add(kMsortInfo, [](Args& a) { return msort(a.tensor(0)); });
   list.add(Sort::kInfo[1], [both](Args& a) {
     return both(topk(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("largest", true), a.flag("sorted", true)));

@@ -14,6 +14,17 @@ Tensor msort(const Tensor& x);  // values along dimension 0
 std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true, bool sorted = true);
 // The k-th smallest, counted from 1.
 std::pair<Tensor, Tensor> kthvalue(const Tensor& x, int64_t k, int64_t dim = -1, bool keepdim = false);
+// The value below which a share q of x's elements lies, q in [0, 1]; NaN when there is one, but nanquantile leaves NaNs out. Where
+// the place q (n - 1) lies between two elements, `interpolation` is "linear", "lower", "higher", "nearest" (halves to the even
+// place) or "midpoint". q [Q]: the result has Q first. Floating; autocast: f32
+Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                std::string_view interpolation = "linear");
+Tensor quantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                std::string_view interpolation = "linear");
+Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                   std::string_view interpolation = "linear");
+Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
+                   std::string_view interpolation = "linear");
 // The middle value, of an even number the lower one; NaN when there is one. Of all elements: equals share the gradient.
 Tensor median(const Tensor& x);
 std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = false);

@@ -102,6 +102,12 @@ Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype()
 Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 Tensor empty_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
+Tensor from_blob(void* data, const Shape& shape, DType dtype) {
+  check<ValueError>(data || numel(shape) == 0, "from_blob", "the memory is a null pointer");
+  check_size("from_blob", shape);
+  return Tensor::from_blob(data, shape, dtype, nullptr);
+}
+
 Tensor zeros_like(const Tensor& x, DType dtype) { return zeros(x.shape(), {.dtype = dtype, .device = x.device()}); }
 Tensor ones_like(const Tensor& x, DType dtype) { return ones(x.shape(), {.dtype = dtype, .device = x.device()}); }
 Tensor empty_like(const Tensor& x, DType dtype) { return empty(x.shape(), {.dtype = dtype, .device = x.device()}); }

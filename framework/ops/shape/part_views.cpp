@@ -96,6 +96,35 @@ struct DiagEmbed {
 };
 Tensors Diagonal::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
 
+struct UnfoldAttr {
+  Shape full;
+  int dim;
+  int64_t size, step;
+  int64_t windows() const { return (full[dim] - size) / step + 1; }
+};
+
+struct UnfoldDim {
+  using Attr = UnfoldAttr;
+  static constexpr OpInfo info{
+      .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    Shape shape = in[0].shape();
+    Strides strides = in[0].strides();
+    shape[a.dim] = a.windows();
+    shape.push_back(a.size);
+    strides.push_back(strides[a.dim]);
+    strides[a.dim] *= a.step;
+    return as_view(in[0], shape, strides);
+  }
+  // One term for each place in a window: of one place, no two windows meet.
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+    const Tensor& g = grads[0];
+    Tensor sum = zeros(a.full, {.dtype = g.dtype(), .device = g.device()});
+    for (int64_t k = 0; k < a.size; ++k) sum = add(sum, slice_backward(g.select(-1, k), a.full, a.dim, k, a.windows(), a.step));
+    return {sum};
+  }
+};
+
 constexpr OpInfo kChunkInfo{
     .name = "chunk", .doc = "at most so many equal parts along a dimension; made of split", .takes = Takes::any};
 constexpr OpInfo kDiagInfo{.name = "diag", .doc = "a vector as a diagonal, or a matrix's diagonal", .takes = Takes::any};
@@ -146,6 +175,16 @@ Tensors unbind(const Tensor& x, int64_t dim) {
 }
 Tensors Tensor::unbind(int64_t dim) const { return halfstep::unbind(*this, dim); }
 
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  const int d = part_dim("unfold", x, dim);
+  check<ShapeError>(x.dim() < kMaxDims, "unfold", "the result would have more than ", kMaxDims, " dimensions");
+  check<ValueError>(size >= 0 && size <= x.shape()[d], "unfold", "size must lie in [0, ", x.shape()[d], "], the size of dimension ",
+                    dim, " of ", x.shape(), ", got ", size);
+  check<ValueError>(step > 0, "unfold", "step must be positive, got ", step);
+  return call<UnfoldDim>({x}, {x.shape(), d, size, step});
+}
+Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return halfstep::unfold(*this, dim, size, step); }
+
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check<ShapeError>(x.dim() >= 2, "diagonal", "needs at least 2 dimensions, got ", x.shape());
   const int a = wrap_dim(dim1, x.dim(), "diagonal"), b = wrap_dim(dim2, x.dim(), "diagonal");
@@ -191,6 +230,8 @@ void add_part_views(OpList& list) {
     for (double size : a.numbers("split_size_or_sections")) list.push_back(int64_t(std::clamp(size, -1.0, 0x1p62)));
     return split(x, list, dim);
   });
+  list.add(UnfoldDim::info,
+           [](Args& a) { return unfold(a.tensor(0), a.integer("dimension"), a.integer("size"), a.integer("step")); });
   list.add(kChunkInfo, [](Args& a) { return chunk(a.tensor(0), a.integer("chunks"), a.integer("dim", 0)); });
   list.add(Parts<true>::info, [](Args& a) { return unbind(a.tensor(0), a.integer("dim", 0)); });
   list.add(Diagonal::info,

@@ -129,6 +129,7 @@ Tensor squeeze(const Tensor& x) {
     if (n != 1) shape.push_back(n);
   return reshape(x, shape);
 }
+Tensor Tensor::squeeze() const { return halfstep::squeeze(*this); }
 
 Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   const int d = wrap_dim(dim, x.dim(), "unflatten");

@@ -24,6 +24,8 @@ Tensor diagonal(const Tensor& x, int64_t offset = 0, int64_t dim1 = 0, int64_t d
 Tensor diag_embed(const Tensor& x, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
 Tensor diag(const Tensor& x, int64_t diagonal = 0);  // [n] -> a matrix with it on a diagonal; a matrix -> its diagonal (view)
 
+// view [..., n, ..., size]: windows of `size` along dim, each `step` after the one before.
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
 Tensor flip(const Tensor& x, const Dims& dims);  // in reverse order
 Tensor roll(const Tensor& x, const Dims& shifts,
             const Dims& dims = {});  // out[(i + shift) mod n] = x[i]; without dims, x is one line

@@ -283,6 +283,9 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   return squeeze(narrow(x, d, i, 1), d);
 }
 Tensor Tensor::select(int64_t dim, int64_t index) const { return halfstep::select(*this, dim, index); }
+Tensor slice_backward(const Tensor& x, const Shape& full, int dim, int64_t start, int64_t count, int64_t step) {
+  return call<SliceBackward>({x}, {dim, start, count, step, full});
+}
 
 void add_views(OpList& list) {
   list.add(View::info, [](Args& a) {  // copies where the strides allow no view
@@ -307,7 +310,7 @@ void add_views(OpList& list) {
     Shape part = full;
     part[d] = (end - start) / step + ((end - start) % step != 0);
     check<ShapeError>(g.shape() == part, a.op(), "the gradient must have the slice's shape, ", part, ", got ", g.shape());
-    return call<SliceBackward>({g}, {d, start, part[d], std::min(step, std::max<int64_t>(full[d], 1)), full});
+    return slice_backward(g, full, d, start, part[d], std::min(step, std::max<int64_t>(full[d], 1)));
   });
 }
 

@@ -10,4 +10,7 @@ Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int6
 // A view, just made, of a tensor that nobody else holds: what an op returns, so it may be changed in place like any other result.
 Tensor as_result(const Tensor& view);
 
+// Zeros of `full` with x at the `count` places start, start + step... of dim.
+Tensor slice_backward(const Tensor& x, const Shape& full, int dim, int64_t start, int64_t count, int64_t step);
+
 }  // namespace halfstep

@@ -1,6 +1,6 @@
 // A module of your own in JSON configs: registered once, it is in the schema, in error texts, in `plan` and in `train`. This
 // program is the halfstep program with one more layer:
-//   custom_module train my.json        custom_module plan my.json
+//   custom_layer_in_json train my.json        custom_layer_in_json plan my.json
 // Without arguments it tries itself.
 #include <filesystem>
 #include <fstream>
@@ -39,7 +39,7 @@ namespace {
 int run(const std::vector<const char*>& arguments) { return run_program(int(arguments.size()), arguments.data()); }
 
 void try_it() {
-  const auto folder = std::filesystem::temp_directory_path() / "halfstep_custom_module";
+  const auto folder = std::filesystem::temp_directory_path() / "halfstep_custom_layer_in_json";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   const std::string file = folder / "towers.json", output = "output_dir=" + (folder / "run").string();
@@ -52,8 +52,8 @@ void try_it() {
   const Config config = load_config(file);
   claim(config.json["model"]["layers"][1]["in_features"] == 784, "the width of its input was inferred");
   claim(config.layers[1].what == "TwoTowers(width=48)" && config.layers[1].dtype == DType::bf16, "it is in the table of layers");
-  claim(run({"custom_module", "plan", file.c_str()}) == 0, "a plan names its layers");
-  claim(run({"custom_module", "train", file.c_str(), "--set", output.c_str()}) == 0, "it trains from JSON");
+  claim(run({"custom_layer_in_json", "plan", file.c_str()}) == 0, "a plan names its layers");
+  claim(run({"custom_layer_in_json", "train", file.c_str(), "--set", output.c_str()}) == 0, "it trains from JSON");
   std::string error;
   try {
     load_config(file, {.sets = {"model.layers.1.widht=5"}});

@@ -1,0 +1,120 @@
+// ResNet-18 (He et al., 2015) with torchvision's names, so that its weights travel both ways: a narrow one learns drawn digits in
+// mixed precision; the published one runs where nothing is computed, to hold its names and to see the memory of a training step.
+//
+//   resnet18 [f16 | bf16 | f32] [SAMPLES]    f16 trains with a GradScaler
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "examples/claim.h"
+#include "framework/tensor/memory.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+
+std::shared_ptr<Conv2d> conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  auto made = std::make_shared<Conv2d>(in, out, kernel, ConvLayerOptions{.stride = stride, .padding = kernel / 2, .bias = false});
+  init::kaiming_normal_(made->weight, 0, "fan_out", "relu");
+  return made;
+}
+
+struct BasicBlock : Module {
+  std::shared_ptr<Conv2d> conv1, conv2;
+  std::shared_ptr<BatchNorm2d> bn1, bn2;
+  std::shared_ptr<Sequential> downsample;
+  BasicBlock(int64_t in, int64_t out, int64_t stride) {
+    conv1 = add("conv1", conv(in, out, 3, stride));
+    bn1 = add("bn1", std::make_shared<BatchNorm2d>(out));
+    conv2 = add("conv2", conv(out, out, 3, 1));
+    bn2 = add("bn2", std::make_shared<BatchNorm2d>(out));
+    if (stride != 1 || in != out)
+      downsample = add("downsample", std::make_shared<Sequential>(conv(in, out, 1, stride), std::make_shared<BatchNorm2d>(out)));
+  }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = (*bn2)((*conv2)(relu((*bn1)((*conv1)(x)))));
+    return relu(y + (downsample ? (*downsample)(x) : x));
+  }
+  bool is_recordable() const override { return true; }
+};
+
+struct ResNet18 : Module {
+  std::shared_ptr<Conv2d> conv1;
+  std::shared_ptr<BatchNorm2d> bn1;
+  std::shared_ptr<Sequential> layers[4];
+  std::shared_ptr<Linear> fc;
+  explicit ResNet18(int64_t classes = 1000, int64_t width = 64, int64_t channels = 3) {
+    conv1 = add("conv1", conv(channels, width, 7, 2));
+    bn1 = add("bn1", std::make_shared<BatchNorm2d>(width));
+    for (int64_t i = 0, in = width; i < 4; ++i) {
+      const int64_t out = width << i;
+      layers[i] = add("layer" + std::to_string(i + 1), std::make_shared<Sequential>(std::make_shared<BasicBlock>(in, out, i ? 2 : 1),
+                                                                                    std::make_shared<BasicBlock>(out, out, 1)));
+      in = out;
+    }
+    fc = add("fc", std::make_shared<Linear>(8 * width, classes));
+  }
+  Tensor forward(const Tensor& images) override {
+    Tensor x = max_pool2d(relu((*bn1)((*conv1)(images))), 3, {.stride = 2, .padding = 1});
+    for (const auto& layer : layers) x = (*layer)(x);
+    return (*fc)(x.mean({2, 3}));
+  }
+  bool is_recordable() const override { return true; }
+};
+
+double accuracy(Module& model, const Dataset& data, std::optional<DType> dtype) {
+  const NoGrad off;
+  model.eval();
+  double right = 0;
+  for (const Batch& b : DataLoader(std::make_shared<TensorDataset>(static_cast<const TensorDataset&>(data)), {.batch_size = 100})) {
+    const Autocast region(Device::cpu, dtype.value_or(DType::bf16), dtype.has_value());
+    right += (model(b.input).argmax(1) == b.target).sum().item();
+  }
+  model.train();
+  return right / double(data.size());
+}
+
+int main(int argc, char** argv) {
+  const std::string given = argc > 1 ? argv[1] : "f16";
+  const DType dtype = given == "f16" ? DType::f16 : given == "bf16" ? DType::bf16 : DType::f32;
+  const bool amp = dtype != DType::f32;
+  const int64_t samples = argc > 2 ? std::atoi(argv[2]) : 1600;
+  manual_seed(1);
+  ResNet18 net(10, 8, 1);
+  SGD opt(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
+  GradScaler scaler({.enabled = dtype == DType::f16});
+  const CrossEntropyLoss loss;
+  TrainStep step(net, loss, opt, scaler, nullptr, {.amp = amp, .dtype = dtype});
+  const auto digits = std::make_shared<DigitsDataset>(DigitsOptions{.size = samples});
+  DataLoader loader(digits, {.batch_size = 32, .shuffle = true, .drop_last = true});
+  double first = 0, last = 0;
+  int64_t steps = 0;
+  for (const Batch& b : loader) {
+    last = step(b.input, b.target).loss.item();
+    if (steps++ == 0) first = last;
+  }
+  const double share = accuracy(net, DigitsDataset({.split = Split::test, .size = 500}), amp ? std::optional(dtype) : std::nullopt);
+  std::cout << given << ": loss " << first << " -> " << last << " in " << steps << " steps, " << 100 * share << " % of test digits\n";
+  claim(last < 0.7 * first, "the loss falls");
+  claim(share > 0.5, "most digits are told apart");
+
+  const DefaultDevice meta(Device::meta);
+  ResNet18 published;
+  std::stringstream names, listed;
+  for (const NamedTensor& t : published.state_dict()) names << t.name << ' ' << t.tensor.shape() << '\n';
+  listed << std::ifstream(std::string(HALFSTEP_SOURCE_DIR) + "/examples/resnet18.txt").rdbuf();
+  claim(names.str() == listed.str(), "names and shapes are torchvision's");
+  claim(published.parameter_count() == 11689512, "11,689,512 parameters");
+  for (const DType low : {DType::f32, DType::f16, DType::bf16}) {
+    SGD sgd(published.parameters(), {.lr = 0.1, .momentum = 0.9});
+    GradScaler scale({.enabled = low == DType::f16});
+    TrainStep train(published, loss, sgd, scale, nullptr, {.device = Device::meta, .amp = low != DType::f32, .dtype = low});
+    const Tensor images = zeros({32, 3, 224, 224}), classes = zeros(32, {.dtype = DType::i64});
+    train(images, classes);
+    allocator(Device::meta).reset_peak();
+    train(images, classes);
+    std::cout << "ResNet-18, SGD, 32 x 3 x 224 x 224, " << low << ": " << (allocator(Device::meta).stats().peak >> 20)
+              << " MiB at the peak of a step\n";
+    published.zero_grad();
+  }
+  return failed_claims;
+}

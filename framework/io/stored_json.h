@@ -1,0 +1,30 @@
+// The state.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that names the key.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace halfstep {
+
+class StoredJson {
+ public:
+  // `json` must outlive it.
+  explicit StoredJson(const nlohmann::json& json) : StoredJson(json, "") {}
+  StoredJson part(const std::string& key) const;  // the object there
+  bool has(const std::string& key) const { return !get(key).is_null(); }
+  int64_t integer(const std::string& key, int64_t least) const;
+  int64_t integer(const std::string& key, int64_t least, int64_t missing) const;  // of a state that is older than the key
+  double number(const std::string& key) const;
+  std::optional<double> number_or_null(const std::string& key) const;
+  const nlohmann::json& get(const std::string& key) const;  // null where there is none
+  void expect(bool ok, const std::string& key, const char* what) const;
+
+ private:
+  StoredJson(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  const nlohmann::json& json_;
+  std::string path_;
+};
+
+}  // namespace halfstep

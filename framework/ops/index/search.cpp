@@ -1,0 +1,167 @@
+#include "framework/ops/index/search.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/core/call.h"
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+constexpr OpInfo kUnique{
+    .name = "unique", .doc = "the different values, ascending, their places and counts", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kUniqueConsecutive{.name = "unique_consecutive",
+                                    .doc = "one of each run of equal values, their places and counts",
+                                    .differentiable = false,
+                                    .takes = Takes::any};
+constexpr OpInfo kBincount{.name = "bincount",
+                           .doc = "how often 0, 1, 2... occur, or the sums of their weights",
+                           .differentiable = false,
+                           .takes = Takes::any};
+constexpr OpInfo kSearchsorted{.name = "searchsorted",
+                               .doc = "where values go in an ascending sequence; right: behind equals",
+                               .differentiable = false,
+                               .takes = Takes::numbers};
+constexpr OpInfo kBucketize{
+    .name = "bucketize", .doc = "searchsorted with the arguments exchanged", .differentiable = false, .takes = Takes::numbers};
+
+TensorOptions whole(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
+
+// One of each run of equal neighbours of a line. inverse: in the line's own order.
+Unique runs(std::string_view op, const Tensor& line) {
+  check_has_values(op, {line});
+  const int64_t n = line.size(0);
+  if (n == 0) return {line.clone(), zeros({0}, whole(line)), zeros({0}, whole(line))};
+  const Tensor first = cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}),
+                            ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
+  const Tensor at = nonzero(first).squeeze(1), end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), whole(line))});
+  return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
+}
+
+// Different slices along dim, compared on the host in the tensor's own kind of number.
+template <class T>
+Unique unique_slices(const Tensor& rows) {  // [n, m]
+  const int64_t n = rows.size(0), m = rows.size(1);
+  const std::vector<T> v = rows.to_vector<T>();
+  const auto row = [&](int64_t i) { return std::span<const T>(v).subspan(size_t(i * m), size_t(m)); };
+  std::vector<int64_t> order(static_cast<size_t>(n)), inverse(order.size()), kept, counts;
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); });
+  for (int64_t i : order) {
+    if (kept.empty() || !std::ranges::equal(row(kept.back()), row(i))) kept.push_back(i), counts.push_back(0);
+    ++counts.back();
+    inverse[size_t(i)] = int64_t(kept.size()) - 1;
+  }
+  const auto made = [&](const std::vector<int64_t>& list) {
+    return from_vector(list, {int64_t(list.size())}, Device::cpu).to(rows.device());
+  };
+  return {index_select(rows, 0, made(kept)), made(inverse), made(counts)};
+}
+
+}  // namespace
+
+Unique unique(const Tensor& x, std::optional<int64_t> dim) {
+  const NoGrad off;
+  check_has_values("unique", {x});
+  if (dim) {
+    const int d = wrap_dim(*dim, x.dim(), "unique");
+    check<ShapeError>(x.dim() > 0, "unique", "a 0-dim tensor has no slices");
+    const Tensor front = x.movedim(d, 0), rows = front.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 0});
+    Unique out = x.is_floating_point() ? unique_slices<double>(rows) : unique_slices<int64_t>(rows);
+    Shape shape = front.shape();
+    shape[0] = out.values.size(0);
+    out.values = contiguous(out.values.reshape(shape).movedim(0, d));
+    return out;
+  }
+  const auto [sorted, order] = sort(x.reshape({-1}), 0);
+  Unique out = runs("unique", sorted);
+  out.inverse = zeros({x.numel()}, whole(x)).scatter(0, order, out.inverse).reshape(x.shape());
+  return out;
+}
+
+Unique unique_consecutive(const Tensor& x) {
+  const NoGrad off;
+  Unique out = runs("unique_consecutive", x.reshape({-1}));
+  out.inverse = out.inverse.reshape(x.shape());
+  return out;
+}
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
+  const NoGrad off;
+  check_has_values("bincount", {x});
+  check<DTypeError>(!x.is_floating_point() && x.dtype() != DType::boolean, "bincount", "needs integers, got ", x.dtype());
+  check<ShapeError>(x.dim() == 1, "bincount", "needs one dimension, got ", x.shape());
+  check<ValueError>(minlength >= 0, "bincount", "minlength must not be negative, got ", minlength);
+  int64_t length = minlength;
+  if (x.numel() > 0) {
+    const auto [least, largest] = aminmax(x);
+    check<ValueError>(least.item<int64_t>() >= 0, "bincount", "needs numbers that are not negative, got ", least.item<int64_t>());
+    const int64_t last = largest.item<int64_t>();
+    check<ValueError>(last < (int64_t(1) << 40), "bincount", "would have ", last, " + 1 counts, more than 2^40");
+    length = std::max(length, last + 1);
+  }
+  Tensor each = ones({x.numel()}, whole(x));
+  if (weights.defined()) {
+    check_same_device("bincount", {x, weights});
+    check<ShapeError>(weights.shape() == x.shape(), "bincount", "weights must have x's shape ", x.shape(), ", got ", weights.shape());
+    each = weights.is_floating_point() ? weights : weights.to(DType::f64);
+  }
+  return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
+}
+
+Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+  const NoGrad off;
+  constexpr std::string_view op = "searchsorted";
+  check_same_device(op, {sorted, values});
+  check<ShapeError>(sorted.dim() >= 1, op, "the sequence must have a dimension, got ", sorted.shape());
+  const int64_t n = sorted.shape().back();
+  const bool line = sorted.dim() == 1;
+  Shape outer = sorted.shape(), of_values = values.shape();
+  if (!line) {
+    check<ShapeError>(values.dim() == sorted.dim(), op, "values must have the sequences' rank ", sorted.dim(), ", got ", of_values);
+    outer[sorted.dim() - 1] = of_values[values.dim() - 1];
+    check<ShapeError>(outer == of_values, op, "values and sequences must agree but for the last dimension, got ", of_values, " and ",
+                      sorted.shape());
+  }
+  const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
+  Tensor low = zeros(x.shape(), whole(x));
+  if (n == 0) return low.reshape(of_values);
+  Tensor high = full(x.shape(), double(n), whole(x));
+  // Each step halves what lies between; a place that is found stays.
+  for (int64_t span = n; span > 0; span /= 2) {
+    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, double(n - 1)));
+    const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
+    low = where(open & behind, add(middle, 1), low);
+    high = where(open & ~behind, middle, high);
+  }
+  return low.reshape(of_values);
+}
+
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
+  check<ShapeError>(boundaries.dim() == 1, "bucketize", "boundaries must have one dimension, got ", boundaries.shape());
+  return searchsorted(boundaries, x, right);
+}
+
+void add_search(OpList& list) {
+  const auto parts = [](Args& a, const Unique& u) {
+    Tensors out{u.values};
+    if (a.flag("return_inverse", false)) out.push_back(u.inverse);
+    if (a.flag("return_counts", false)) out.push_back(u.counts);
+    return out;
+  };
+  list.add(kUnique, [parts](Args& a) {
+    a.flag("sorted", true);  // always so
+    return parts(a, unique(a.tensor(0), a.integer_or_none("dim")));
+  });
+  list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0))); });
+  list.add(kBincount, [](Args& a) { return bincount(a.tensor(0), a.tensor_or_none(1), a.integer("minlength", 0)); });
+  list.add(kSearchsorted, [](Args& a) { return searchsorted(a.tensor(0), a.tensor(1), a.flag("right", false)); });
+  list.add(kBucketize, [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false)); });
+}
+
+}  // namespace halfstep

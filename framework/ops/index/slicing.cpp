@@ -1,0 +1,105 @@
+#include "framework/ops/index/slicing.h"
+
+#include <limits>
+
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+// The view that the indices make of x, and the tensors among them, each at the dimension of the view that it is for.
+class Indexed {
+ public:
+  Indexed(std::string_view op, const Tensor& x, std::initializer_list<TensorIndex> indices) : view(x) {
+    int taken = 0, dots = 0;
+    for (const TensorIndex& i : indices) {
+      taken += dimensions(i);
+      dots += std::holds_alternative<indexing::EllipsisType>(i.value_);
+    }
+    check<IndexError>(taken <= x.dim(), op, "too many indices for shape ", x.shape(), ": they are for ", taken, " dimensions");
+    check<IndexError>(dots <= 1, op, "there may be one Ellipsis, got ", dots);
+    const int missing = x.dim() - taken;
+    for (const TensorIndex& i : indices)
+      std::visit([&](const auto& value) { add(value, missing); }, i.value_);
+  }
+  bool any_tensor() const { return any_; }
+
+  Tensor view;
+  Tensors indices;  // undefined: the whole dimension
+
+ private:
+  static int dimensions(const TensorIndex& i) {
+    if (const auto* t = std::get_if<Tensor>(&i.value_)) return t->defined() && t->dtype() == DType::boolean ? t->dim() : 1;
+    if (const auto* n = std::get_if<TensorIndex::Number>(&i.value_)) return n->is_bool ? 0 : 1;
+    return std::holds_alternative<indexing::Slice>(i.value_) ? 1 : 0;
+  }
+  void whole(int count = 1) {
+    at_ += count;
+    indices.insert(indices.end(), size_t(count), Tensor());
+  }
+  void add(TensorIndex::New, int) {
+    view = view.unsqueeze(at_);
+    whole();
+  }
+  void add(indexing::EllipsisType, int missing) { whole(missing); }
+  void add(const indexing::Slice& s, int) {
+    view = view.slice(at_, s.start.value_or(0), s.stop.value_or(std::numeric_limits<int64_t>::max()), s.step.value_or(1));
+    whole();
+  }
+  void add(TensorIndex::Number n, int) {
+    if (!n.is_bool) {
+      view = view.select(at_, n.value);
+      return;
+    }
+    view = view.unsqueeze(at_);
+    put(zeros({n.value}, {.dtype = DType::i64, .device = view.device()}));
+  }
+  void add(const Tensor& t, int) {
+    if (!t.defined()) return whole();
+    if (t.dtype() == DType::boolean && t.dim() == 0) {
+      view = view.unsqueeze(at_);
+      return put(t.unsqueeze(0));
+    }
+    put(t);
+  }
+  void put(const Tensor& t) {
+    any_ = true;
+    indices.push_back(t);
+    at_ += t.dtype() == DType::boolean ? t.dim() : 1;
+  }
+
+  int at_ = 0;
+  bool any_ = false;
+};
+
+TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
+  check<ValueError>(std::string_view(dots) == "...", "index", "text among the indices must be \"...\", got \"", dots, '"');
+}
+
+Tensor Tensor::index(std::initializer_list<TensorIndex> list) const {
+  const Indexed i("index", *this, list);
+  return i.any_tensor() ? i.view.index(i.indices) : i.view;
+}
+
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
+  const Indexed i("index_put_", *this, list);
+  if (i.any_tensor())
+    i.view.index_put_(i.indices, values);
+  else
+    i.view.write(values);
+  return *this;
+}
+
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, double value) const {
+  return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
+}
+
+const Tensor& Tensor::write(const Tensor& values) const {
+  check<ValueError>(get().storage.use_count() > 1, "operator=", "what is assigned to must be a view of another tensor, got a tensor ",
+                    shape(), " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
+  Tensor from = values;
+  while (from.dim() > dim() && from.size(0) == 1) from = from.squeeze(0);
+  return copy_(from);
+}
+const Tensor& Tensor::write(double value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
+
+}  // namespace halfstep

@@ -1,0 +1,51 @@
+// x[..., 1:5, None, mask] as in Python: with `using namespace halfstep::indexing`,
+//   x.index({Ellipsis, Slice(1, 5), None, mask})
+// A tensor among the indices takes elements, which is a copy; all others make a view.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+namespace indexing {
+
+inline constexpr std::nullopt_t None = std::nullopt;  // a new dimension of size 1
+struct EllipsisType {};
+inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as are missing
+
+// start:stop:step. None: from the first, to the last. Negative numbers count from the end, and what lies outside is cut off; step
+// is positive.
+struct Slice {
+  Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
+      : start(start), stop(stop), step(step) {}
+  std::optional<int64_t> start, stop, step;
+};
+
+}  // namespace indexing
+
+class TensorIndex {
+ public:
+  TensorIndex(std::nullopt_t) : value_(New{}) {}
+  TensorIndex(indexing::EllipsisType) : value_(indexing::Ellipsis) {}
+  TensorIndex(const char* dots);  // "...", else ValueError
+  TensorIndex(const indexing::Slice& s) : value_(s) {}
+  TensorIndex(const Tensor& t) : value_(t) {}  // indices, or a mask
+  template <std::integral T>
+  TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}  // one element; a bool: all, or nothing, in a new dimension
+
+ private:
+  friend class Indexed;
+  struct New {};
+  struct Number {
+    int64_t value;
+    bool is_bool;
+  };
+  std::variant<New, indexing::EllipsisType, indexing::Slice, Number, Tensor> value_;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,113 @@
+// A run that is saved and loaded goes on as one that never stopped, to the bit.
+#include "amp/run_state.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "halfstep.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using halfstep::testing::TempDir;
+
+namespace {
+
+// A model with running statistics and Dropout, so that every state counts.
+struct Run {
+  Sequential model{std::make_shared<Linear>(4, 6), std::make_shared<BatchNorm1d>(6), std::make_shared<ReLU>(),
+                   std::make_shared<Dropout>(0.3), std::make_shared<Linear>(6, 2)};
+  AdamW optimizer{model.parameters(), {.lr = 0.05}};
+  StepLR schedule{optimizer, 3, 0.5};
+  GradScaler scaler{{.init_scale = 0x1p30, .growth_interval = 4}};  // overflows at first
+  const MSELoss loss;
+
+  RunParts parts() { return {model, &optimizer, &scaler, &schedule}; }
+  void steps(int count) {
+    const Tensor x = arange(32, {.dtype = DType::f32}).reshape({8, 4}) / 10, y = x.slice(1, 0, 2).sin();
+    for (int i = 0; i < count; ++i) {
+      optimizer.zero_grad();
+      {
+        const Autocast region(Device::cpu, DType::f16);
+        scaler.backward(loss(model(x), y));
+      }
+      const StepOutcome outcome = scaler.step(optimizer);
+      scaler.update();
+      schedule.step(outcome.applied());
+    }
+  }
+  std::vector<float> values() {
+    std::vector<float> out;
+    for (const NamedTensor& n : model.state_dict()) {
+      for (float v : n.tensor.to_vector<float>()) out.push_back(v);
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("one call saves the four states of a run and another goes on from them") {
+  const TempDir dir;
+  manual_seed(5);
+  Run whole;
+  whole.steps(9);
+  save_run(dir / "run", 9, whole.parts(), {{"epoch", 2}});
+  whole.steps(7);
+
+  manual_seed(99);
+  Run again;
+  again.steps(2);
+  const SavedRun last = load_run(dir / "run", again.parts());
+  CHECK(last.step == 9);
+  CHECK(last.own == nlohmann::json{{"epoch", 2}});
+  again.steps(7);
+  CHECK(again.values() == whole.values());
+  CHECK(again.scaler.get_scale() == whole.scaler.get_scale());
+  CHECK(again.schedule.count() == whole.schedule.count());
+  CHECK(again.optimizer.describe() == whole.optimizer.describe());
+}
+
+TEST_CASE("parts that a run has not, or that were not saved, keep their own") {
+  const TempDir dir;
+  Run r;
+  r.steps(5);
+  save_run(dir / "run", 5, {.model = r.model, .generator = nullptr});
+  Run other;
+  other.steps(3);
+  const double scale = other.scaler.get_scale();
+  const Generator::State before = default_generator().state();
+  load_run(dir / "run", {.model = other.model, .scaler = &other.scaler, .schedule = &other.schedule});
+  CHECK(other.values() == r.values());
+  CHECK(other.scaler.get_scale() == scale);
+  CHECK(default_generator().state() == before);
+}
+
+TEST_CASE("keep_last removes older checkpoints") {
+  const TempDir dir;
+  Run r;
+  for (int step : {1, 2, 3}) save_run(dir / "run", step, r.parts(), {}, 2);
+  CHECK(!std::filesystem::exists(dir / "run/step-00000001"));
+  CHECK(load_run(dir / "run", r.parts()).step == 3);
+  CHECK(load_run(dir / "run/step-00000002", r.parts()).step == 2);
+}
+
+TEST_CASE("a state that does not fit changes nothing") {
+  const TempDir dir;
+  Run r;
+  r.steps(5);
+  save_run(dir / "run", 1, r.parts());
+  Sequential other(std::make_shared<Linear>(4, 5));
+  const auto before = other.parameters()[0].to_vector<float>();
+  CHECK_THROWS_WITH_AS(load_run(dir / "run", {other}), doctest::Contains("the state does not fit Sequential"), ValueError);
+  CHECK(other.parameters()[0].to_vector<float>() == before);
+  CheckpointContents contents = pack(r.parts());
+  contents.meta["scaler"]["scale"] = "high";
+  const auto values = r.values();
+  CHECK_THROWS_WITH_AS(unpack(contents, r.parts()), doctest::Contains("the state of a run must hold scaler.scale, a number, got \"high\""),
+                       CheckpointError);
+  contents.meta["format"] = 99;
+  CHECK_THROWS_WITH_AS(unpack(contents, r.parts()), doctest::Contains("which a newer halfstep wrote"), CheckpointError);
+  CHECK(r.values() == values);
+  CHECK_THROWS_AS(load_run(dir / "nowhere", r.parts()), CheckpointError);
+}

@@ -1,0 +1,48 @@
+// What the lines of docs/from_pytorch.md find: tests/docs/snippets.py makes a test case of each.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <iostream>
+#include <vector>
+
+#include "halfstep.h"
+
+using namespace halfstep;
+using namespace halfstep::indexing;
+
+namespace {
+
+// A test's own folder, as lines save files.
+class InTempDir {
+ public:
+  InTempDir() : before_(std::filesystem::current_path()) {
+    std::string name = (std::filesystem::temp_directory_path() / "halfstep-docs-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+    std::filesystem::current_path(path_);
+  }
+  ~InTempDir() {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(path_);
+  }
+
+ private:
+  std::filesystem::path before_, path_;
+};
+
+}  // namespace
+
+#define HS_VARIABLES                                                                                                        \
+  const InTempDir there;                                                                                                    \
+  manual_seed(1);                                                                                                           \
+  [[maybe_unused]] Tensor x = rand({4, 5}), y = rand({4, 5}) + 0.1, w = rand({4, 5}).set_requires_grad();                   \
+  w.square().sum().backward();                                                                                              \
+  [[maybe_unused]] const Tensor mask = x > 0.5, rows = tensor({0, 3, 1}, {.dtype = DType::i64}), a = arange(3.0), b = arange(4.0), \
+                                square = eye(3) + 0.1, classes = arange(4.0), index = zeros({4, 5}, {.dtype = DType::i64});         \
+  [[maybe_unused]] std::vector<float> values{1, 2, 3, 4, 5, 6};                                                             \
+  [[maybe_unused]] const Device device = Device::cpu;                                                                       \
+  Sequential model(std::make_shared<Linear>(5, 5));                                                                         \
+  save(model, "m.safetensors");                                                                                             \
+  SGD optimizer(model.parameters(), {.lr = 0.1});                                                                           \
+  GradScaler scaler;

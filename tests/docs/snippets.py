@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Makes tests of the tables of docs/from_pytorch.md: a function for each line of their right column.
+
+    tests/docs/snippets.py DOC OUT.cpp    writes the functions, which tests/docs/from_pytorch_test.h gives their variables
+    tests/docs/snippets.py DOC --torch    runs the left column with PyTorch, to see that it is PyTorch; needs torch
+"""
+import re
+import sys
+
+
+def rows(path):
+    """(line, left, right) of each row whose two cells are code."""
+    out = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+            if len(cells) == 2 and all(re.fullmatch(r"`[^`]+`", c) for c in cells):
+                out.append((number, cells[0].strip("`"), cells[1].strip("`")))
+    return out
+
+
+def write(doc, target):
+    found = rows(doc)
+    if len(found) < 50:
+        raise SystemExit(f"{doc}: only {len(found)} rows of code were found")
+    with open(target, "w", encoding="utf-8") as f:
+        f.write('#include "tests/docs/from_pytorch_test.h"\n')
+        for number, _, right in found:
+            f.write(f'\nTEST_CASE("docs/from_pytorch.md, line {number}") {{\n  HS_VARIABLES\n#line {number} "{doc}"\n  {right};\n}}\n')
+
+
+def check_torch(doc):
+    import torch
+
+    wrong = 0
+    for number, left, _ in rows(doc):
+        if "safetensors" in left or "from_numpy" in left or "hook" in left:
+            continue
+        x, y = torch.rand(4, 5), torch.rand(4, 5)
+        model = torch.nn.Sequential(torch.nn.Linear(5, 5))
+        names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": y, "model": model, "device": "cpu",
+                 "w": torch.rand(4, 5, requires_grad=True), "mask": x > 0.5, "rows": torch.tensor([0, 3, 1]), "a": torch.arange(3.0),
+                 "b": torch.arange(4.0), "square": torch.eye(3) + 0.1, "classes": torch.tensor([0, 1, 2, 3]),
+                 "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0], "optimizer": torch.optim.SGD(model.parameters()),
+                 "scaler": torch.amp.GradScaler("cpu")}
+        text = left.replace("[1:, rows]", "[1:, rows]")
+        try:
+            exec(text, names)
+        except Exception as e:  # the report names it
+            wrong += 1
+            print(f"{doc}:{number}: {left}: {e}")
+    print(f"{len(rows(doc))} rows, {wrong} wrong")
+    return wrong
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    sys.exit(check_torch(sys.argv[1]) if sys.argv[2] == "--torch" else write(*sys.argv[1:]))

@@ -1,0 +1,141 @@
+// x.index({...}), x.index_put_({...}, y) and x[0] = y, as Python does them.
+#include "framework/ops/index/slicing.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "halfstep.h"
+
+using namespace halfstep;
+using namespace halfstep::indexing;
+
+namespace {
+
+// [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]]
+Tensor grid() { return arange(3, {.dtype = DType::f32}).unsqueeze(1) * 10 + arange(4, {.dtype = DType::f32}); }
+std::vector<int> values(const Tensor& t) { return t.to_vector<int>(); }
+using V = std::vector<int>;
+Tensor whole(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::i64}); }
+
+template <class F>
+std::string error(F f) {
+  try {
+    f();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("numbers, slices, None and Ellipsis make views") {
+  const Tensor x = grid();
+  CHECK(values(x.index({1})) == V{10, 11, 12, 13});
+  CHECK(values(x.index({-1, 2})) == V{22});
+  CHECK(x.index({-1, 2}).dim() == 0);
+  CHECK(values(x.index({Slice(1, 3)})) == V{10, 11, 12, 13, 20, 21, 22, 23});
+  CHECK(values(x.index({Slice(), Slice(None, None, 3)})) == V{0, 3, 10, 13, 20, 23});
+  CHECK(values(x.index({Slice(-2), -1})) == V{13, 23});
+  CHECK(values(x.index({Slice(None, -2), 0})) == V{0});
+  CHECK(x.index({Slice(7, 9)}).shape() == Shape{0, 4});
+  CHECK(values(x.index({Ellipsis, 1})) == V{1, 11, 21});
+  CHECK(values(x.index({"...", 1})) == V{1, 11, 21});
+  CHECK(x.index({None, Slice(), None, 0}).shape() == Shape{1, 3, 1});
+  CHECK(x.index({0, Ellipsis, None}).shape() == Shape{4, 1});
+  CHECK(x.index({0, 1, Ellipsis}).dim() == 0);
+  CHECK(x.index({Ellipsis}).same(x));
+  CHECK(x.index({Slice(1), 2}).shares_memory_with(x));
+}
+
+TEST_CASE("tensors and masks among them take elements") {
+  const Tensor x = grid();
+  CHECK(values(x.index({whole({2, 0})})) == V{20, 21, 22, 23, 0, 1, 2, 3});
+  CHECK(values(x.index({Slice(1), whole({3, 0})})) == V{13, 10, 23, 20});
+  CHECK(values(x.index({whole({0, 1}), whole({1, 2})})) == V{1, 12});
+  CHECK(values(x.index({1, whole({3, 3})})) == V{13, 13});
+  CHECK(values(x.index({x > 12})) == V{13, 20, 21, 22, 23});
+  CHECK(values(x.index({Slice(0, 2), whole({1, 0, 0, 1}) > 0})) == V{0, 3, 10, 13});
+  CHECK(x.index({None, whole({0, 1, 1})}).shape() == Shape{1, 3, 4});
+  CHECK(x.index({whole({0, 1}), None, Slice()}).shape() == Shape{2, 1, 4});
+  CHECK(x.index({Ellipsis, whole({0, 1})}).shape() == Shape{3, 2});
+  CHECK(x.index({true}).shape() == Shape{1, 3, 4});
+  CHECK(x.index({false}).shape() == Shape{0, 3, 4});
+  CHECK(x.index({Slice(), true}).shape() == Shape{3, 1, 4});
+  CHECK(x.index({scalar(1, {.dtype = DType::boolean})}).shape() == Shape{1, 3, 4});
+  CHECK(!x.index({whole({0})}).shares_memory_with(x));
+}
+
+TEST_CASE("the gradient of what was indexed goes to where it was") {
+  const Tensor x = grid().set_requires_grad();
+  (x.index({Slice(1), None, 2}) * 3).sum().backward();
+  CHECK(values(x.grad()) == V{0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3, 0});
+  x.zero_grad();
+  x.index({Slice(1), whole({0, 0, 3})}).sum().backward();
+  CHECK(values(x.grad()) == V{0, 0, 0, 0, 2, 0, 0, 1, 2, 0, 0, 1});
+}
+
+TEST_CASE("index_put_ writes at slices, indices and masks") {
+  Tensor x = grid();
+  x.index_put_({Slice(1), 2}, 5);
+  CHECK(values(x) == V{0, 1, 2, 3, 10, 11, 5, 13, 20, 21, 5, 23});
+  x.index_put_({Ellipsis, Slice(0, 2)}, tensor({7, 8}));
+  CHECK(values(x) == V{7, 8, 2, 3, 7, 8, 5, 13, 7, 8, 5, 23});
+  x.index_put_({x > 7}, 0);
+  CHECK(values(x) == V{7, 0, 2, 3, 7, 0, 5, 0, 7, 0, 5, 0});
+  x.index_put_({0, whole({3, 0})}, tensor({1, 4}));
+  CHECK(values(x) == V{4, 0, 2, 1, 7, 0, 5, 0, 7, 0, 5, 0});
+  x.index_put_({Slice(0, 2)}, ones({1, 1, 2, 4}));  // leading sizes of 1 do not matter
+  CHECK(values(x) == V{1, 1, 1, 1, 1, 1, 1, 1, 7, 0, 5, 0});
+  Tensor n = whole({1, 2, 3});
+  n.index_put_({Slice(1)}, 9);
+  CHECK(n.dtype() == DType::i64);
+  CHECK(values(n) == V{1, 9, 9});
+}
+
+TEST_CASE("x[0] = y writes into x; a variable becomes another tensor") {
+  Tensor x = grid();
+  const uint64_t before = x.version();
+  x[0] = x[2];
+  CHECK(x.version() > before);
+  CHECK(values(x[0]) == V{20, 21, 22, 23});
+  x[1] = 4;
+  x[1][0] = 0.0;
+  CHECK(values(x[1]) == V{0, 4, 4, 4});
+  x[2] += x[1];
+  CHECK(values(x[2]) == V{20, 25, 26, 27});
+  x.index({Slice(), Slice(1, 3)}) = -1;
+  x.select(1, 0) = ones({3});
+  CHECK(values(x) == V{1, -1, -1, 23, 1, -1, -1, 4, 1, -1, -1, 27});
+  Tensor row = x[0];
+  row = x[1];  // another handle, nothing written
+  CHECK(values(x[0]) == V{1, -1, -1, 23});
+  CHECK(row.shares_memory_with(x));
+  Tensor a = ones({2}), b = zeros({2});
+  std::tie(a, b) = std::pair(b, a);
+  CHECK(values(a) == V{0, 0});
+}
+
+TEST_CASE("a write that would be lost is refused, and so is one while a graph is recorded") {
+  const Tensor x = grid();
+  CHECK(error([&] { x.index({x > 3}) = 0; }).starts_with("[operator=] what is assigned to must be a view of another tensor"));
+  CHECK(error([&] { grid() = x; }).starts_with("[operator=]"));
+  CHECK(error([&] { x[0] = ones({3}); }).starts_with("[expand]"));
+  const Tensor w = grid().set_requires_grad(), y = w * 2;
+  CHECK_THROWS_AS(y[0] = x[0], AutogradError);
+  CHECK_THROWS_AS(w[0] = x[0], AutogradError);
+  const NoGrad off;
+  w[0] = x[1];
+  CHECK(values(w[0]) == V{10, 11, 12, 13});
+}
+
+TEST_CASE("wrong indices are named") {
+  const Tensor x = grid();
+  CHECK(error([&] { x.index({0, 1, 2}); }) == "[index] too many indices for shape [3, 4]: they are for 3 dimensions");
+  CHECK(error([&] { x.index({Ellipsis, Ellipsis}); }) == "[index] there may be one Ellipsis, got 2");
+  CHECK(error([&] { x.index({Slice(0, 3, 0)}); }) == "[slice] step must be positive, got 0");
+  CHECK(error([&] { x.index({3}); }).find("[select]") == 0);
+  CHECK(error([&] { x.index({".."}); }) == "[index] text among the indices must be \"...\", got \"..\"");
+  CHECK(error([&] { x.index({tensor({0.5})}); }).find("[index]") == 0);
+  CHECK(error([&] { x.index({whole({0, 1}) > 0}); }).find("[index] a mask of shape [2] does not fit") == 0);
+}
