@@ -28,7 +28,7 @@ __device__ inline void each_unit(int64_t rows, int64_t units, const F& f) {
 }
 
 struct Lstm {
-  Operand x_gates, h_gates, c, h_out, c_out, activated, dh, dc, dgates, dc_in;
+  Operand x_gates, h_gates, c, h_out, c_out, activated, dh, dh_more, dc, dgates, dc_in;
   int64_t rows, units;
 };
 
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) lstm_kernel(Lstm a) {
     for (int k = 0; k < 4; ++k) {
       const int64_t at = (r * 4 + k) * a.units + u;
       load_some(a.x_gates, at, act[k]);
-      load_some(a.h_gates, at, h);
+      load_or_zero(a.h_gates, at, h);
 #pragma unroll
       for (int j = 0; j < N; ++j) act[k][j] = k == 2 ? m::tanh(C(act[k][j] + h[j])) : m::sigmoid(C(act[k][j] + h[j]));
       if (a.activated.data != nullptr) store_some(a.activated, at, act[k]);
@@ -59,22 +59,23 @@ __global__ void __launch_bounds__(kThreads) lstm_kernel(Lstm a) {
 template <class C, int N>
 __global__ void __launch_bounds__(kThreads) lstm_backward_kernel(Lstm a) {
   each_unit<N>(a.rows, a.units, [&](int64_t r, int64_t u) {
-    C act[4][N], c[N], t[N], dh[N], dc[N];
+    C act[4][N], c[N], t[N], dh[N], more[N], dc[N];
     const int64_t at = r * a.units + u;
 #pragma unroll
     for (int k = 0; k < 4; ++k) load_some(a.activated, (r * 4 + k) * a.units + u, act[k]);
     load_some(a.c, at, c);
     load_some(a.c_out, at, t);
     load_or_zero(a.dh, at, dh);
+    load_or_zero(a.dh_more, at, more);
     load_or_zero(a.dc, at, dc);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const C i = act[0][j], f = act[1][j], g = act[2][j], o = act[3][j], th = m::tanh(t[j]);
-      const C to_c = dc[j] + dh[j] * o * (C(1) - th * th);
+      const C to_h = dh[j] + more[j], to_c = dc[j] + to_h * o * (C(1) - th * th);
       act[0][j] = to_c * g * slope(i);
       act[1][j] = to_c * c[j] * slope(f);
       act[2][j] = to_c * i * (C(1) - g * g);
-      act[3][j] = dh[j] * th * slope(o);
+      act[3][j] = to_h * th * slope(o);
       dc[j] = to_c * f;
     }
 #pragma unroll
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) lstm_backward_kernel(Lstm a) {
 }
 
 struct Gru {
-  Operand x_gates, h_gates, h, h_out, activated, dh, dx_gates, dh_gates, dh_in;
+  Operand x_gates, h_gates, h, h_out, activated, dh, dh_more, dx_gates, dh_gates, dh_in;
   int64_t rows, units;
 };
 
@@ -116,13 +117,15 @@ __global__ void __launch_bounds__(kThreads) gru_kernel(Gru a) {
 template <class C, int N>
 __global__ void __launch_bounds__(kThreads) gru_backward_kernel(Gru a) {
   each_unit<N>(a.rows, a.units, [&](int64_t r, int64_t u) {
-    C act[4][N], dh[N], before[N];
+    C act[4][N], dh[N], more[N], before[N];
 #pragma unroll
     for (int k = 0; k < 4; ++k) load_some(a.activated, (r * 4 + k) * a.units + u, act[k]);
-    load_some(a.dh, r * a.units + u, dh);
+    load_or_zero(a.dh, r * a.units + u, dh);
+    load_or_zero(a.dh_more, r * a.units + u, more);
     load_some(a.h, r * a.units + u, before);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
+      dh[j] += more[j];
       const C reset = act[0][j], z = act[1][j], n = act[2][j], dn = dh[j] * (C(1) - z) * (C(1) - n * n);
       act[0][j] = dn * act[3][j] * slope(reset);
       act[1][j] = dh[j] * (before[j] - n) * slope(z);
@@ -157,30 +160,31 @@ void run(const Queue& q, const Kernels<Args>& kernels, DType dtype, std::initial
 
 void lstm_cell(const Queue& q, const TensorView& x_gates, const TensorView& h_gates, const TensorView& c, const TensorView& h_out,
                const TensorView& c_out, const TensorView& activated) {
-  const Lstm a{x_gates, h_gates, c, h_out, c_out, activated, {}, {}, {}, {}, c.shape[0], c.shape[1]};
+  const Lstm a{x_gates, h_gates, c, h_out, c_out, activated, {}, {}, {}, {}, {}, c.shape[0], c.shape[1]};
   run<Lstm>(q, {lstm_kernel<float, kPack>, lstm_kernel<float, 1>, lstm_kernel<double, 1>}, c.dtype,
             {&x_gates, &h_gates, &c, &h_out, &c_out, &activated}, a);
 }
 
-void lstm_cell_backward(const Queue& q, const TensorView& dh, const TensorView& dc, const TensorView& activated,
-                        const TensorView& c, const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) {
-  const Lstm a{{}, {}, c, {}, c_out, activated, dh, dc, dgates, dc_in, c.shape[0], c.shape[1]};
+void lstm_cell_backward(const Queue& q, const TensorView& dh, const TensorView& dh_more, const TensorView& dc,
+                        const TensorView& activated, const TensorView& c, const TensorView& c_out, const TensorView& dgates,
+                        const TensorView& dc_in) {
+  const Lstm a{{}, {}, c, {}, c_out, activated, dh, dh_more, dc, dgates, dc_in, c.shape[0], c.shape[1]};
   run<Lstm>(q, {lstm_backward_kernel<float, kPack>, lstm_backward_kernel<float, 1>, lstm_backward_kernel<double, 1>}, c.dtype,
-            {&dh, &dc, &activated, &c, &c_out, &dgates, &dc_in}, a);
+            {&dh, &dh_more, &dc, &activated, &c, &c_out, &dgates, &dc_in}, a);
 }
 
 void gru_cell(const Queue& q, const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
               const TensorView& activated) {
-  const Gru a{x_gates, h_gates, h, h_out, activated, {}, {}, {}, {}, h.shape[0], h.shape[1]};
+  const Gru a{x_gates, h_gates, h, h_out, activated, {}, {}, {}, {}, {}, h.shape[0], h.shape[1]};
   run<Gru>(q, {gru_kernel<float, kPack>, gru_kernel<float, 1>, gru_kernel<double, 1>}, h.dtype,
            {&x_gates, &h_gates, &h, &h_out, &activated}, a);
 }
 
-void gru_cell_backward(const Queue& q, const TensorView& dh, const TensorView& activated, const TensorView& h,
-                       const TensorView& dx_gates, const TensorView& dh_gates, const TensorView& dh_in) {
-  const Gru a{{}, {}, h, {}, activated, dh, dx_gates, dh_gates, dh_in, h.shape[0], h.shape[1]};
+void gru_cell_backward(const Queue& q, const TensorView& dh, const TensorView& dh_more, const TensorView& activated,
+                       const TensorView& h, const TensorView& dx_gates, const TensorView& dh_gates, const TensorView& dh_in) {
+  const Gru a{{}, {}, h, {}, activated, dh, dh_more, dx_gates, dh_gates, dh_in, h.shape[0], h.shape[1]};
   run<Gru>(q, {gru_backward_kernel<float, kPack>, gru_backward_kernel<float, 1>, gru_backward_kernel<double, 1>}, h.dtype,
-           {&dh, &activated, &h, &dx_gates, &dh_gates, &dh_in}, a);
+           {&dh, &dh_more, &activated, &h, &dx_gates, &dh_gates, &dh_in}, a);
 }
 
 }  // namespace halfstep::cuda

@@ -214,17 +214,17 @@ class MetaBackend final : public Backend {
                  const TensorView& c_out, const TensorView& activated) override {
     count("lstm_cell", {x_gates, h_gates, c}, {h_out, c_out, activated});
   }
-  void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
-                          const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
-    count("lstm_cell_backward", {dh, dc, activated, c, c_out}, {dgates, dc_in});
+  void lstm_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& dc, const TensorView& activated,
+                          const TensorView& c, const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
+    count("lstm_cell_backward", {dh, dh_more, dc, activated, c, c_out}, {dgates, dc_in});
   }
   void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,
                 const TensorView& activated) override {
     count("gru_cell", {x_gates, h_gates, h}, {h_out, activated});
   }
-  void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
-                         const TensorView& dh_gates, const TensorView& dh_in) override {
-    count("gru_cell_backward", {dh, activated, h}, {dx_gates, dh_gates, dh_in});
+  void gru_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& activated, const TensorView& h,
+                         const TensorView& dx_gates, const TensorView& dh_gates, const TensorView& dh_in) override {
+    count("gru_cell_backward", {dh, dh_more, activated, h}, {dx_gates, dh_gates, dh_in});
   }
   void resample(const TensorView& x, int, const SparseRows&, const TensorView& out) override { count("resample", {x}, {out}); }
   void grid_sample(const SampleArgs&, const TensorView& x, const TensorView& grid, const TensorView& out) override {

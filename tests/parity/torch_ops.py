@@ -126,6 +126,23 @@ def cell(function, lists):
     return run
 
 
+def sequence(function):
+    """Recurrent layers: (x, h or [h, c], parameters), packed where `batch_sizes` are given."""
+
+    def run(t, a):
+        x, states, parameters = t
+        a = {"has_biases": len(parameters) // (a.get("num_layers", 1) * (2 if a.get("bidirectional") else 1)) >= 4,
+             "num_layers": 1, "dropout": 0.0, "train": False, "bidirectional": False, "batch_first": False, **a}
+        if "batch_sizes" in a:
+            x = (x, torch.tensor(a.pop("batch_sizes")))
+            del a["batch_first"]
+        else:
+            x = (x,)
+        return function(*x, states, parameters, **a)
+
+    return run
+
+
 def flat_list(function):
     return lambda t, a: function(*(t[0] if isinstance(t[0], (list, tuple)) else t), **a)
 
@@ -287,6 +304,7 @@ SPECIAL = {
     "gru_cell": cell(torch.gru_cell, False),
     "rnn_tanh_cell": cell(torch.rnn_tanh_cell, False),
     "rnn_relu_cell": cell(torch.rnn_relu_cell, False),
+    **{n: sequence(getattr(torch, n)) for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
     "nll_loss2d": lambda t, a: F.nll_loss(*t, **a),
     "unfold_dimension": lambda t, a: t[0].unfold(a["dimension"], a["size"], a["step"]),
     "polygamma": lambda t, a: torch.polygamma(a["n"], t[0]),

@@ -28,6 +28,11 @@ struct Parts {
   C* out[N];
 
   void read(int k, const TensorView& v, int64_t from, int64_t n) { in[k] = read_row<C>(v, from, 1, n, buffer[k]); }
+  void read_or_zero(int k, const TensorView& v, int64_t from, int64_t n) {
+    if (v) return read(k, v, from, n);
+    std::fill_n(buffer[k], n, C(0));
+    in[k] = buffer[k];
+  }
   void begin(int k, const TensorView& v, int64_t from) { out[k] = v ? begin_row(v, from, buffer[k]) : buffer[k]; }
   void end(int k, const TensorView& v, int64_t from, int64_t n) {
     if (v) end_row(v, from, out[k], n);
@@ -55,17 +60,17 @@ HS_CLONES void lstm(const C* const* x, const C* const* h, const C* c, C* const* 
 }
 
 template <class C>
-HS_CLONES void lstm_gradient(const C* dh, const C* dc, const C* const* act, const C* c, const C* c_out, C* const* d, C* dc_in,
-                             int64_t n) {
+HS_CLONES void lstm_gradient(const C* dh, const C* dh_more, const C* dc, const C* const* act, const C* c, const C* c_out,
+                             C* const* d, C* dc_in, int64_t n) {
   const C *i = act[0], *f = act[1], *g = act[2], *o = act[3];
   C *di = d[0], *df = d[1], *dg = d[2], *d_o = d[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
-    const C t = m::tanh(c_out[k]), to_c = dc[k] + dh[k] * o[k] * (C(1) - t * t);
+    const C to_h = dh[k] + dh_more[k], t = m::tanh(c_out[k]), to_c = dc[k] + to_h * o[k] * (C(1) - t * t);
     di[k] = to_c * g[k] * i[k] * (C(1) - i[k]);
     df[k] = to_c * c[k] * f[k] * (C(1) - f[k]);
     dg[k] = to_c * i[k] * (C(1) - g[k] * g[k]);
-    d_o[k] = dh[k] * t * o[k] * (C(1) - o[k]);
+    d_o[k] = to_h * t * o[k] * (C(1) - o[k]);
     dc_in[k] = to_c * f[k];
   }
 }
@@ -87,17 +92,18 @@ HS_CLONES void gru(const C* const* x, const C* const* h, const C* before, C* con
 }
 
 template <class C>
-HS_CLONES void gru_gradient(const C* dh, const C* const* act, const C* before, C* const* dx, C* const* dg, C* dh_in, int64_t n) {
+HS_CLONES void gru_gradient(const C* dh, const C* dh_more, const C* const* act, const C* before, C* const* dx, C* const* dg,
+                            C* dh_in, int64_t n) {
   const C *r = act[0], *z = act[1], *a = act[2], *hn = act[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
-    const C da = dh[k] * (C(1) - z[k]) * (C(1) - a[k] * a[k]);
-    const C dr = da * hn[k] * r[k] * (C(1) - r[k]), dz = dh[k] * (before[k] - a[k]) * z[k] * (C(1) - z[k]);
+    const C to_h = dh[k] + dh_more[k], da = to_h * (C(1) - z[k]) * (C(1) - a[k] * a[k]);
+    const C dr = da * hn[k] * r[k] * (C(1) - r[k]), dz = to_h * (before[k] - a[k]) * z[k] * (C(1) - z[k]);
     dx[0][k] = dg[0][k] = dr;
     dx[1][k] = dg[1][k] = dz;
     dx[2][k] = da;
     dg[2][k] = da * r[k];
-    dh_in[k] = dh[k] * z[k];
+    dh_in[k] = to_h * z[k];
   }
 }
 
@@ -119,7 +125,7 @@ void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const Tenso
       const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
       for (int k = 0; k < 4; ++k) {
         x.read(k, x_gates, gate(k), n);
-        h.read(k, h_gates, gate(k), n);
+        h.read_or_zero(k, h_gates, gate(k), n);
         act.begin(k, activated, gate(k));
       }
       const int64_t at_unit = r * units + u;
@@ -134,13 +140,14 @@ void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const Tenso
   });
 }
 
-void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const TensorView& activated, const TensorView& c,
-                        const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) {
+void lstm_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& dc, const TensorView& activated,
+                        const TensorView& c, const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) {
   const int64_t units = c.shape[1];
   for_dtype(c, [&](auto tag) {
     using C = decltype(tag);
     each_part(c.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
-      Parts<C, 4> act, d, in;
+      Parts<C, 4> act, d;
+      Parts<C, 5> in;
       Parts<C, 1> out;
       const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
       const int64_t at_unit = r * units + u;
@@ -148,15 +155,10 @@ void lstm_cell_backward(const TensorView& dh, const TensorView& dc, const Tensor
         act.read(k, activated, gate(k), n);
         d.begin(k, dgates, gate(k));
       }
-      const TensorView* const views[4] = {&dh, &dc, &c, &c_out};
-      for (int k = 0; k < 4; ++k) {
-        if (*views[k])
-          in.read(k, *views[k], at_unit, n);
-        else
-          in.in[k] = std::fill_n(in.buffer[k], n, C(0)) - n;
-      }
+      const TensorView* const views[5] = {&dh, &dh_more, &dc, &c, &c_out};
+      for (int k = 0; k < 5; ++k) in.read_or_zero(k, *views[k], at_unit, n);
       out.begin(0, dc_in, at_unit);
-      lstm_gradient(in.in[0], in.in[1], act.in, in.in[2], in.in[3], d.out, out.out[0], n);
+      lstm_gradient(in.in[0], in.in[1], in.in[2], act.in, in.in[3], in.in[4], d.out, out.out[0], n);
       for (int k = 0; k < 4; ++k) d.end(k, dgates, gate(k), n);
       out.end(0, dc_in, at_unit, n);
     });
@@ -187,14 +189,15 @@ void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const Tensor
   });
 }
 
-void gru_cell_backward(const TensorView& dh, const TensorView& activated, const TensorView& h, const TensorView& dx_gates,
-                       const TensorView& dh_gates, const TensorView& dh_in) {
+void gru_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& activated, const TensorView& h,
+                       const TensorView& dx_gates, const TensorView& dh_gates, const TensorView& dh_in) {
   const int64_t units = h.shape[1];
   for_dtype(h, [&](auto tag) {
     using C = decltype(tag);
     each_part(h.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
       Parts<C, 4> act;
-      Parts<C, 3> dx, dg, rest;
+      Parts<C, 3> dx, dg;
+      Parts<C, 4> rest;
       const auto gate = [&](int k) { return (r * 3 + k) * units + u; };
       for (int k = 0; k < 4; ++k) act.read(k, activated, (r * 4 + k) * units + u, n);
       for (int k = 0; k < 3; ++k) {
@@ -202,15 +205,16 @@ void gru_cell_backward(const TensorView& dh, const TensorView& activated, const 
         dg.begin(k, dh_gates, gate(k));
       }
       const int64_t at_unit = r * units + u;
-      rest.read(0, dh, at_unit, n);
-      rest.read(1, h, at_unit, n);
-      rest.begin(2, dh_in, at_unit);
-      gru_gradient(rest.in[0], act.in, rest.in[1], dx.out, dg.out, rest.out[2], n);
+      rest.read_or_zero(0, dh, at_unit, n);
+      rest.read_or_zero(1, dh_more, at_unit, n);
+      rest.read(2, h, at_unit, n);
+      rest.begin(3, dh_in, at_unit);
+      gru_gradient(rest.in[0], rest.in[1], act.in, rest.in[2], dx.out, dg.out, rest.out[3], n);
       for (int k = 0; k < 3; ++k) {
         dx.end(k, dx_gates, gate(k), n);
         dg.end(k, dh_gates, gate(k), n);
       }
-      rest.end(2, dh_in, at_unit, n);
+      rest.end(3, dh_in, at_unit, n);
     });
   });
 }

@@ -7,7 +7,7 @@
 //     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
 //                                                         // (Tensors g: its own, to let go before it ends)
-//     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops
+//     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
 //
@@ -137,8 +137,13 @@ class OpNode final : public Node {
       if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
       in.push_back(t);
     }
-    const Tensor out = Op::composite(attr_, in);
-    const Tensors got = grad({out}, wanted, {grads[0].to(out.dtype())}, {.create_graph = true, .allow_unused = true});
+    Tensors out{Op::composite(attr_, in)}, outputs, given;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!grads[i].defined()) continue;
+      outputs.push_back(out[i]);
+      given.push_back(grads[i].to(out[i].dtype()));
+    }
+    const Tensors got = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
     for (size_t i = 0, k = 0; i < edges.size(); ++i)
       if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = got[k++];
     return result;

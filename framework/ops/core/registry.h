@@ -86,5 +86,6 @@ void add_pixel_shuffle(OpList& list);
 void add_padding(OpList& list);
 void add_normalization(OpList& list);
 void add_recurrent(OpList& list);
+void add_sequences(OpList& list);
 
 }  // namespace halfstep

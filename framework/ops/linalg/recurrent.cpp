@@ -98,44 +98,21 @@ struct Lstm {
     return {h_out, c_out};
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    if (grad_enabled()) return recorded_backward(ctx, grads);
     const Tensor c = ctx.saved(2).contiguous(), activated = ctx.saved(7), dh = dense(grads[0]), dc = dense(grads[1]);
     const Tensor dgates = make(c, 4 * c.size(1), c.dtype()), dc_in = make(c, c.size(1), ctx.grad_dtype(2));
     backend_for(c.device())
-        .lstm_cell_backward(view_of(dh), view_of(dc), activated.view(), c.view(), ctx.saved(8).view(), dgates.view(), dc_in.view());
+        .lstm_cell_backward(view_of(dh), {}, view_of(dc), activated.view(), c.view(), ctx.saved(8).view(), dgates.view(),
+                            dc_in.view());
     Tensors result = through_products(ctx, kAt, dgates, dgates, Tensor());
     result[2] = dc_in;
     return result;
   }
-
- private:
-  static Tensors in_simpler_ops(const Tensors& given) {
+  static Tensors composite(const Attr&, const Tensors& given) {
     const Tensors in = widened(given);
     const Tensor gates = linear(in[0], in[3], in[5]) + linear(in[1], in[4], in[6]);
     const int64_t units = in[1].size(1);
     const Tensor c = sigmoid(gate(gates, 1, units)) * in[2] + sigmoid(gate(gates, 0, units)) * tanh(gate(gates, 2, units));
     return {(sigmoid(gate(gates, 3, units)) * tanh(c)).to(given[0].dtype()), c.to(given[0].dtype())};
-  }
-  static Tensors recorded_backward(const BackwardContext& ctx, const Tensors& grads) {
-    Tensors in, wanted, outputs, given, result(kAt.count());
-    std::vector<size_t> places;
-    for (size_t i = 0; i < kAt.count(); ++i) {
-      Tensor t = ctx.saved(i);
-      if (t.defined() && ctx.needs(i)) {
-        wanted.push_back(t = t.expand(t.shape()));  // a view of its own, so that the search for gradients ends here
-        places.push_back(i);
-      }
-      in.push_back(t);
-    }
-    const Tensors out = in_simpler_ops(in);
-    for (size_t i = 0; i < 2; ++i) {
-      if (!grads[i].defined()) continue;
-      outputs.push_back(out[i]);
-      given.push_back(grads[i].to(out[i].dtype()));
-    }
-    const Tensors got = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
-    for (size_t k = 0; k < places.size(); ++k) result[places[k]] = got[k];
-    return result;
   }
 };
 
@@ -158,7 +135,8 @@ struct Gru {
     const Tensor h = ctx.saved(1).contiguous(), activated = ctx.saved(6), g = grads[0].contiguous();
     const Tensor dx_gates = make(h, 3 * h.size(1), h.dtype()), dh_gates = make(h, 3 * h.size(1), h.dtype());
     const Tensor dh = make(h, h.size(1), ctx.grad_dtype(1));
-    backend_for(h.device()).gru_cell_backward(g.view(), activated.view(), h.view(), dx_gates.view(), dh_gates.view(), dh.view());
+    backend_for(h.device())
+        .gru_cell_backward(g.view(), {}, activated.view(), h.view(), dx_gates.view(), dh_gates.view(), dh.view());
     return through_products(ctx, kAt, dx_gates, dh_gates, dh);
   }
   static Tensor composite(const Attr&, const Tensors& given) {

@@ -1,0 +1,27 @@
+// One layer of a recurrent network, in one direction, over all steps: what networks are made of (recurrent.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/ops/core/call.h"
+
+namespace halfstep {
+
+enum class Cell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
+const OpInfo& info_of(Cell cell);
+inline int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
+
+// The places of its inputs. All but x, w_ih and w_hh may be undefined.
+enum : size_t { kX, kH, kC, kWih, kWhh, kBih, kBhh, kWhr, kLayerInputs };
+
+struct LayerSteps {
+  Cell cell;
+  bool reverse;
+  int64_t batch;               // rows of the states
+  std::vector<int64_t> sizes;  // how many rows each step has, in the order of time: the first ones; they never grow
+};
+// x: [sum of steps.sizes, I], h: [batch, P], c: [batch, H]. Returns y [.., P], the last h and, of an LSTM, the last c.
+Tensors sequence_layer(const Tensors& in, LayerSteps steps);
+
+}  // namespace halfstep

@@ -1,0 +1,198 @@
+// Recurrent networks: layers one above the other, in one direction or both, on batches, single sequences and packed ones.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/recurrent.h"
+#include "framework/ops/linalg/sequence_layer.h"
+#include "framework/ops/ops.h"
+#include "framework/ops/shape/views.h"
+
+namespace halfstep {
+namespace {
+
+std::string_view name_of(Cell cell) { return info_of(cell).name; }
+
+int64_t directions(const SequenceOptions& o) { return o.bidirectional ? 2 : 1; }
+
+// The parameters of one layer and direction in the order of sequence_layer.h, from a flat list with `each` of them.
+Tensors parameters_of(const Tensors& flat, size_t place, size_t each) {
+  Tensors out(kLayerInputs);
+  const auto at = [&](size_t i) { return flat[place * each + i]; };
+  out[kWih] = at(0);
+  out[kWhh] = at(1);
+  if (each >= 4) {
+    out[kBih] = at(2);
+    out[kBhh] = at(3);
+  }
+  if (each % 2 == 1) out[kWhr] = at(each - 1);
+  return out;
+}
+
+size_t parameters_each(Cell cell, size_t given, const SequenceOptions& o) {
+  const std::string_view op = name_of(cell);
+  check<ValueError>(o.num_layers >= 1, op, "num_layers must be >= 1, got ", o.num_layers);
+  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, op, "dropout must be within [0, 1], got ", o.dropout);
+  const size_t parts = size_t(o.num_layers * directions(o)), each = given / parts;
+  const bool fits = given % parts == 0 && (each == 2 || each == 4 || (cell == Cell::lstm && (each == 3 || each == 5)));
+  check<ValueError>(fits, op, "needs 2 parameters (w_ih, w_hh) for each layer and direction, 2 more with biases",
+                    cell == Cell::lstm ? ", 1 more with projections" : "", ", got ", given, " for ", parts);
+  return each;
+}
+
+// p: one layer and direction, which reads `features` and has `width` wide outputs.
+void check_parameters(Cell cell, const Tensors& p, int64_t features, int64_t units, int64_t width) {
+  const std::string_view op = name_of(cell);
+  const int64_t all = gates_of(cell) * units;
+  const auto expect = [&](size_t i, const char* what, const Shape& shape) {
+    if (p[i].defined())
+      check<ShapeError>(p[i].shape() == shape, op, what, " must be ", shape, " to match the others and the input, got ",
+                        p[i].shape());
+  };
+  expect(kWih, "w_ih", {all, features});
+  expect(kWhh, "w_hh", {all, width});
+  expect(kBih, "b_ih", {all});
+  expect(kBhh, "b_hh", {all});
+  expect(kWhr, "w_hr", {width, units});
+}
+
+void check_packed(std::string_view op, const Tensor& x, const std::vector<int64_t>& sizes) {
+  check<ShapeError>(x.dim() == 2, op, "a packed input must be [rows, features], got ", x.shape());
+  int64_t total = 0, before = x.size(0);
+  for (int64_t n : sizes) {
+    check<ValueError>(n >= 0 && n <= before, op, "batch_sizes must be >= 0 and never grow, got ", n, " after ", before);
+    total += before = n;
+  }
+  check<ShapeError>(total == x.size(0), op, "batch_sizes must add up to the rows of the input ", x.shape(), ", got ", total);
+}
+
+LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tensor& c0, const Tensors& parameters,
+                       const SequenceOptions& o) {
+  const OpInfo& info = info_of(cell);
+  const std::string_view op = info.name;
+  const size_t each = parameters_each(cell, parameters.size(), o);
+  const int64_t ways = directions(o), parts = o.num_layers * ways;
+  Tensors in{x0, h0, c0};
+  in.insert(in.end(), parameters.begin(), parameters.end());
+  for (size_t i = 3; i < in.size(); ++i) check<ValueError>(in[i].defined(), op, "parameter ", i - 3, " is missing");
+  check_same_device(op, in);
+  check<DTypeError>(x0.is_floating_point(), op, "input must be floating, got ", x0.dtype());
+  apply_policy(info, in);
+  const autocast::Off off;
+  check_same_dtype(op, in);
+
+  Tensor x = in[0];
+  const bool packed = !o.batch_sizes.empty();
+  if (packed)
+    check_packed(op, x, o.batch_sizes);
+  else
+    check<ShapeError>(x.dim() == 2 || x.dim() == 3, op, "input must be [T, N, I] or [T, I], got ", x.shape());
+  const bool batched = packed || x.dim() == 3, turned = batched && !packed && o.batch_first;
+  if (!batched) x = x.unsqueeze(1);
+  if (turned) x = x.transpose(0, 1);
+  const int64_t features = x.size(-1), steps = x.size(0);
+  int64_t batch = packed ? o.batch_sizes[0] : x.size(1);
+  if (packed) {
+    for (const Tensor& state : {in[1], in[2]}) {
+      if (state.defined() && state.dim() == 3) batch = state.size(1);
+    }
+    check<ShapeError>(batch >= o.batch_sizes[0], op, "the states need at least the ", o.batch_sizes[0],
+                      " rows of the first step, got ", batch);
+  }
+
+  const Tensors first = parameters_of({in.begin() + 3, in.end()}, 0, each);
+  const Tensor &w_hh = first[kWhh], &w_hr = first[kWhr];
+  check<ShapeError>(w_hh.dim() == 2 && w_hh.size(0) % gates_of(cell) == 0, op, "w_hh must be [", gates_of(cell), " H, H], got ",
+                    w_hh.shape());
+  const int64_t units = w_hh.size(0) / gates_of(cell), width = w_hr.defined() ? w_hh.size(1) : units;
+  const auto check_state = [&](size_t i, const char* name, int64_t columns) {
+    if (!in[i].defined()) return;
+    const Shape want = batched ? Shape{parts, batch, columns} : Shape{parts, columns};
+    check<ShapeError>(in[i].shape() == want, op, name, " must be ", want, " for input ", x0.shape(), " and these parameters, got ",
+                      in[i].shape());
+    if (!batched) in[i] = in[i].unsqueeze(1);
+  };
+  check_state(1, "h", width);
+  check_state(2, "c", units);
+
+  const std::vector<int64_t> sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch);
+  Tensor y = packed ? x : x.reshape({steps * batch, features});
+  Tensors last_h, last_c;
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    Tensors outputs;
+    for (int64_t way = 0; way < ways; ++way) {
+      const int64_t place = layer * ways + way;
+      Tensors inputs = parameters_of({in.begin() + 3, in.end()}, size_t(place), each);
+      check_parameters(cell, inputs, y.size(1), units, width);
+      inputs[kX] = y;
+      if (in[1].defined()) inputs[kH] = in[1].select(0, place);
+      if (in[2].defined()) inputs[kC] = in[2].select(0, place);
+      const Tensors made = sequence_layer(inputs, {cell, way == 1, batch, sizes});
+      outputs.push_back(made[0]);
+      last_h.push_back(made[1]);
+      if (cell == Cell::lstm) last_c.push_back(made[2]);
+    }
+    y = ways == 1 ? outputs[0] : cat(outputs, 1);
+    if (layer + 1 < o.num_layers && o.dropout > 0 && o.training) y = dropout(y, o.dropout, true, o.generator);
+  }
+  if (!packed) y = y.reshape({steps, batch, y.size(1)});
+  if (turned) y = y.transpose(0, 1);
+  Tensor h = stack(last_h), c = cell == Cell::lstm ? stack(last_c) : Tensor();
+  if (!batched) {
+    y = y.squeeze(1);
+    h = as_result(h.squeeze(1));
+    if (c.defined()) c = as_result(c.squeeze(1));
+  }
+  return {as_result(y), h, c};
+}
+
+SequenceResult without_c(const LstmSequenceResult& r) { return {r.output, r.h}; }
+
+}  // namespace
+
+LstmSequenceResult lstm(const Tensor& x, const Tensor& h, const Tensor& c, const Tensors& parameters,
+                        const SequenceOptions& options) {
+  return run(Cell::lstm, x, h, c, parameters, options);
+}
+SequenceResult gru(const Tensor& x, const Tensor& h, const Tensors& parameters, const SequenceOptions& options) {
+  return without_c(run(Cell::gru, x, h, Tensor(), parameters, options));
+}
+SequenceResult rnn_tanh(const Tensor& x, const Tensor& h, const Tensors& parameters, const SequenceOptions& options) {
+  return without_c(run(Cell::rnn_tanh, x, h, Tensor(), parameters, options));
+}
+SequenceResult rnn_relu(const Tensor& x, const Tensor& h, const Tensors& parameters, const SequenceOptions& options) {
+  return without_c(run(Cell::rnn_relu, x, h, Tensor(), parameters, options));
+}
+
+// By name, as torch.lstm(input, [h, c], parameters) and torch.gru(input, h, parameters) take them; states may be left out.
+void add_sequences(OpList& list) {
+  const auto add = [&](Cell cell) {
+    list.add(info_of(cell), [cell](Args& a) {
+      SequenceOptions o;
+      o.num_layers = a.integer("num_layers", 1);
+      o.dropout = a.number("dropout", 0);
+      o.training = a.flag("train", false);
+      o.bidirectional = a.flag("bidirectional", false);
+      o.batch_first = a.flag("batch_first", false);
+      for (double n : a.numbers("batch_sizes", std::vector<double>())) {
+        check<ValueError>(n == std::floor(n) && std::abs(n) < 1e15, a.op(), "batch_sizes must be whole numbers, got ", n);
+        o.batch_sizes.push_back(int64_t(n));
+      }
+      const Tensors parameters = a.list(2);
+      const bool biases = a.flag("has_biases", parameters_each(cell, parameters.size(), o) >= 4);
+      check<ValueError>(biases == (parameters_each(cell, parameters.size(), o) >= 4), a.op(), "has_biases must be ", !biases,
+                        " for ", parameters.size(), " parameters");
+      if (cell != Cell::lstm) {
+        const SequenceResult r = without_c(run(cell, a.tensor(0), a.tensor_or_none(1), Tensor(), parameters, o));
+        return Tensors{r.output, r.h};
+      }
+      const Tensors states = a.has_tensor(1) ? a.list(1) : Tensors(2);
+      check<ValueError>(states.size() == 2, a.op(), "needs two states, h and c, got ", states.size());
+      const LstmSequenceResult r = run(cell, a.tensor(0), states[0], states[1], parameters, o);
+      return Tensors{r.output, r.h, r.c};
+    });
+  };
+  for (Cell cell : {Cell::lstm, Cell::gru, Cell::rnn_tanh, Cell::rnn_relu}) add(cell);
+}
+
+}  // namespace halfstep
