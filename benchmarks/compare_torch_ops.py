@@ -179,12 +179,11 @@ def machine():
     return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.processor())
 
 
-def write(path, settings, results):
-    """Writes the rows to `path`, in the order of ROWS, over those that it has of the same name, pass and dtype."""
+def write(path, settings, results, order):
+    """Writes the rows to `path`, in this order of names, over those that it has of the same name, pass and dtype."""
     file = pathlib.Path(path)
     key = lambda r: (r["row"], r["pass"], r["dtype"])
     rows = {key(r): r for r in (json.loads(file.read_text())["rows"] if file.exists() else []) + results}
-    order = [title(r) for r in ROWS]
     git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
     report = {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": git.stdout.strip(), **settings,
               "rows": sorted(rows.values(), key=lambda r: order.index(r["row"]))}
@@ -230,7 +229,8 @@ def main():
                           f"{entry['ratio']:6.2f} {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
                 results.append(entry)
                 if a.json:
-                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, [entry])
+                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, [entry],
+                          [title(r) for r in ROWS])
     good = [r for r in results if r.get("ratio", 9) <= 1.0]
     print(f"{len(good)} of {len(results)} rows at or below 1.0")
 

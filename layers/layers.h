@@ -12,6 +12,8 @@
 #include "layers/linear.h"
 #include "layers/losses.h"
 #include "layers/normalization.h"
+#include "layers/packed_sequence.h"
 #include "layers/pooling.h"
+#include "layers/recurrent.h"
 #include "layers/sequential.h"
 #include "layers/shape.h"

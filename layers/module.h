@@ -174,7 +174,7 @@ inline Tensor Module::operator()(const Tensor& x) {
 
 // A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
 // with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
-// too; so is one that says with `Tensor single(const Tensor& x)` what it gives there.
+// too.
 template <class Self>
 class ModuleOf : public Module {
  public:
@@ -186,11 +186,9 @@ class ModuleOf : public Module {
   Tensor forward(const Tensor& x) override {
     constexpr bool kHasNone = requires { requires std::is_same_v<decltype(&Self::forward), Tensor (ModuleOf::*)(const Tensor&)>; };
     static_assert(!kHasNone, "a class that derives from ModuleOf<itself> has a forward");
-    if constexpr (requires(Self & self) { self.single(x); })
-      return static_cast<Self*>(this)->single(x);
-    else if constexpr (requires(Self & self) {
-                         { self.forward(x) } -> std::same_as<Tensor>;
-                       })
+    if constexpr (requires(Self & self) {
+                    { self.forward(x) } -> std::same_as<Tensor>;
+                  })
       return static_cast<Self*>(this)->forward(x);
     else
       return Module::forward(x);

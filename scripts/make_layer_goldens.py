@@ -13,6 +13,7 @@ type under "defaults TYPE" the constructor's defaults. Of a case the file has th
 import inspect
 import json
 import pathlib
+import typing
 import zlib
 
 import torch
@@ -140,6 +141,19 @@ def layers():
     yield "Unfold", {"kernel_size": [2, 3], "dilation": [1, 2], "padding": 1, "stride": 2}, [1, 2, 5, 6]
     yield "Fold", {"output_size": [3, 4], "kernel_size": 2}, [2, 8, 6]
     yield "Fold", {"output_size": 5, "kernel_size": [2, 3], "padding": [1, 0], "stride": [2, 1]}, [1, 12, 9]
+    for name in ("RNN", "LSTM", "GRU"):
+        sizes = {"input_size": 2, "hidden_size": 3}
+        yield name, {**sizes, "batch_first": True}, [2, 4, 2]
+        yield name, {**sizes, "num_layers": 2, "bias": False, "batch_first": False, "bidirectional": True}, [3, 2, 2]
+        yield name, {**sizes, "num_layers": 2, "batch_first": True, "dropout": 1.0, "bidirectional": True}, [2, 2, 2]
+        yield name, {**sizes, "batch_first": False}, [3, 2]
+    yield "RNN", {**sizes, "nonlinearity": "relu", "num_layers": 2, "batch_first": True}, [2, 3, 2]
+    yield "LSTM", {**sizes, "num_layers": 2, "batch_first": True, "bidirectional": True, "proj_size": 2}, [2, 3, 2]
+    yield "LSTM", {**sizes, "bias": False, "batch_first": False, "proj_size": 1}, [3, 2, 2]
+    for name in ("RNNCell", "LSTMCell", "GRUCell"):
+        yield name, sizes, [2, 2]
+        yield name, {**sizes, "bias": False}, [2]
+    yield "RNNCell", {**sizes, "nonlinearity": "relu"}, [2, 2]
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3}, [2, 4], 5
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "padding_idx": -1, "scale_grad_by_freq": True}, [2, 4], 5
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "max_norm": 1.5, "norm_type": 1.0}, [6], 5
@@ -207,6 +221,11 @@ def waves(y):
     return torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape)
 
 
+def first(outputs):
+    """Of a recurrent layer, which returns its states as well."""
+    return outputs[0] if isinstance(outputs, tuple) else outputs
+
+
 def layer_case(kind, args, shape, how="normal"):
     text = json.dumps([kind, args, shape])
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
@@ -225,7 +244,7 @@ def layer_case(kind, args, shape, how="normal"):
         tensors["s.weight"] = None
     x = x.double().requires_grad_() if x.is_floating_point() else x
     module.train(kind not in RANDOM)
-    y = module(x)
+    y = first(module(x))
     leaves = {"x": x, **dict(module.named_parameters())}
     leaves = {n: t for n, t in leaves.items() if t.requires_grad}
     for n, g in zip(leaves, torch.autograd.grad((y * waves(y)).sum(), list(leaves.values()))):
@@ -235,7 +254,7 @@ def layer_case(kind, args, shape, how="normal"):
         if n in dict(module.named_buffers()) or f"s.{n}" in tensors:
             tensors[f"s.{n}"] = t.clone()
     if kind not in RANDOM:
-        e = module.eval()(x).detach()
+        e = first(module.eval()(x)).detach()
         if not torch.equal(e, y.detach()):
             tensors["e"] = e
     return case, tensors
@@ -255,7 +274,8 @@ def loss_case(kind, args, shape, how, target, reduction):
 
 
 def defaults(kind):
-    parameters = inspect.signature(getattr(nn, kind).__init__).parameters
+    made = getattr(nn, kind).__init__
+    parameters = inspect.signature((typing.get_overloads(made) or [made])[0]).parameters
     return {n: None if p.default is p.empty else p.default for n, p in parameters.items()
             if n not in NOT_ARGUMENTS and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 

@@ -19,6 +19,7 @@ Catalog<ModuleRow>& module_catalog() {
     add_activation_rows(*made);
     add_window_rows(*made);
     add_norm_rows(*made);
+    add_recurrent_rows(*made);
     add_shape_rows(*made);
     return made;
   }();

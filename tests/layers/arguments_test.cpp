@@ -2,23 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "layers/layers.h"
+#include "tests/layers/refuses.h"
 
 using namespace halfstep;
-
-namespace {
-
-template <class E, class F>
-void refuses(const std::string& message, F make) {
-  CAPTURE(message);
-  try {
-    make();
-    FAIL_CHECK("accepted");
-  } catch (const E& e) { CHECK(std::string(e.what()) == message); } catch (const Error& e) {
-    FAIL_CHECK("another type: " << e.what());
-  }
-}
-
-}  // namespace
+using halfstep::testing::refuses;
 
 TEST_CASE("convolutions refuse what does not fit") {
   refuses<ValueError>("[Conv2d] in_channels must be divisible by groups, got 3 and 2", [] { Conv2d(3, 4, 3, {.groups = 2}); });

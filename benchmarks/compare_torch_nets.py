@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Networks against PyTorch on the CPU, interleaved: forward in evaluation, and whole training steps, float32 and bfloat16.
+
+    python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
+    /tmp/torch/bin/python benchmarks/compare_torch_nets.py [--match lstm] [--json FILE]
+
+Each round times both sides one after the other on the same number of threads, each the median of the runs within --seconds, after a
+pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the rounds
+is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
+run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
+A net is one entry of NETS. A file that exists keeps its other rows.
+"""
+import argparse
+import os
+import statistics
+import time
+
+from compare_torch_ops import PAUSE, ROOT, Halfstep, write
+
+
+def recurrent(kind, layers, width):
+    def model():
+        import torch
+        return torch.nn.Sequential(getattr(torch.nn, kind)(width, width, layers), First())
+    return {"type": kind, "input_size": width, "hidden_size": width, "num_layers": layers, "batch_first": False}, model
+
+
+def First():
+    """Of a layer that returns several tensors."""
+    import torch
+
+    class Take(torch.nn.Module):
+        def forward(self, x):
+            return x[0]
+    return Take()
+
+
+def net(name, pair, shape, below=None):
+    """name, (halfstep's JSON, PyTorch's maker), the input's shape; `below`: integers up to there."""
+    config, model = pair
+    return {"name": name, "config": config, "model": model, "input": {"shape": shape, "below": below} if below else shape}
+
+
+NETS = [
+    net("lstm 2x256, seq 64, batch 32", recurrent("LSTM", 2, 256), [64, 32, 256]),
+    net("gru 2x256, seq 64, batch 32", recurrent("GRU", 2, 256), [64, 32, 256]),
+]
+
+
+class Torch:
+    def __init__(self, entry, dtype, train):
+        import torch
+        torch.manual_seed(0)
+        self.torch, self.train, self.low = torch, train, None if dtype == "float32" else getattr(torch, dtype)
+        self.net = entry["model"]().train(train)
+        spec = entry["input"]
+        self.x = torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
+        for _ in range(2):
+            self.run()
+
+    def forward(self):
+        with self.torch.autocast("cpu", dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
+            return self.net(self.x)
+
+    def run(self):
+        begin = time.perf_counter()
+        if self.train:
+            self.forward().float().square().mean().backward()
+            self.opt.step()
+            self.opt.zero_grad()
+        else:
+            with self.torch.no_grad():
+                self.forward()
+        return 1000 * (time.perf_counter() - begin)
+
+    def ms(self, seconds):
+        time.sleep(PAUSE)
+        end, times = time.perf_counter() + seconds, []
+        while len(times) < 5 or time.perf_counter() < end:
+            times.append(self.run())
+        return statistics.median(times)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/nets"))
+    p.add_argument("--match", default="", help="nets whose name contains this")
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--seconds", type=float, default=0.4, help="of runs of each side, a round")
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--dtypes", default="float32,bfloat16")
+    p.add_argument("--json", help="write the rows here")
+    a = p.parse_args()
+    import torch
+    torch.set_num_threads(a.threads)
+    ours = Halfstep(a.binary, a.threads)
+    print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'PyTorch ms':>10} {'ratio':>6} spread")
+    for entry in NETS:
+        if a.match not in entry["name"]:
+            continue
+        for dtype in a.dtypes.split(","):
+            for train in (False, True):
+                case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": train, "seconds": a.seconds}
+                theirs = Torch(entry, dtype, train)
+                rounds = [(ours.ms(case), theirs.ms(a.seconds)) for _ in range(a.rounds)]
+                ratios = sorted(h / t for h, t in rounds)
+                row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
+                       "halfstep_ms": statistics.median(h for h, _ in rounds), "torch_ms": statistics.median(t for _, t in rounds),
+                       "ratio": statistics.median(ratios), "spread": [ratios[0], ratios[-1]]}
+                print(f"{row['row']:40} {row['pass']:8} {dtype:9} {row['halfstep_ms']:11.3f} {row['torch_ms']:10.3f} {row['ratio']:6.2f} "
+                      f"{ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
+                if a.json:
+                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "seconds": a.seconds}, [row],
+                          [n["name"] for n in NETS])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+// Times networks made from the JSON of a config, for compare_torch_nets.py: a line of JSON in, a line of JSON out.
+//   {"model": {"type": "LSTM", "input_size": 256, "hidden_size": 256, "batch_first": false}, "input": [64, 32, 256],
+//    "dtype": "bfloat16", "train": true, "seconds": 0.5}
+//   {"ms": 12.34}
+// input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. ms: the
+// median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
+// without "train" of a forward in evaluation without a graph.
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/catalog/modules.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+using app::Json;
+
+namespace {
+
+struct Net {
+  std::string text = {};
+  std::shared_ptr<Module> module = {};
+  std::unique_ptr<SGD> optimizer = {};
+  Tensor input = {};
+  std::optional<DType> low = {};
+  bool train = false;
+
+  explicit Net(const std::string& line) : text(line) {
+    const Json j = Json::parse(line);
+    app::Issues issues;
+    const Json model = app::validate(j.at("model"), app::component("model", app::module_family(), ""), "model", issues);
+    for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
+    manual_seed(0);
+    module = app::build_model(model);
+    const Json& spec = j.at("input");
+    const Json& dims = spec.is_array() ? spec : spec.at("shape");
+    const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
+    input = spec.is_object() ? randint(0, spec.at("below").get<int64_t>(), shape) : randn(shape);
+    const DType dtype = parse_dtype(j.value("dtype", "float32")).value();
+    if (dtype != DType::f32) low = dtype;
+    train = j.value("train", false);
+    module->train(train);
+    if (train) optimizer = std::make_unique<SGD>(module->parameters(), SGDOptions{.lr = 1e-3});
+  }
+
+  Tensor forward() {
+    if (!low) return (*module)(input);
+    const Autocast region(Device::cpu, *low);
+    return (*module)(input);
+  }
+  double run() {
+    const auto begin = std::chrono::steady_clock::now();
+    if (train) {
+      mean(square(forward().to(DType::f32))).backward();
+      optimizer->step();
+      optimizer->zero_grad();
+    } else {
+      const NoGrad quiet;
+      forward();
+    }
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) set_num_threads(std::atoi(argv[1]));
+  std::unique_ptr<Net> net;
+  for (std::string line; std::getline(std::cin, line);) {
+    try {
+      if (!net || line != net->text) {
+        net.reset();
+        net = std::make_unique<Net>(line);
+        net->run();
+      }
+      std::vector<double> times{net->run()};
+      const auto begin = std::chrono::steady_clock::now();
+      const std::chrono::duration<double> least(Json::parse(line).value("seconds", 0.5));
+      while (times.size() < 5 || std::chrono::steady_clock::now() - begin < least) times.push_back(net->run());
+      std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
+      std::cout << Json{{"ms", times[times.size() / 2]}} << std::endl;
+    } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }
+  }
+}

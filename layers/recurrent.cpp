@@ -1,0 +1,244 @@
+#include "layers/recurrent.h"
+
+#include <cmath>
+
+namespace halfstep {
+namespace {
+
+Tensor uniform_weight(const Shape& shape, int64_t hidden_size, Generator* generator) {
+  MemoryScope tag(MemoryTag::parameters);
+  const double bound = 1 / std::sqrt(double(hidden_size));
+  const Tensor out = Tensor::empty(shape);
+  uniform_(out, -bound, bound, generator);
+  return out;
+}
+
+void check_sizes(const char* type, int64_t input_size, int64_t hidden_size) {
+  check<ValueError>(input_size >= 1 && hidden_size >= 1, type, "input_size and hidden_size must be >= 1, got ", input_size, " and ",
+                    hidden_size);
+}
+
+bool is_relu(const char* type, const std::string& nonlinearity) {
+  check<ValueError>(nonlinearity == "tanh" || nonlinearity == "relu", type, "nonlinearity must be \"tanh\" or \"relu\", got \"",
+                    nonlinearity, '"');
+  return nonlinearity == "relu";
+}
+
+void check_features(const char* type, const Tensor& x, int64_t input_size) {
+  check<ShapeError>(x.dim() >= 1 && x.size(-1) == input_size, type, "input must have input_size = ", input_size,
+                    " features in its last dimension, got ", x.shape());
+}
+
+// Rows of the batch, dimension 1 of the states, in this order; sequences that are sorted already stay as they are.
+Tensor in_order(const Tensor& state, const std::vector<int64_t>& order) {
+  bool sorted = true;
+  for (size_t i = 0; i < order.size(); ++i) sorted = sorted && order[i] == int64_t(i);
+  if (sorted || !state.defined() || state.dim() != 3 || state.size(1) != int64_t(order.size()))
+    return state;  // the op refuses others
+  return index_select(state, 1, from_vector(order, {int64_t(order.size())}, state.device()));
+}
+
+LSTMOptions as_common(const RNNOptions& o) {
+  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output};
+}
+LSTMOptions as_common(const GRUOptions& o) {
+  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output};
+}
+
+}  // namespace
+
+RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& o,
+                               Generator* generator)
+    : type_(type), kind_(kind), input_size_(input_size), hidden_size_(hidden_size), options_(o) {
+  check_sizes(type, input_size, hidden_size);
+  check<ValueError>(o.num_layers >= 1, type, "num_layers must be >= 1, got ", o.num_layers);
+  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, type, "dropout must be within [0, 1], got ", o.dropout);
+  check<ValueError>(o.proj_size >= 0 && o.proj_size < hidden_size, type,
+                    "proj_size must be >= 0 and less than hidden_size = ", hidden_size, ", got ", o.proj_size);
+  check<ValueError>(o.output == "sequence" || o.output == "last", type, "output must be \"sequence\" or \"last\", got \"", o.output,
+                    '"');
+  const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
+  const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, ways = o.bidirectional ? 2 : 1;
+  const auto add_weight = [&](const std::string& name, const Shape& shape) {
+    weights_.push_back(register_parameter(name, uniform_weight(shape, hidden_size, generator)));
+  };
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    for (int64_t way = 0; way < ways; ++way) {
+      const std::string end = "_l" + std::to_string(layer) + (way == 1 ? "_reverse" : "");
+      add_weight("weight_ih" + end, {gates, layer == 0 ? input_size : width * ways});
+      add_weight("weight_hh" + end, {gates, width});
+      if (o.bias) {
+        add_weight("bias_ih" + end, {gates});
+        add_weight("bias_hh" + end, {gates});
+      }
+      if (o.proj_size > 0) add_weight("weight_hr" + end, {width, hidden_size});
+    }
+  }
+}
+
+std::string RecurrentLayer::describe() const {
+  return Repr(type_)
+      .arg(input_size_)
+      .arg(hidden_size_)
+      .arg_if(options_.proj_size != 0, "proj_size", options_.proj_size)
+      .arg_if(options_.num_layers != 1, "num_layers", options_.num_layers)
+      .arg_if(!options_.bias, "bias", options_.bias)
+      .arg_if(options_.batch_first, "batch_first", options_.batch_first)
+      .arg_if(options_.dropout != 0, "dropout", options_.dropout)
+      .arg_if(options_.bidirectional, "bidirectional", options_.bidirectional)
+      .str();
+}
+
+RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h, const Tensor& c,
+                                               const std::vector<int64_t>& batch_sizes) {
+  check_features(type_, x, input_size_);
+  const SequenceOptions o{options_.num_layers, options_.bidirectional, options_.batch_first, options_.dropout, training(),
+                          batch_sizes};
+  if (kind_ == Kind::lstm) {
+    const LstmSequenceResult r = lstm(x, h, c, weights_, o);
+    return {r.output, r.h, r.c};
+  }
+  const auto op = kind_ == Kind::gru ? gru : kind_ == Kind::rnn_tanh ? rnn_tanh : rnn_relu;
+  const SequenceResult r = op(x, h, weights_, o);
+  return {r.output, r.h, {}};
+}
+
+RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h, const Tensor& c,
+                                               const std::vector<int64_t>& lengths) {
+  if (lengths.empty()) return call_op(x, h, c, {});
+  check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
+  const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
+  check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",
+                    x.shape(), ", got ", lengths.size());
+  for (int64_t n : lengths)
+    check<ValueError>(n >= 0 && n <= steps, type_, "lengths must be within [0, ", steps, "], the steps of input ", x.shape(),
+                      ", got ", n);
+  PackedSequence packed = pack_padded_sequence(x, lengths, options_.batch_first, false);
+  Result r = compute(packed, h, c);
+  packed.data = r.output;
+  r.output = pad_packed_sequence(packed, options_.batch_first, 0, steps).output;
+  return r;
+}
+
+RecurrentLayer::Result RecurrentLayer::compute(const PackedSequence& x, const Tensor& h, const Tensor& c) {
+  const int64_t count = int64_t(x.sorted_indices.size());
+  check<ShapeError>(x.data.dim() == 2, type_, "the data of a packed input must be [rows, features], got ", x.data.shape());
+  for (const Tensor& state : {h, c}) {
+    if (state.defined())
+      check<ShapeError>(state.dim() == 3 && state.size(1) == count, type_, "the state of ", count,
+                        " packed sequences must be [layers and directions, ", count, ", width], got ", state.shape());
+  }
+  // Without a state the op could not tell of sequences without a step.
+  const bool all_begin = !x.batch_sizes.empty() && x.batch_sizes[0] == count;
+  const int64_t parts = options_.num_layers * (options_.bidirectional ? 2 : 1);
+  const Tensor first = h.defined() || all_begin ? in_order(h, x.sorted_indices)
+                                                : zeros({parts, count, options_.proj_size > 0 ? options_.proj_size : hidden_size_},
+                                                        {.dtype = weights_[0].dtype(), .device = x.data.device()});
+  Result r = call_op(x.data, first, in_order(c, x.sorted_indices), x.batch_sizes);
+  r.h = in_order(r.h, x.unsorted_indices);
+  r.c = in_order(r.c, x.unsorted_indices);
+  return r;
+}
+
+Tensor RecurrentLayer::forward(const Tensor& x) {
+  const Result r = compute(x, {}, {}, {});
+  if (options_.output == "sequence") return r.output;
+  const int64_t last = r.h.size(0) - 1;
+  return options_.bidirectional ? cat({r.h.select(0, last - 1), r.h.select(0, last)}, -1) : r.h.select(0, last);
+}
+
+OneStateLayer::Output OneStateLayer::forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths) {
+  const Result r = compute(x, state, {}, lengths);
+  return {r.output, r.h};
+}
+OneStateLayer::PackedOutput OneStateLayer::forward(const PackedSequence& x, const Tensor& state) {
+  const Result r = compute(x, state, {});
+  return {{r.output, x.batch_sizes, x.sorted_indices, x.unsorted_indices}, r.h};
+}
+OneStateLayer::Output OneStateLayer::operator()(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths) {
+  return run([this](const auto&... in) { return forward(in...); }, x, state, lengths);
+}
+OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, const Tensor& state) {
+  return run([this](const auto&... in) { return forward(in...); }, x, state);
+}
+
+RNN::RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& o, Generator* generator)
+    : OneStateLayer("RNN", is_relu("RNN", o.nonlinearity) ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
+                    generator) {}
+GRU::GRU(int64_t input_size, int64_t hidden_size, const GRUOptions& o, Generator* generator)
+    : OneStateLayer("GRU", Kind::gru, input_size, hidden_size, as_common(o), generator) {}
+
+LSTM::LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& o, Generator* generator)
+    : RecurrentLayer("LSTM", Kind::lstm, input_size, hidden_size, o, generator) {}
+LSTM::Output LSTM::forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths) {
+  const Result r = compute(x, state.h, state.c, lengths);
+  return {r.output, {r.h, r.c}};
+}
+LSTM::PackedOutput LSTM::forward(const PackedSequence& x, const State& state) {
+  const Result r = compute(x, state.h, state.c);
+  return {{r.output, x.batch_sizes, x.sorted_indices, x.unsorted_indices}, {r.h, r.c}};
+}
+LSTM::Output LSTM::operator()(const Tensor& x, const State& state, const std::vector<int64_t>& lengths) {
+  return run([this](const auto&... in) { return forward(in...); }, x, state, lengths);
+}
+LSTM::PackedOutput LSTM::operator()(const PackedSequence& x, const State& state) {
+  return run([this](const auto&... in) { return forward(in...); }, x, state);
+}
+
+RecurrentCell::RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& o,
+                             Generator* generator)
+    : type_(type), options_(o) {
+  check_sizes(type, input_size, hidden_size);
+  const auto weight = [&](const char* name, const Shape& shape) {
+    return register_parameter(name, uniform_weight(shape, hidden_size, generator));
+  };
+  weight_ih = weight("weight_ih", {gates * hidden_size, input_size});
+  weight_hh = weight("weight_hh", {gates * hidden_size, hidden_size});
+  if (!o.bias) return;
+  bias_ih = weight("bias_ih", {gates * hidden_size});
+  bias_hh = weight("bias_hh", {gates * hidden_size});
+}
+
+std::string RecurrentCell::describe() const {
+  return Repr(type_)
+      .arg(weight_ih.size(1))
+      .arg(weight_hh.size(1))
+      .arg_if(!options_.bias, "bias", options_.bias)
+      .arg_if(options_.nonlinearity != "tanh", "nonlinearity", options_.nonlinearity)
+      .str();
+}
+
+RNNCell::RNNCell(int64_t input_size, int64_t hidden_size, const RNNCellOptions& o, Generator* generator)
+    : RecurrentCell("RNNCell", 1, input_size, hidden_size, o, generator) {
+  is_relu("RNNCell", o.nonlinearity);
+}
+Tensor RNNCell::forward(const Tensor& x, const Tensor& h) {
+  check_features(type_, x, weight_ih.size(1));
+  return (options_.nonlinearity == "relu" ? rnn_relu_cell : rnn_tanh_cell)(x, h, weight_ih, weight_hh, bias_ih, bias_hh);
+}
+Tensor RNNCell::operator()(const Tensor& x, const Tensor& h) {
+  return run([this](const auto&... in) { return forward(in...); }, x, h);
+}
+
+GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool bias, Generator* generator)
+    : RecurrentCell("GRUCell", 3, input_size, hidden_size, {.bias = bias}, generator) {}
+Tensor GRUCell::forward(const Tensor& x, const Tensor& h) {
+  check_features(type_, x, weight_ih.size(1));
+  return gru_cell(x, h, weight_ih, weight_hh, bias_ih, bias_hh);
+}
+Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) {
+  return run([this](const auto&... in) { return forward(in...); }, x, h);
+}
+
+LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool bias, Generator* generator)
+    : RecurrentCell("LSTMCell", 4, input_size, hidden_size, {.bias = bias}, generator) {}
+LSTMCell::State LSTMCell::forward(const Tensor& x, const State& state) {
+  check_features(type_, x, weight_ih.size(1));
+  const auto [h, c] = lstm_cell(x, state.h, state.c, weight_ih, weight_hh, bias_ih, bias_hh);
+  return {h, c};
+}
+LSTMCell::State LSTMCell::operator()(const Tensor& x, const State& state) {
+  return run([this](const auto&... in) { return forward(in...); }, x, state);
+}
+
+}  // namespace halfstep

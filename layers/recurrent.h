@@ -1,0 +1,207 @@
+// Recurrent layers (framework/ops/linalg/recurrent.h has the formulas, shapes of weights and the order of gates).
+//
+//   LSTM lstm(28, 64, {.num_layers = 2, .batch_first = true});
+//   auto [output, state] = lstm(x);                    // [N, T, 64]; state.h and state.c: [2, N, 64]
+//   auto [more, last] = lstm(next, state);             // goes on where it stopped
+//   auto [ragged, ends] = lstm(x, {}, {5, 2, 0, 3});   // sequences of these lengths: zeros after each, states at its last step
+//   auto [packed, end] = lstm(pack_padded_sequence(x, {5, 2}, true));
+//
+// x: [T, N, input_size], [N, T, input_size] with batch_first, or [T, input_size]: one sequence. The output has, of the last layer,
+// the states of all steps, of both directions side by side; H = hidden_size (proj_size where there are projections). A state is
+// [num_layers D, N, H] with D = 2 directions if bidirectional, without N for one sequence; where none is given it is zero.
+//
+// Parameters, as in PyTorch, of layer k: weight_ih_lk, weight_hh_lk, bias_ih_lk and bias_hh_lk, weight_hr_lk, and the same with
+// _reverse; all from U(-b, b), b = 1/sqrt(hidden_size). Throws ValueError for arguments outside their domain and lengths beyond the
+// sequence, ShapeError for inputs and states that do not fit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/layer.h"
+#include "layers/packed_sequence.h"
+
+namespace halfstep {
+
+// output: what the layer gives in a Sequential or a config, where it takes x alone: the "sequence", or "last", the state of the
+// last layer after the last step, of both directions side by side.
+struct RNNOptions {
+  int64_t num_layers = 1;
+  std::string nonlinearity = "tanh";  // or relu
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;  // of the outputs of every layer but the last, while training
+  bool bidirectional = false;
+  std::string output = "sequence";
+};
+struct GRUOptions {
+  int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;
+  bool bidirectional = false;
+  std::string output = "sequence";
+};
+struct LSTMOptions {
+  int64_t num_layers = 1;
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;
+  bool bidirectional = false;
+  int64_t proj_size = 0;  // 0: no projections
+  std::string output = "sequence";
+};
+
+// What all three have in common.
+class RecurrentLayer : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+
+ protected:
+  enum class Kind : uint8_t { rnn_tanh, rnn_relu, lstm, gru };
+  RecurrentLayer(const char* type, Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& options,
+                 Generator* generator);
+  struct Result {
+    Tensor output, h, c;
+  };
+  Result compute(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& lengths);
+  Result compute(const PackedSequence& x, const Tensor& h, const Tensor& c);
+
+ private:
+  Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
+  const char* type_;
+  Kind kind_;
+  int64_t input_size_, hidden_size_;
+  LSTMOptions options_;
+  Tensors weights_;
+};
+
+// RNN and GRU, whose state is one tensor.
+class OneStateLayer : public RecurrentLayer {
+ public:
+  struct Output {
+    Tensor output, state;
+    template <class F>
+    void each_tensor(F&& f) {
+      f(output);
+      f(state);
+    }
+  };
+  struct PackedOutput {
+    PackedSequence output;
+    Tensor state;
+    template <class F>
+    void each_tensor(F&& f) {
+      output.each_tensor(f);
+      f(state);
+    }
+  };
+  Output forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths);
+  PackedOutput forward(const PackedSequence& x, const Tensor& state);
+  // forward with its hooks.
+  Output operator()(const Tensor& x, const Tensor& state = {}, const std::vector<int64_t>& lengths = {});
+  PackedOutput operator()(const PackedSequence& x, const Tensor& state = {});
+
+ protected:
+  using RecurrentLayer::RecurrentLayer;
+};
+
+// h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
+class RNN : public OneStateLayer {
+ public:
+  RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
+};
+
+// r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
+class GRU : public OneStateLayer {
+ public:
+  GRU(int64_t input_size, int64_t hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
+};
+
+struct LSTMState {
+  Tensor h, c;
+  template <class F>
+  void each_tensor(F&& f) {
+    f(h);
+    f(c);
+  }
+};
+
+// i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), times W_hr^T where there are projections.
+class LSTM : public RecurrentLayer {
+ public:
+  using State = LSTMState;
+  struct Output {
+    Tensor output;
+    State state;
+    template <class F>
+    void each_tensor(F&& f) {
+      f(output);
+      state.each_tensor(f);
+    }
+  };
+  struct PackedOutput {
+    PackedSequence output;
+    State state;
+    template <class F>
+    void each_tensor(F&& f) {
+      output.each_tensor(f);
+      state.each_tensor(f);
+    }
+  };
+  LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
+  PackedOutput forward(const PackedSequence& x, const State& state);
+  Output operator()(const Tensor& x, const State& state = {}, const std::vector<int64_t>& lengths = {});
+  PackedOutput operator()(const PackedSequence& x, const State& state = {});
+};
+
+// ---- One step: x [N, input_size] or [input_size]; a state that is not given is zero. Parameters weight_ih, weight_hh, bias_ih and
+// bias_hh, from U(-b, b), b = 1/sqrt(hidden_size). In a Sequential or a config: one step from zero.
+struct RNNCellOptions {
+  bool bias = true;
+  std::string nonlinearity = "tanh";  // or relu
+};
+
+class RecurrentCell : public Module {
+ public:
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined without
+
+ protected:
+  RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& options,
+                Generator* generator);
+  const char* type_;
+  RNNCellOptions options_;
+};
+
+class RNNCell : public RecurrentCell {
+ public:
+  RNNCell(int64_t input_size, int64_t hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
+  Tensor forward(const Tensor& x, const Tensor& h);
+  Tensor operator()(const Tensor& x, const Tensor& h = {});
+};
+
+class GRUCell : public RecurrentCell {
+ public:
+  GRUCell(int64_t input_size, int64_t hidden_size, bool bias = true, Generator* generator = nullptr);
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
+  Tensor forward(const Tensor& x, const Tensor& h);
+  Tensor operator()(const Tensor& x, const Tensor& h = {});
+};
+
+class LSTMCell : public RecurrentCell {
+ public:
+  using State = LSTMState;
+  LSTMCell(int64_t input_size, int64_t hidden_size, bool bias = true, Generator* generator = nullptr);
+  Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
+  State forward(const Tensor& x, const State& state);
+  State operator()(const Tensor& x, const State& state = {});
+};
+
+}  // namespace halfstep

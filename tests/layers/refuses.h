@@ -1,0 +1,23 @@
+// For tests of errors: their type and every word of them.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "framework/base/check.h"
+
+namespace halfstep::testing {
+
+template <class E, class F>
+void refuses(const std::string& message, F make) {
+  CAPTURE(message);
+  try {
+    make();
+    FAIL_CHECK("accepted");
+  } catch (const E& e) { CHECK(std::string(e.what()) == message); } catch (const Error& e) {
+    FAIL_CHECK("another type: " << e.what());
+  }
+}
+
+}  // namespace halfstep::testing
