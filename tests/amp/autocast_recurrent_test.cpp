@@ -104,7 +104,14 @@ void check(const Grid& g, DType low, DType given, DType weights) {
   for (size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(own[i].grad().dtype() == given);
-    CHECK(bitwise(own[i].grad().to(low), by_hand[i].grad()));
+    const Tensor grad = own[i].grad(), expected = by_hand[i].grad();
+    if (i == 0 && g.both && given != low) {
+      // Both directions add to it: in float32 here, after each was rounded there.
+      const double bound = 2 * epsilon(low) * expected.abs().max().item<double>();
+      CHECK((grad - expected.to(DType::f32)).abs().max().item<double>() <= bound);
+    } else {
+      CHECK(bitwise(grad.to(low), expected));
+    }
   }
 }
 
