@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) lstm_kernel(Lstm a) {
     for (int k = 0; k < 4; ++k) {
       const int64_t at = (r * 4 + k) * a.units + u;
       load_some(a.x_gates, at, act[k]);
-      load_or_zero(a.h_gates, at, h);
+      load_some(a.h_gates, at, h);
 #pragma unroll
       for (int j = 0; j < N; ++j) act[k][j] = k == 2 ? m::tanh(C(act[k][j] + h[j])) : m::sigmoid(C(act[k][j] + h[j]));
       if (a.activated.data != nullptr) store_some(a.activated, at, act[k]);

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,6 +55,7 @@ struct GemmArgs {
   bool derivative = false;
   TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
   TensorView a_row_sum{};     // [M] or empty; written: the sums of op(a)'s rows (of this bias's gradient). c's dtype or f32
+  TensorView packed{};        // b as Backend::pack laid it out; then c is f32, b is not read, and there is no activation
 };
 
 // How `aux` looks. An empty shape: the forward needs none, and the backward takes the output c in its place.
@@ -144,6 +146,17 @@ class Backend {
   // The aux of a product of `rows` x `columns` in `dtype`, for activations other than none.
   // Unless a device says otherwise: of GELU its input, of ReLU nothing.
   virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const;
+
+  // ---- many products with one matrix b [k, n], which is laid out for them once. The memory that pack() fills; an empty shape where
+  // products gain nothing by it.
+  virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
+  virtual void pack(InView b, OutView packed);
+
+  // ---- calls that have nothing in common: task(i) for i in [0, n), perhaps at once, on threads of the host. A device that queues its
+  // work does them one after another.
+  virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);
+  // Into how many parts it pays to cut `rows` rows for that, each of so many multiplications.
+  virtual int64_t sides(int64_t rows, int64_t multiplications) const;
 
   // ---- checks of values. The position of the first target outside [0, classes) that is not ignore_index, of the first index
   // outside [0, size), or -1. CUDA: checked on the device without a wait, so -1; the IndexError comes with the next value read by

@@ -96,6 +96,13 @@ class MetaBackend final : public Backend {
     cpu::gemm(g);
   }
 
+  AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override {
+    return plans_for_cpu() ? cpu::packed_layout(k, n, dtype) : AuxLayout{};
+  }
+  int64_t sides(int64_t rows, int64_t multiplications) const override {
+    return plans_for_cpu() ? cpu::sides(rows, multiplications) : 1;
+  }
+
   void reduce(Reduce, const TensorView& x, const TensorView& out) override { count("reduce", {x}, {out}); }
   void arg_reduce(bool, const TensorView& x, int, const TensorView& values, const TensorView& indices) override {
     count("arg_reduce", {x}, {values, indices});

@@ -193,6 +193,56 @@ TEST_CASE("sequences of any lengths, none and unsorted ones among them, give wha
   });
 }
 
+TEST_CASE("a batch whose rows are shared among threads gives what one thread gives") {
+  const int64_t count = 40, steps = 6;
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < count; ++i) lengths.push_back(i * 7 % (steps + 1));
+  manual_seed(9);
+  for (const char* kind : {"RNN tanh", "GRU", "LSTM"}) {
+    for (int64_t proj : {0, 24}) {
+      if (proj > 0 && std::string(kind) != "LSTM") continue;
+      for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+        for (bool ragged : {false, true}) {
+          CAPTURE(kind);
+          CAPTURE(proj);
+          CAPTURE(name(dtype));
+          CAPTURE(ragged);
+          const AnyLayer layer = make_layer(kind, 8, 40, 1, false, true, proj);
+          layer.module->to(dtype);
+          const Tensor x = randn({steps, count, 8}).to(dtype);
+          Tensors states;
+          for (const Tensor& s : layer.states(count)) states.push_back(s.to(dtype));
+          const auto run = [&](int threads) {
+            set_num_threads(threads);
+            layer.module->zero_grad();
+            const Tensor in = x.detach().clone().set_requires_grad();
+            Tensors out;
+            {
+              const NoGrad quiet;
+              out.push_back(layer(in, states, ragged ? lengths : std::vector<int64_t>()).first);
+            }
+            const auto [y, end] = layer(in, states, ragged ? lengths : std::vector<int64_t>());
+            (y.to(DType::f32) * y.to(DType::f32)).sum().backward();
+            out.push_back(y);
+            out.insert(out.end(), end.begin(), end.end());
+            out.push_back(in.grad());
+            for (const Tensor& p : layer.module->parameters()) out.push_back(p.grad());
+            set_num_threads(0);
+            return out;
+          };
+          const Tensors alone = run(1), shared = run(3);
+          REQUIRE(alone.size() == shared.size());
+          for (size_t i = 0; i < alone.size(); ++i) {
+            CAPTURE(i);
+            const Tensor off = (alone[i].to(DType::f64) - shared[i].to(DType::f64)).abs().max();
+            CHECK(off.item<double>() <= 4 * epsilon(dtype) * (1 + alone[i].to(DType::f64).abs().max().item<double>()));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("packed sequences: PyTorch's example, there and back") {
   const Tensor x = tensor(Numbers{1, 2, 0, 3, 0, 0, 4, 5, 6}, {3, 3});  // [B, T]
   const PackedSequence packed = pack_padded_sequence(x, {2, 1, 3}, true, false);

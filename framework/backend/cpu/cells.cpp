@@ -125,7 +125,7 @@ void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const Tenso
       const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
       for (int k = 0; k < 4; ++k) {
         x.read(k, x_gates, gate(k), n);
-        h.read_or_zero(k, h_gates, gate(k), n);
+        h.read(k, h_gates, gate(k), n);
         act.begin(k, activated, gate(k));
       }
       const int64_t at_unit = r * units + u;

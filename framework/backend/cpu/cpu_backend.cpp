@@ -6,6 +6,7 @@
 
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/simd.h"
 
 namespace halfstep {
 namespace {
@@ -49,6 +50,11 @@ class CpuBackend final : public Backend {
   void name parameters override { cpu::name arguments; }
 #include "framework/backend/kernels.def"
 #undef HS_KERNEL
+
+  AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return cpu::packed_layout(k, n, dtype); }
+  void pack(const TensorView& b, const TensorView& packed) override { cpu::pack(b, packed); }
+  void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }
+  int64_t sides(int64_t rows, int64_t multiplications) const override { return cpu::sides(rows, multiplications); }
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     return cpu::check_targets(target, classes, ignore_index);

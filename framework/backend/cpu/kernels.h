@@ -9,6 +9,10 @@ namespace halfstep::cpu {
 #include "framework/backend/kernels.def"
 #undef HS_KERNEL
 
+AuxLayout packed_layout(int64_t k, int64_t n, DType dtype);
+void pack(const TensorView& b, const TensorView& packed);
+int64_t sides(int64_t rows, int64_t multiplications);
+
 int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index);
 int64_t check_indices(const TensorView& index, int64_t size);
 

@@ -48,6 +48,50 @@ struct Walk {
   bool uniform() const { return steps() == 0 || sizes.back() == batch; }
 };
 
+// Rows of the batch.
+struct Range {
+  int64_t from, to;
+  int64_t size() const { return to - from; }
+};
+
+// A matrix of many products, laid out for them once where the device has a layout for that. Its rows are states of sequences, which
+// have nothing in common: parts of the batch go through their steps side by side.
+struct Factor {
+  Tensor matrix, packed;
+  int64_t parts = 1;
+
+  Factor(const Tensor& b, const Walk& walk) {
+    Backend& backend = backend_for(b.device());
+    const bool often = walk.steps() > 2;
+    const AuxLayout layout = often ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
+    if (!layout.shape.empty()) parts = backend.sides(walk.batch, walk.steps() * b.size(0) * b.size(1));
+    if (parts > 1) {
+      packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
+      backend.pack(b.view(), packed.view());
+      matrix = b;
+    } else {  // every step would do it again
+      matrix = often && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
+    }
+  }
+  void multiply(Backend& backend, GemmArgs args) const {
+    args.b = matrix.view();
+    if (packed.defined()) args.packed = packed.view();
+    backend.gemm(args);
+  }
+  // f(k, r) for the steps k of the walk, first to last or last to first, and the rows r that they have of each part.
+  template <class F>
+  void each_step(Backend& backend, const Walk& walk, bool backwards, const F& f) const {
+    backend.side_by_side(parts, [&](int64_t part) {
+      const Range all{walk.batch * part / parts, walk.batch * (part + 1) / parts};
+      for (int64_t i = 0; i < walk.steps(); ++i) {
+        const int64_t k = backwards ? walk.steps() - 1 - i : i, n = walk.size(k);
+        const Range r{std::min(all.from, n), std::min(all.to, n)};
+        if (r.size() > 0) f(k, r);
+      }
+    });
+  }
+};
+
 // The states that steps leave, and the first ones, in one matrix [total + batch, width]: in the order of time, so that where all
 // steps have all rows, what the steps read is the same matrix, one step earlier.
 class States {
@@ -63,22 +107,22 @@ class States {
   }
 
   const Tensor& all() const { return all_; }
-  TensorView after(int64_t k) const { return rows(all_, row(k), walk_.size(k)); }
   Tensor outputs() const { return part(walk_.reverse ? 0 : walk_.batch, walk_.total); }
-  // What step k reads, and how many rows of it are first states.
-  TensorView before(int64_t k) {
-    const int64_t n = walk_.size(k), had = k == 0 ? 0 : walk_.size(k - 1);
-    if (k == 0) return rows(all_, first_row(), n);
-    if (n <= had) return rows(all_, row(k - 1), n);
-    joined_ = Tensor::empty({n, all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
-    copy_before(k, joined_, 0);
-    return joined_.view();
+  TensorView after(int64_t k, Range r) const { return rows(all_, row(k) + r.from, r.size()); }
+  // What the rows r of step k read. `joined` is memory for rows of which some have begun before and some begin here.
+  TensorView before(int64_t k, Range r, Tensor& joined) const {
+    const int64_t had = k == 0 ? 0 : walk_.size(k - 1);
+    if (r.from >= had) return rows(all_, first_row() + r.from, r.size());
+    if (r.to <= had) return rows(all_, row(k - 1) + r.from, r.size());
+    joined = Tensor::empty({r.size(), all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
+    copy_before(k, r, joined, 0);
+    return joined.view();
   }
   // All that steps read, in the order of their rows.
-  Tensor all_before() {
+  Tensor all_before() const {
     if (walk_.uniform()) return part(walk_.reverse ? walk_.batch : 0, walk_.total);
     const Tensor out = Tensor::empty({walk_.total, all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
-    for (int64_t k = 0; k < walk_.steps(); ++k) copy_before(k, out, walk_.offset(k));
+    for (int64_t k = 0; k < walk_.steps(); ++k) copy_before(k, {0, walk_.size(k)}, out, walk_.offset(k));
     return out;
   }
   // The state of each row of the batch after its last step.
@@ -103,14 +147,14 @@ class States {
   int64_t first_row() const { return walk_.reverse ? walk_.total : 0; }
   int64_t row(int64_t k) const { return walk_.offset(k) + (walk_.reverse ? 0 : walk_.batch); }
   Tensor part(int64_t from, int64_t n) const { return all_.alias({n, all_.size(1)}, all_.strides(), from * all_.size(1)); }
-  void copy_before(int64_t k, const Tensor& to, int64_t at) const {
-    const int64_t n = walk_.size(k), old = k == 0 ? 0 : std::min(n, walk_.size(k - 1));
-    if (old > 0) device_.copy(rows(all_, row(k - 1), old), rows(to, at, old));
-    if (n > old) device_.copy(rows(all_, first_row() + old, n - old), rows(to, at + old, n - old));
+  void copy_before(int64_t k, Range r, const Tensor& to, int64_t at) const {
+    const int64_t old = std::clamp<int64_t>(k == 0 ? 0 : walk_.size(k - 1), r.from, r.to);
+    if (old > r.from) device_.copy(rows(all_, row(k - 1) + r.from, old - r.from), rows(to, at, old - r.from));
+    if (r.to > old) device_.copy(rows(all_, first_row() + old, r.to - old), rows(to, at + old - r.from, r.to - old));
   }
 
   const Walk& walk_;
-  Tensor all_, joined_;
+  Tensor all_;
   Backend& device_;
 };
 
@@ -125,22 +169,22 @@ struct Layer {
     const DType dtype = in[kX].dtype(), wide = widened(dtype);
     const Device device = in[kX].device();
     const int64_t units = in[kWhh].size(0) / gates_of(a.cell), width = in[kWhh].size(1);
-    const bool gru = a.cell == Cell::gru, lstm = a.cell == Cell::lstm, records = ctx.recording();
+    const bool gru = a.cell == Cell::gru, lstm = a.cell == Cell::lstm, gated = gru || lstm, records = ctx.recording();
     Backend& backend = backend_for(device);
     const auto make = [&](int64_t n, int64_t columns, DType t) {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
     };
 
     // A GRU's gates of x and h meet only within the pass over them, so each has its bias.
-    const Tensor h_bias = gru ? dense(in[kBhh]) : Tensor();
+    const Tensor h_bias = gru && in[kBhh].defined() ? dense(in[kBhh].to(wide)) : Tensor();
     const Tensor bias = gru || !in[kBih].defined() ? dense(in[kBih]) : in[kBih].to(wide) + in[kBhh].to(wide);
     const Tensor gates = product(in[kX], in[kWih].t(), wide, {.bias = bias});
-    const Tensor h_gates = gru ? make(a.batch, 3 * units, wide) : Tensor();
-    // Laid out for the products once; every step would do it again.
-    const Tensor w = walk.steps() > 2 ? in[kWhh].t().contiguous() : gemm_ready(in[kWhh].t());
+    // A step's own product stays in the cache; the gates of x come from memory once.
+    const Tensor h_gates = gated ? make(a.batch, gates_of(a.cell) * units, wide) : Tensor();
+    const Factor w(in[kWhh].t(), walk);
     const Tensor w_hr = in[kWhr].defined() ? gemm_ready(in[kWhr].t()) : Tensor();
 
-    States h(walk, width, dtype, device, in[kH]);
+    const States h(walk, width, dtype, device, in[kH]);
     // Without a backward only the newest c is of use. It is wide: not rounded between the steps.
     std::optional<States> c;
     Tensor newest_c;
@@ -150,25 +194,26 @@ struct Layer {
       in[kC].defined() ? backend.copy(in[kC].view(), newest_c.view()) : backend.fill(newest_c.view(), 0);
     }
     Tensor activated;
-    if (records && (lstm || gru)) activated = lstm && dtype == wide ? gates : make(walk.total, 4 * units, dtype);
+    if (records && gated) activated = lstm && dtype == wide ? gates : make(walk.total, 4 * units, dtype);
     const Tensor unprojected = w_hr.defined() ? make(records ? walk.total : a.batch, units, dtype) : Tensor();
 
-    for (int64_t k = 0; k < walk.steps(); ++k) {
-      const int64_t n = walk.size(k), at = walk.offset(k);
-      const TensorView before = h.before(k), after = h.after(k), own = rows(gates, at, n), act = rows_or_none(activated, at, n);
-      const TensorView sum = gru ? rows(h_gates, 0, n) : own;
-      backend.gemm({.a = before, .b = w.view(), .c = sum, .bias = view_of(h_bias), .accumulate = !gru});
+    w.each_step(backend, walk, false, [&](int64_t k, Range r) {
+      Tensor joined, joined_c;
+      const int64_t n = r.size(), at = walk.offset(k) + r.from;
+      const TensorView before = h.before(k, r, joined), after = h.after(k, r), own = rows(gates, at, n),
+                       act = rows_or_none(activated, at, n), sum = gated ? rows(h_gates, r.from, n) : own;
+      w.multiply(backend, {.a = before, .c = sum, .bias = view_of(h_bias), .accumulate = !gated});
       if (lstm) {
-        const TensorView made = w_hr.defined() ? rows(unprojected, records ? at : 0, n) : after;
-        const TensorView c_before = c ? c->before(k) : rows(newest_c, 0, n), c_after = c ? c->after(k) : c_before;
-        backend.lstm_cell(own, {}, c_before, made, c_after, act);
+        const TensorView made = w_hr.defined() ? rows(unprojected, records ? at : r.from, n) : after;
+        const TensorView c_before = c ? c->before(k, r, joined_c) : rows(newest_c, r.from, n);
+        backend.lstm_cell(own, sum, c_before, made, c ? c->after(k, r) : c_before, act);
         if (w_hr.defined()) backend.gemm({.a = made, .b = w_hr.view(), .c = after});
       } else if (gru) {
         backend.gru_cell(own, sum, before, after, act);
       } else {
         backend.unary(a.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, own, after);
       }
-    }
+    });
 
     for (const Tensor& t : in) ctx.save(t);
     for (const Tensor& t : {h.all(), c ? c->all() : Tensor(), activated, unprojected}) ctx.save(t);
@@ -196,34 +241,36 @@ struct Layer {
     };
     const Tensor dy = dense(grads[0]), dh = running(grads[1], width), dc = lstm ? running(grads[2], units) : Tensor();
 
-    States h(walk, ctx.saved(kStates));
+    const States h(walk, ctx.saved(kStates));
     std::optional<States> c;
     if (lstm) c.emplace(walk, ctx.saved(kCells));
     const Tensor dgates = make(walk.total, w_hh.size(0), dtype), dx_gates = gru ? make(walk.total, 3 * units, dtype) : dgates;
     const Tensor dprojected = w_hr.defined() ? make(walk.total, width, dtype) : Tensor();
     const Tensor dmade = w_hr.defined() ? make(a.batch, units, wide) : Tensor();
+    const Factor w(w_hh, walk);
 
-    for (int64_t k = walk.steps() - 1; k >= 0; --k) {
-      const int64_t n = walk.size(k), at = walk.offset(k);
-      const TensorView more = rows(dh, 0, n), own = rows(dgates, at, n), act = rows_or_none(activated, at, n);
-      TensorView from = rows_or_none(dy, at, n);
+    w.each_step(backend, walk, true, [&](int64_t k, Range r) {
+      Tensor joined;
+      const int64_t n = r.size(), at = walk.offset(k) + r.from;
+      const TensorView more = rows(dh, r.from, n), own = rows(dgates, at, n), act = rows_or_none(activated, at, n),
+                       from = rows_or_none(dy, at, n);
       if (lstm) {
-        const TensorView dc_n = rows(dc, 0, n);
+        const TensorView dc_n = rows(dc, r.from, n), none;
         if (w_hr.defined()) {
           const TensorView sum = rows(dprojected, at, n);
           from ? backend.binary(Binary::add, from, more, sum) : backend.copy(more, sum);
-          backend.gemm({.a = sum, .b = w_hr.view(), .c = rows(dmade, 0, n)});
+          backend.gemm({.a = sum, .b = w_hr.view(), .c = rows(dmade, r.from, n)});
         }
-        const TensorView none, given = w_hr.defined() ? rows(dmade, 0, n) : from;
-        backend.lstm_cell_backward(given, w_hr.defined() ? none : more, dc_n, act, c->before(k), c->after(k), own, dc_n);
+        backend.lstm_cell_backward(w_hr.defined() ? rows(dmade, r.from, n) : from, w_hr.defined() ? none : more, dc_n, act,
+                                   c->before(k, r, joined), c->after(k, r), own, dc_n);
       } else if (gru) {
-        backend.gru_cell_backward(from, more, act, h.before(k), rows(dx_gates, at, n), own, more);
+        backend.gru_cell_backward(from, more, act, h.before(k, r, joined), rows(dx_gates, at, n), own, more);
       } else {
         if (from) backend.binary(Binary::add, from, more, more);
-        backend.unary_backward(a.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, more, h.after(k), own);
+        backend.unary_backward(a.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, more, h.after(k, r), own);
       }
-      if (k > 0 || ctx.needs(kH)) backend.gemm({.a = own, .b = w_hh.view(), .c = more, .accumulate = gru});
-    }
+      if (k > 0 || ctx.needs(kH)) w.multiply(backend, {.a = own, .c = more, .accumulate = gru});
+    });
 
     Tensors result(kLayerInputs);
     if (ctx.needs(kH)) result[kH] = dh.to(ctx.grad_dtype(kH));

@@ -60,6 +60,9 @@ template void multiply_eigen<double>(const Product&, const double*);
 void multiply(const Product& p) { multiply_eigen<float>(p, p.bias); }
 bool bf16_is_native() { return false; }
 std::string bf16_support() { return "widened to float32"; }
+size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so nobody packs
+void pack_matrix(const Product&, void*) {}
+void multiply_packed(const Product&) {}
 #endif
 
 }  // namespace halfstep::cpu

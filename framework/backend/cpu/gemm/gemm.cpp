@@ -110,8 +110,45 @@ void multiply_nothing(const GemmArgs& g) {
 
 }  // namespace
 
+AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) {
+  const size_t bytes = dtype == DType::f64 || k == 0 || n == 0 ? 0 : packed_bytes(k, n, dtype);
+  return bytes == 0 ? AuxLayout{} : AuxLayout{{int64_t(bytes)}, DType::u8};
+}
+
+void pack(const TensorView& b, const TensorView& packed) {
+  const Operand x(b);
+  if (WorkspacePlan::open()) return;
+  pack_matrix({.n = x.columns, .k = x.rows, .b = b.data, .b_row = x.row_stride, .b_column = x.column_stride, .in = b.dtype},
+              packed.data);
+}
+
+// Fewer rows for a thread than this, and it is better that all share each product.
+int64_t sides(int64_t rows, int64_t multiplications) {
+  constexpr int64_t kLeast = 8;
+  return std::max<int64_t>(1, std::min<int64_t>(threads_for(rows * (multiplications / 16), num_threads()), rows / kLeast));
+}
+
 void product(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
+  if (g.packed) {
+    const Operand a(g.a);
+    const bool widens = g.a.dtype == DType::f16 || (g.a.dtype == DType::bf16 && !bf16_is_native());
+    const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
+    Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
+    p.bias = g.bias.as<const float>();
+    p.a_row = a.row_stride, p.a_column = a.column_stride;
+    p.in = g.a.dtype;
+    p.accumulate = g.accumulate;
+    if (widens) {
+      p.a = wide.data();
+      p.a_row = a.columns, p.a_column = 1;
+      p.in = DType::f32;
+      for (int64_t i = 0; i < a.rows && !WorkspacePlan::open(); ++i)
+        load<float>(g.a.dtype, at(g.a, i * a.row_stride), a.column_stride, reinterpret_cast<float*>(wide.data()) + i * a.columns,
+                    a.columns);
+    }
+    return multiply_packed(p);
+  }
   Operand a(g.a), b(g.b);
   if (a.columns == 0) return multiply_nothing(g);
   if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);

@@ -35,6 +35,12 @@ void multiply(const Product& p);
 // The same for f16, and for bf16 where it is not native: widened to float in blocks, within the product.
 void multiply_halves(const Product& p);
 
+// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are widened (of float16, and of bfloat16 without
+// instructions for it): the bytes that takes, or 0 where there is no such code; and a product with it, whose b is that memory.
+size_t packed_bytes(int64_t k, int64_t n, DType in);
+void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
+void multiply_packed(const Product& p);        // on one thread
+
 // Floating products that read each element once, bare of bias and the like: dot products, and in 16 bits a matrix by a vector and a
 // column by a row. False, and nothing is done, for any other product.
 bool multiply_thin(const GemmArgs& args);

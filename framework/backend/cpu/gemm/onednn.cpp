@@ -4,12 +4,16 @@
 #include "framework/backend/cpu/onednn.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <list>
+#include <map>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
@@ -28,6 +32,7 @@ constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a 
 // A product, or a part of one: rows of c lie c_row elements apart.
 struct Piece : Product {
   int64_t c_row;
+  bool packed = false;  // b is as packed_desc says
 };
 
 struct Key {
@@ -58,6 +63,22 @@ struct Entry {
 
 Memory::data_type type_of(int64_t t) { return DType(t) == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; }
 
+// How oneDNN would have b [k, n] for products with a few rows of a, where it may choose. Found once for each size.
+Memory::desc packed_desc(int64_t k, int64_t n, int64_t in) {
+  constexpr int64_t kSomeRows = 16;
+  static std::mutex guard;
+  static std::map<std::array<int64_t, 3>, Memory::desc> known;
+  const std::lock_guard<std::mutex> lock(guard);
+  const auto [found, fresh] = known.try_emplace({k, n, in});
+  if (fresh) {
+    const Memory::desc a({kSomeRows, k}, type_of(in), Memory::format_tag::ab);
+    const Memory::desc c({kSomeRows, n}, Memory::data_type::f32, Memory::format_tag::ab);
+    const Memory::desc any({k, n}, type_of(in), Memory::format_tag::any);
+    found->second = dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, any, c), engine()).weights_desc();
+  }
+  return found->second;
+}
+
 void build(Entry& e) {
   const Key& k = e.key;
   const bool batched = k.batch > 1;
@@ -66,7 +87,7 @@ void build(Entry& e) {
                    : Memory::desc({rows, columns}, type_of(type), {row, column});
   };
   const Memory::desc a = describe(k.m, k.k, k.in, k.a_batch, k.a_row, k.a_column);
-  const Memory::desc b = describe(k.k, k.n, k.in, k.b_batch, k.b_row, k.b_column);
+  const Memory::desc b = k.flags & 8 ? packed_desc(k.k, k.n, k.in) : describe(k.k, k.n, k.in, k.b_batch, k.b_row, k.b_column);
   const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.c_row, k.c_row, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
@@ -122,7 +143,7 @@ class Cache {
 void execute(const Piece& p) {
   thread_local Cache cache;
   thread_local dnnl::stream stream(engine());
-  const int64_t flags = (p.bias ? 1 : 0) | (p.relu ? 2 : 0) | (p.accumulate ? 4 : 0);
+  const int64_t flags = (p.bias ? 1 : 0) | (p.relu ? 2 : 0) | (p.accumulate ? 4 : 0) | (p.packed ? 8 : 0);
   const Key key{p.batch,   p.m,     p.n,        p.k,     p.a_batch,     p.a_row,        p.a_column,
                 p.b_batch, p.b_row, p.b_column, p.c_row, int64_t(p.in), int64_t(p.out), flags};
   Entry& e = cache.find(key);
@@ -266,6 +287,38 @@ void multiply(const Product& p) {
     return;
   }
   parallel_tasks(pieces, work, [&](int64_t i) { run(cut(p, along, i, pieces)); });
+}
+
+size_t packed_bytes(int64_t k, int64_t n, DType in) {
+  return packed_desc(k, n, int64_t(in == DType::bf16 && bf16_is_native() ? in : DType::f32)).get_size();
+}
+
+void pack_matrix(const Product& p, void* to) {
+  const bool widens = p.in == DType::f16 || (p.in == DType::bf16 && !bf16_is_native());
+  const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(p.k * p.n) : 0);
+  const void* from = p.b;
+  const DType in = widens ? DType::f32 : p.in;
+  Memory::dims strides{p.b_row, p.b_column};
+  if (widens) {
+    for (int64_t i = 0; i < p.k; ++i)
+      load<float>(p.in, static_cast<const char*>(p.b) + i * p.b_row * int64_t(size_of(p.in)), p.b_column,
+                  reinterpret_cast<float*>(wide.data()) + i * p.n, p.n);
+    from = wide.data();
+    strides = {p.n, 1};
+  }
+  const OpenMpThreads one(1);
+  dnnl::stream stream(engine());
+  Memory source(Memory::desc({p.k, p.n}, type_of(int64_t(in)), strides), engine(), const_cast<void*>(from));
+  Memory packed(packed_desc(p.k, p.n, int64_t(in)), engine(), to);
+  dnnl::reorder(source, packed).execute(stream, source, packed);
+}
+
+void multiply_packed(const Product& p) {
+  Piece piece{p, p.n};
+  piece.packed = true;
+  piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;
+  const OpenMpThreads one(1);
+  execute(piece);
 }
 
 }  // namespace halfstep::cpu
