@@ -7,8 +7,10 @@
 // without "train" of a forward in evaluation without a graph.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 // layer_goldens_test.cpp.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <numeric>
 

@@ -1,0 +1,63 @@
+// Matrices laid out for many products, and calls side by side.
+#include <algorithm>
+#include <atomic>
+
+#include "framework/base/check.h"
+#include "tests/backend/buffers.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("a product with a packed matrix is the product with the matrix, for any number of rows") {
+  struct Size {
+    int64_t k, n;
+  };
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const Size& size : {Size{1, 1}, {3, 5}, {40, 160}, {64, 1024}, {257, 33}}) {
+      for (bool transposed : {false, true}) {
+        const AuxLayout layout = cpu().packed_layout(size.k, size.n, dtype);
+        if (layout.shape.empty()) continue;  // a build without oneDNN
+        Buffer b = uniform(dtype, transposed ? Shape{size.n, size.k} : Shape{size.k, size.n}, 1);
+        if (transposed) {
+          std::swap(b.view.shape[0], b.view.shape[1]);
+          std::swap(b.view.strides[0], b.view.strides[1]);
+        }
+        const Buffer packed = make(layout.dtype, layout.shape), bias = uniform(DType::f32, {size.n}, 2);
+        cpu().pack(b, packed);
+        for (int64_t rows : {0, 1, 7, 16, 50}) {
+          for (int way : {0, 1, 2}) {  // plain, with a bias, added to what is there
+            CAPTURE(name(dtype));
+            CAPTURE(size.k);
+            CAPTURE(size.n);
+            CAPTURE(transposed);
+            CAPTURE(rows);
+            CAPTURE(way);
+            const Buffer a = uniform(dtype, {rows, size.k}, 3), got = uniform(DType::f32, {rows, size.n}, 4);
+            const Buffer want = uniform(DType::f32, {rows, size.n}, 4);
+            const TensorView given = way == 1 ? bias.view : TensorView();
+            cpu().gemm({.a = a, .b = b, .c = got, .bias = given, .accumulate = way == 2, .packed = packed});
+            cpu().gemm({.a = a, .b = b, .c = want, .bias = given, .accumulate = way == 2});
+            double worst = 0;
+            for (int64_t i = 0; i < want.numel(); ++i) worst = std::max(worst, std::fabs(got[i] - want[i]));
+            CHECK(worst <= 1e-5 * double(size.k));
+          }
+        }
+      }
+    }
+  }
+  CHECK(cpu().packed_layout(4, 4, DType::f64).shape.empty());
+  CHECK(cpu().packed_layout(0, 4, DType::f32).shape.empty());
+}
+
+TEST_CASE("calls side by side are each made once, and an error in one comes out") {
+  std::atomic<int> calls[5] = {};
+  cpu().side_by_side(5, [&](int64_t i) { ++calls[i]; });
+  for (const auto& n : calls) CHECK(n == 1);
+  CHECK_THROWS_AS(cpu().side_by_side(3, [](int64_t i) { check<ValueError>(i != 1, "task", "fails"); }), ValueError);
+  set_num_threads(4);
+  CHECK(cpu().sides(64, 1 << 20) == 4);
+  CHECK(cpu().sides(20, 1 << 20) == 2);  // at least 8 rows each
+  CHECK(cpu().sides(3, 1 << 20) == 1);
+  CHECK(cpu().sides(64, 16) == 1);  // not worth a thread
+  set_num_threads(0);
+}
