@@ -3,6 +3,7 @@
 #pragma once
 
 #include "layers/activations.h"
+#include "layers/attention.h"
 #include "layers/convolution.h"
 #include "layers/containers.h"
 #include "layers/dropout.h"
@@ -17,3 +18,4 @@
 #include "layers/recurrent.h"
 #include "layers/sequential.h"
 #include "layers/shape.h"
+#include "layers/transformer.h"

@@ -19,6 +19,10 @@ class Linear : public Module {
   Linear(int64_t in_features, int64_t out_features, bool bias = true) : Linear(LinearOptions{in_features, out_features, bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
+  // relu(layer(x)), in one pass where no hook wants to see what lies between.
+  Tensor relu(const Tensor& x) {
+    return has_hooks() ? halfstep::relu((*this)(x)) : run([this](const Tensor& in) { return forward_relu(in); }, x);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   // Uses another layer's weight [out, in] from here on, an embedding's for one: both train it.

@@ -9,6 +9,7 @@
 #include "framework/base/generator.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
+#include "layers/containers.h"
 
 namespace halfstep {
 namespace {
@@ -75,10 +76,18 @@ std::string Module::str() const {
   } else {
     head += "(\n";
   }
-  for (const auto& [name, child] : children_) {
-    head += "  (" + name + "): ";
-    indent_into(head, child->str());
+  // Of a ModuleList's equal children one is printed.
+  const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
+  for (size_t i = 0; i < children_.size();) {
+    const std::string text = children_[i].second->str();
+    size_t end = i + 1;
+    while (folds && end < children_.size() && children_[end].second->str() == text) ++end;
+    std::string name = children_[i].first, count;
+    if (end > i + 1) name += "-" + children_[end - 1].first, count = std::to_string(end - i) + " x ";
+    head += "  (" + name + "): " + count;
+    indent_into(head, text);
     head += '\n';
+    i = end;
   }
   return head + ")";
 }

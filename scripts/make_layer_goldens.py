@@ -158,6 +158,17 @@ def layers():
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "padding_idx": -1, "scale_grad_by_freq": True}, [2, 4], 5
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "max_norm": 1.5, "norm_type": 1.0}, [6], 5
 
+    yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 2}, [2, 3, 4]
+    yield "MultiheadAttention", {"embed_dim": 6, "num_heads": 3, "bias": False, "batch_first": False, "is_causal": True}, [3, 2, 6]
+    yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 1, "add_bias_kv": True, "add_zero_attn": True}, [2, 3, 4]
+    yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 2, "add_bias_kv": True, "is_causal": True, "dropout": 0.5}, [2, 3, 4]
+    small = {"d_model": 4, "nhead": 2, "dim_feedforward": 5}
+    for kind, more in (("TransformerEncoderLayer", {}), ("TransformerEncoder", {"num_layers": 2})):
+        yield kind, {**small, **more, "dropout": 0.0}, [2, 3, 4]
+        yield kind, {**small, **more, "activation": "gelu", "layer_norm_eps": 0.01, "norm_first": True, "is_causal": True}, [2, 3, 4]
+        yield kind, {**small, **more, "dropout": 0.0, "batch_first": False, "bias": False}, [3, 2, 4]
+    yield "TransformerEncoder", {**small, "dropout": 0.0, "num_layers": 1, "norm": True, "norm_first": True}, [2, 3, 4]
+
 
 def losses():
     """(type, args, shape of the output, how it is drawn, target: how it is drawn)"""
@@ -217,6 +228,47 @@ def python(args):
     return out
 
 
+class SelfAttention(nn.MultiheadAttention):
+    """What a config's MultiheadAttention does: attention of x to itself."""
+
+    def __init__(self, embed_dim, num_heads, *, is_causal=False, batch_first=True, **options):
+        super().__init__(embed_dim, num_heads, batch_first=batch_first, **options)
+        self.is_causal = is_causal
+
+    def forward(self, x):
+        return super().forward(x, x, x, need_weights=False, attn_mask=causal_mask(self, x))[0]
+
+    def _get_name(self):
+        return "MultiheadAttention"
+
+
+class EncoderLayer(nn.TransformerEncoderLayer):
+    def __init__(self, d_model, nhead, *, is_causal=False, batch_first=True, **options):
+        super().__init__(d_model, nhead, batch_first=batch_first, **options)
+        self.is_causal, self.batch_first = is_causal, batch_first
+
+    def forward(self, x, src_mask=None, src_key_padding_mask=None, is_causal=False):
+        return super().forward(x, src_mask=causal_mask(self, x))
+
+    def _get_name(self):
+        return "TransformerEncoderLayer"
+
+
+def encoder(num_layers, norm=False, **options):
+    layer = EncoderLayer(**options)
+    last = nn.LayerNorm(options["d_model"], options.get("layer_norm_eps", 1e-5), bias=options.get("bias", True)) if norm else None
+    return nn.TransformerEncoder(layer, num_layers, last, enable_nested_tensor=False)
+
+
+def causal_mask(module, x):
+    length = x.shape[1 if module.batch_first else 0]
+    return torch.ones(length, length, dtype=torch.bool).triu(1) if module.is_causal else None
+
+
+# Types of a config that are made of PyTorch's, or whose call takes more in PyTorch.
+MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder}
+
+
 def waves(y):
     return torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape)
 
@@ -230,12 +282,13 @@ def layer_case(kind, args, shape, how="normal"):
     text = json.dumps([kind, args, shape])
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
     torch.manual_seed(zlib.crc32(text.encode()))
-    module = getattr(nn, kind)(**python(args))
+    module = MADE.get(kind, getattr(nn, kind, None))(**python(args))
+    random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind)["dropout"]) > 0)
     for name, t in module.state_dict().items():  # other than the initial ones and zeros, and exact in float32
         if t.is_floating_point() and kind != "Embedding":
             t.copy_(torch.rand(t.shape, generator=generator) + 0.5 if name.endswith(("weight", "var")) and t.dim() == 1
                     else torch.randn(t.shape, generator=generator))
-    case = {"type": kind, "args": args, "repr": repr(module), "random": kind in RANDOM,
+    case = {"type": kind, "args": args, "repr": repr(module), "random": random,
             "state": [[n, list(t.shape), str(t.dtype).removeprefix("torch.")] for n, t in module.state_dict().items()]}
     tensors = {f"p.{n}": t.clone() for n, t in module.state_dict().items()}
     x = tensors["x"] = draw(how, shape, generator)
@@ -243,17 +296,17 @@ def layer_case(kind, args, shape, how="normal"):
     if kind == "Embedding" and module.max_norm:  # which scales rows in place; they are what the state_dict has afterwards
         tensors["s.weight"] = None
     x = x.double().requires_grad_() if x.is_floating_point() else x
-    module.train(kind not in RANDOM)
+    module.train(not random)
     y = first(module(x))
     leaves = {"x": x, **dict(module.named_parameters())}
     leaves = {n: t for n, t in leaves.items() if t.requires_grad}
     for n, g in zip(leaves, torch.autograd.grad((y * waves(y)).sum(), list(leaves.values()))):
         tensors[f"g.{n}"] = g
-    tensors["e" if kind in RANDOM else "y"] = y.detach()
+    tensors["e" if random else "y"] = y.detach()
     for n, t in module.state_dict().items():
         if n in dict(module.named_buffers()) or f"s.{n}" in tensors:
             tensors[f"s.{n}"] = t.clone()
-    if kind not in RANDOM:
+    if not random:
         e = first(module.eval()(x)).detach()
         if not torch.equal(e, y.detach()):
             tensors["e"] = e
@@ -274,10 +327,13 @@ def loss_case(kind, args, shape, how, target, reduction):
 
 
 def defaults(kind):
+    if kind == "TransformerEncoder":  # a config says the layer's arguments, not the layer
+        return {**defaults("TransformerEncoderLayer"), "num_layers": None, "norm": False}
     made = getattr(nn, kind).__init__
     parameters = inspect.signature((typing.get_overloads(made) or [made])[0]).parameters
-    return {n: None if p.default is p.empty else p.default for n, p in parameters.items()
-            if n not in NOT_ARGUMENTS and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    out = {n: None if p.default is p.empty else p.default for n, p in parameters.items()
+           if n not in NOT_ARGUMENTS and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    return {n: getattr(v, "__name__", v) for n, v in out.items()}  # functions by their names
 
 
 def main():

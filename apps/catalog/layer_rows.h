@@ -23,6 +23,7 @@ void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
 void add_norm_rows(Catalog<ModuleRow>& all);    // normalisations, Dropout, Embedding
 void add_recurrent_rows(Catalog<ModuleRow>& all);
 void add_shape_rows(Catalog<ModuleRow>& all);
+void add_attention_rows(Catalog<ModuleRow>& all);
 
 template <>
 struct ReadArg<Sizes> {

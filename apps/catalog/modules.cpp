@@ -21,6 +21,7 @@ Catalog<ModuleRow>& module_catalog() {
     add_norm_rows(*made);
     add_recurrent_rows(*made);
     add_shape_rows(*made);
+    add_attention_rows(*made);
     return made;
   }();
   return all;

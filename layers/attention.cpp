@@ -1,0 +1,222 @@
+#include "layers/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "framework/ops/linalg/attention.h"
+#include "layers/init.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kName = "MultiheadAttention";
+constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
+
+Tensor weight_of(int64_t out, int64_t in, Generator* generator) {
+  const Tensor w = Tensor::empty({out, in});
+  init::xavier_uniform_(w, 1, generator);
+  return w;
+}
+
+Tensor bias_of(int64_t width, Generator* generator) {
+  const Tensor b = Tensor::empty({1, 1, width});
+  init::xavier_normal_(b, 1, generator);
+  return b;
+}
+
+void check_mask(const char* name, const Tensor& mask) {
+  if (!mask.defined()) return;
+  check<DTypeError>(mask.dtype() == DType::boolean || mask.is_floating_point(), kName, name, " must be bool or floating, got ",
+                    mask.dtype());
+}
+
+// A bool mask as what is added to scores; floating ones stay.
+Tensor as_summand(const Tensor& mask, DType dtype) {
+  if (mask.dtype() != DType::boolean) return mask;
+  return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask, kMinusInf);
+}
+
+Tensor opposite(const Tensor& mask) { return eq(mask, 0.0); }
+
+// A mask that has no say over `count` more keys.
+Tensor widened(const Tensor& mask, int64_t count) {
+  if (!mask.defined() || count == 0) return mask;
+  Shape more = mask.shape();
+  more[more.size() - 1] = count;
+  return cat({mask, zeros(more, {.dtype = mask.dtype(), .device = mask.device()})}, -1);
+}
+
+// The probabilities themselves. mask: bool (true: seen) or floating or undefined, as scaled_dot_product_attention takes it.
+Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
+  Tensor scores = matmul(q * (1 / std::sqrt(double(q.size(-1)))), k.transpose(-2, -1));
+  if (!mask.defined()) return softmax(scores, -1);
+  const bool boolean = mask.dtype() == DType::boolean;
+  const Tensor blind = opposite(any(boolean ? mask : ne(mask.detach(), kMinusInf), {-1}, true));
+  if (boolean)
+    scores = masked_fill(scores, opposite(logical_or(mask, blind)), kMinusInf);
+  else
+    scores = scores + masked_fill(mask, blind, 0);
+  return masked_fill(softmax(scores, -1), blind, 0);
+}
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& o,
+                                       Generator* generator)
+    : embed_dim_(embed_dim), num_heads_(num_heads), options_(o) {
+  check<ValueError>(embed_dim >= 1 && num_heads >= 1, kName, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
+                    num_heads);
+  check<ValueError>(embed_dim % num_heads == 0, kName, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
+                    num_heads);
+  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, kName, "dropout must be in [0, 1], got ", o.dropout);
+  const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
+  check<ValueError>(kdim >= 1 && vdim >= 1, kName, "kdim and vdim must be >= 1, got ", kdim, " and ", vdim);
+  MemoryScope tag(MemoryTag::parameters);
+  if (kdim == embed_dim && vdim == embed_dim) {
+    in_proj_weight = register_parameter("in_proj_weight", weight_of(3 * embed_dim, embed_dim, generator));
+  } else {
+    q_proj_weight = register_parameter("q_proj_weight", weight_of(embed_dim, embed_dim, generator));
+    k_proj_weight = register_parameter("k_proj_weight", weight_of(embed_dim, kdim, generator));
+    v_proj_weight = register_parameter("v_proj_weight", weight_of(embed_dim, vdim, generator));
+  }
+  if (o.bias) in_proj_bias = register_parameter("in_proj_bias", zeros({3 * embed_dim}));
+  if (o.add_bias_kv) {
+    bias_k = register_parameter("bias_k", bias_of(embed_dim, generator));
+    bias_v = register_parameter("bias_v", bias_of(embed_dim, generator));
+  }
+  out_proj = std::make_shared<NonDynamicallyQuantizableLinear>(LinearOptions{embed_dim, embed_dim, o.bias}, generator);
+  if (o.bias) init::zeros_(out_proj->bias);
+  add("out_proj", out_proj);
+}
+
+void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, const Tensor& value,
+                                      const AttentionInputs& inputs) const {
+  const int64_t rank = query.dim();
+  check<ShapeError>((rank == 2 || rank == 3) && key.dim() == rank && value.dim() == rank, kName,
+                    "query, key and value must all have 2 dimensions, or 3 with a batch, got ", query.shape(), ", ", key.shape(),
+                    " and ", value.shape());
+  const auto check_width = [](const char* name, const Tensor& t, const char* width_name, int64_t width) {
+    check<ShapeError>(t.size(-1) == width, kName, name, "'s last dimension must be ", width_name, ", ", width, ", got ", t.shape());
+  };
+  check_width("query", query, "embed_dim", embed_dim_);
+  check_width("key", key, "kdim", options_.kdim.value_or(embed_dim_));
+  check_width("value", value, "vdim", options_.vdim.value_or(embed_dim_));
+  bool fit = key.size(0) == value.size(0) && key.size(-2) == value.size(-2);
+  const int64_t batch_dim = options_.batch_first ? 0 : 1, sequence_dim = rank == 2 ? 0 : 1 - batch_dim;
+  if (rank == 3) fit = fit && query.size(batch_dim) == key.size(batch_dim);
+  check<ShapeError>(fit, kName, "query, key and value must have one batch, key and value one length, with batch_first=",
+                    options_.batch_first ? "true" : "false", ", got ", query.shape(), ", ", key.shape(), " and ", value.shape());
+
+  const int64_t batch = rank == 2 ? 1 : query.size(batch_dim), rows = query.size(sequence_dim), keys = key.size(sequence_dim);
+  check_mask("key_padding_mask", inputs.key_padding_mask);
+  check_mask("attn_mask", inputs.attn_mask);
+  if (const Tensor& m = inputs.key_padding_mask; m.defined()) {
+    const Shape want = rank == 2 ? Shape{keys} : Shape{batch, keys};
+    check<ShapeError>(m.shape() == want, kName, "key_padding_mask must be ", rank == 2 ? "[S]" : "[N, S]", ", ", want, ", got ",
+                      m.shape());
+  }
+  if (const Tensor& m = inputs.attn_mask; m.defined()) {
+    const Shape flat{rows, keys}, full{batch * num_heads_, rows, keys};
+    check<ShapeError>(m.shape() == flat || m.shape() == full, kName, "attn_mask must be [L, S], ", flat,
+                      ", or [N num_heads, L, S], ", full, ", got ", m.shape());
+  }
+}
+
+// [N, num_heads, L, width of a head], a view, of what a projection gave: [N, L, embed_dim] or [L, N, embed_dim].
+Tensor MultiheadAttention::heads(const Tensor& projected) const {
+  const Tensor split = unflatten(projected, -1, {num_heads_, embed_dim_ / num_heads_});
+  return options_.batch_first ? split.permute({0, 2, 1, 3}) : split.permute({1, 2, 0, 3});
+}
+
+MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, const Tensor& key, const Tensor& value) const {
+  if (in_proj_weight.defined() && query.same(key) && key.same(value)) {  // one product, and one for its gradient
+    const Tensor packed = linear(query, in_proj_weight, in_proj_bias);
+    const Tensors parts = unbind(unflatten(packed, -1, {3, embed_dim_}), -2);
+    return {heads(parts[0]), heads(parts[1]), heads(parts[2])};
+  }
+  const Tensors bias = in_proj_bias.defined() ? chunk(in_proj_bias, 3) : Tensors(3);
+  if (!in_proj_weight.defined())
+    return {heads(linear(query, q_proj_weight, bias[0])), heads(linear(key, k_proj_weight, bias[1])),
+            heads(linear(value, v_proj_weight, bias[2]))};
+  if (key.same(value)) {
+    const Tensor q = linear(query, in_proj_weight.narrow(0, 0, embed_dim_), bias[0]);
+    const Tensor packed = linear(key, in_proj_weight.narrow(0, embed_dim_, 2 * embed_dim_),
+                                 in_proj_bias.defined() ? in_proj_bias.narrow(0, embed_dim_, 2 * embed_dim_) : Tensor());
+    const Tensors parts = unbind(unflatten(packed, -1, {2, embed_dim_}), -2);
+    return {heads(q), heads(parts[0]), heads(parts[1])};
+  }
+  const Tensors weight = chunk(in_proj_weight, 3);
+  return {heads(linear(query, weight[0], bias[0])), heads(linear(key, weight[1], bias[1])),
+          heads(linear(value, weight[2], bias[2]))};
+}
+
+void MultiheadAttention::add_keys(Projected& p) const {
+  const auto add = [](const Tensor& to, const Tensor& row) {
+    return cat({to, row.to(to.dtype()).expand({to.size(0), to.size(1), 1, to.size(3)})}, 2);
+  };
+  if (bias_k.defined()) {
+    const Shape by_head{1, num_heads_, 1, embed_dim_ / num_heads_};
+    p.k = add(p.k, bias_k.reshape(by_head));
+    p.v = add(p.v, bias_v.reshape(by_head));
+  }
+  if (options_.add_zero_attn) {
+    const Tensor none = zeros({1, 1, 1, embed_dim_ / num_heads_}, {.dtype = p.k.dtype(), .device = p.k.device()});
+    p.k = add(p.k, none);
+    p.v = add(p.v, none);
+  }
+}
+
+// One mask for scaled_dot_product_attention, where bool means the opposite; undefined when everything is seen.
+Tensor MultiheadAttention::mask(const AttentionInputs& inputs, const Projected& p) const {
+  const int64_t batch = p.q.size(0), rows = p.q.size(2), more = added_keys(), keys = p.k.size(2) - more;
+  Tensor scores = inputs.attn_mask, padding = inputs.key_padding_mask;
+  if (!scores.defined() && inputs.is_causal)
+    scores = triu(ones({rows, keys}, {.dtype = DType::boolean, .device = p.q.device()}), 1);
+  if (scores.defined() && scores.dim() == 3) scores = scores.reshape({batch, num_heads_, rows, keys});
+  if (padding.defined()) padding = padding.reshape({batch, 1, 1, keys});
+  scores = widened(scores, more);
+  padding = widened(padding, more);
+  if (!scores.defined() || !padding.defined()) {
+    const Tensor one = scores.defined() ? scores : padding;
+    return one.defined() && one.dtype() == DType::boolean ? opposite(one) : one;
+  }
+  if (scores.dtype() == DType::boolean && padding.dtype() == DType::boolean) return opposite(logical_or(scores, padding));
+  const DType dtype = scores.dtype() == DType::boolean ? padding.dtype() : scores.dtype();
+  return as_summand(scores, dtype) + as_summand(padding, dtype);
+}
+
+MultiheadAttention::Result MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                       const AttentionInputs& inputs) {
+  check_inputs(query, key, value, inputs);
+  const bool batched = query.dim() == 3;
+  if (!batched) {
+    const auto grow = [&](const Tensor& t) { return t.unsqueeze(options_.batch_first ? 0 : 1); };
+    const Tensor q = grow(query), k = key.same(query) ? q : grow(key);
+    AttentionInputs more = inputs;
+    if (more.key_padding_mask.defined()) more.key_padding_mask = more.key_padding_mask.unsqueeze(0);
+    auto [y, weights] = forward(q, k, value.same(key) ? k : grow(value), more);
+    return {y.squeeze(options_.batch_first ? 0 : 1), weights.defined() ? weights.squeeze(0) : weights};
+  }
+  Projected p = project(query, key, value);
+  add_keys(p);
+  const double dropout_p = training() ? options_.dropout : 0;
+  Tensor weights, y;  // y: [N, num_heads, L, width of a head]
+  if (inputs.need_weights) {
+    weights = attention_weights(p.q, p.k, mask(inputs, p));
+    if (dropout_p > 0) weights = dropout(weights, dropout_p);
+    y = matmul(weights, p.v);
+    if (inputs.average_attn_weights) weights = weights.mean({1});
+  } else {
+    const bool causal = inputs.is_causal && !inputs.key_padding_mask.defined() && added_keys() == 0;
+    AttentionOptions o{.dropout_p = dropout_p, .is_causal = causal};
+    if (!causal) o.attn_mask = mask(inputs, p);
+    y = scaled_dot_product_attention(p.q, p.k, p.v, o);
+  }
+  return {(*out_proj)((options_.batch_first ? y.permute({0, 2, 1, 3}) : y.permute({2, 0, 1, 3})).flatten(2)), weights};
+}
+
+Tensor MultiheadAttention::forward(const Tensor& x) {
+  return forward(x, x, x, {.need_weights = false, .is_causal = options_.is_causal}).first;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,194 @@
+// The transformer ("Attention Is All You Need", Vaswani et al., 2017): blocks of attention and a feed-forward net, and stacks of
+// them.
+//
+//   const auto layer = make<TransformerEncoderLayer>(512, 8, TransformerLayerOptions{.batch_first = true, .norm_first = true});
+//   TransformerEncoder encoder(layer, 6, make<LayerNorm>(512));
+//   Tensor y = encoder(x, {.src_key_padding_mask = padding});
+//
+// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]. Masks are those of MultiheadAttention, and so
+// are autocast and errors.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "layers/attention.h"
+#include "layers/containers.h"
+#include "layers/dropout.h"
+#include "layers/normalization.h"
+
+namespace halfstep {
+
+// What stands between the linear layers of a block: "relu", "gelu" (by erf) or a function.
+class TransformerActivation {
+ public:
+  TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
+  TransformerActivation(const std::string& name);  // throws ValueError for other names
+  template <class F>
+    requires std::is_invocable_r_v<Tensor, F, const Tensor&>
+  TransformerActivation(F function) : function_(std::move(function)) {}
+  // activation(linear(x))
+  Tensor behind(Linear& linear, const Tensor& x) const { return function_ ? function_(linear(x)) : linear.relu(x); }
+
+ private:
+  std::function<Tensor(const Tensor&)> function_;  // empty: ReLU, which linear() does in the same pass
+};
+
+struct TransformerLayerOptions {
+  int64_t dim_feedforward = 2048;
+  double dropout = 0.1;  // of the attention's probabilities, and behind attention, activation and feed-forward net
+  TransformerActivation activation = "relu";
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;  // normalise what goes into attention and feed-forward net, not what comes out
+  bool bias = true;
+  bool is_causal = false;  // what layer(x) does: a position sees itself and those before it
+};
+
+struct EncoderInputs {
+  Tensor src_mask = {};
+  Tensor src_key_padding_mask = {};
+  bool is_causal = false;
+
+  template <class F>
+  void each_tensor(F&& f) {
+    f(src_mask);
+    f(src_key_padding_mask);
+  }
+};
+struct DecoderInputs {
+  Tensor tgt_mask = {}, memory_mask = {};
+  Tensor tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool tgt_is_causal = false, memory_is_causal = false;
+
+  template <class F>
+  void each_tensor(F&& f) {
+    f(tgt_mask);
+    f(memory_mask);
+    f(tgt_key_padding_mask);
+    f(memory_key_padding_mask);
+  }
+};
+
+// What encoder and decoder layers share: linear2(dropout(activation(linear1(x)))), and the last of their dropouts.
+class TransformerBlock : public Module {
+ public:
+  bool is_recordable() const override { return true; }
+  std::shared_ptr<Linear> linear1, linear2;
+  std::shared_ptr<Dropout> dropout;
+
+ protected:
+  TransformerBlock(int64_t d_model, const TransformerLayerOptions& options);
+  std::shared_ptr<MultiheadAttention> add_attention(const char* name, int64_t d_model, int64_t nhead);
+  void add_feed_forward(int64_t d_model);
+  std::shared_ptr<LayerNorm> add_norm(const char* name, int64_t d_model);
+  std::shared_ptr<Dropout> add_dropout(const char* name);
+  // x + change(x), where `norm` comes before the change or behind the sum.
+  template <class F>
+  Tensor changed(const Tensor& x, LayerNorm& norm, const F& change) const {
+    return options_.norm_first ? x + change(norm(x)) : norm(x + change(x));
+  }
+  Tensor feed_forward(const Tensor& x) const;
+  TransformerLayerOptions options_;
+};
+
+// x + dropout1(self_attn(x)), normalised by norm1, and x + dropout2(feed-forward net of x), by norm2; with norm_first the norms
+// come before attention and net.
+class TransformerEncoderLayer : public TransformerBlock {
+ public:
+  TransformerEncoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
+  Tensor forward(const Tensor& src, const EncoderInputs& inputs);
+  Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
+  using Module::operator();
+  Tensor operator()(const Tensor& src, const EncoderInputs& inputs);
+  std::string describe() const override { return "TransformerEncoderLayer"; }
+  std::shared_ptr<MultiheadAttention> self_attn;
+  std::shared_ptr<LayerNorm> norm1, norm2;
+  std::shared_ptr<Dropout> dropout1, dropout2;
+};
+
+// As the encoder's layer, with attention to `memory`, what an encoder gave, between.
+class TransformerDecoderLayer : public TransformerBlock {
+ public:
+  TransformerDecoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
+  using Module::forward;
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
+  std::string describe() const override { return "TransformerDecoderLayer"; }
+  std::shared_ptr<MultiheadAttention> self_attn, multihead_attn;
+  std::shared_ptr<LayerNorm> norm1, norm2, norm3;
+  std::shared_ptr<Dropout> dropout1, dropout2, dropout3;
+};
+
+// num_layers copies of a layer, which make() made, one after the other, and the norm if there is one.
+class TransformerEncoder : public Module {
+ public:
+  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,
+                     std::shared_ptr<Module> norm = nullptr);
+  explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
+  Tensor forward(const Tensor& src, const EncoderInputs& inputs);
+  Tensor forward(const Tensor& src) override;
+  using Module::operator();
+  Tensor operator()(const Tensor& src, const EncoderInputs& inputs);
+  std::shared_ptr<Module> clone() const override;
+  bool is_recordable() const override { return !norm || norm->is_recordable(); }
+  std::string describe() const override { return "TransformerEncoder"; }
+  std::shared_ptr<ModuleList> layers;
+  std::shared_ptr<Module> norm;  // or null
+};
+class TransformerDecoder : public Module {
+ public:
+  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, int64_t num_layers,
+                     std::shared_ptr<Module> norm = nullptr);
+  explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
+  using Module::forward;
+  Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
+  std::shared_ptr<Module> clone() const override;
+  std::string describe() const override { return "TransformerDecoder"; }
+  std::shared_ptr<ModuleList> layers;
+  std::shared_ptr<Module> norm;
+};
+
+struct TransformerOptions {
+  int64_t d_model = 512, nhead = 8;
+  int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = "relu";
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false, norm_first = false, bias = true;
+};
+struct TransformerInputs {
+  Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
+  Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;
+
+  template <class F>
+  void each_tensor(F&& f) {
+    for (Tensor* t : {&src_mask, &tgt_mask, &memory_mask, &src_key_padding_mask, &tgt_key_padding_mask, &memory_key_padding_mask})
+      f(*t);
+  }
+};
+
+// Encoder and decoder, each with a norm at its end. Matrices are from xavier_uniform_.
+class Transformer : public Module {
+ public:
+  explicit Transformer(const TransformerOptions& options = {});
+  Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
+  using Module::forward;
+  Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
+  std::string describe() const override { return "Transformer"; }
+  // [size, size]: -inf above the diagonal, 0 elsewhere.
+  static Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
+  std::shared_ptr<TransformerEncoder> encoder;
+  std::shared_ptr<TransformerDecoder> decoder;
+
+ private:
+  TransformerOptions options_;
+};
+
+}  // namespace halfstep
