@@ -1,0 +1,149 @@
+// GPT-2 (Radford et al., 2019) with the names of Hugging Face's checkpoints: a small one learns letters in mixed precision and
+// writes a few lines; the published one runs where nothing is computed, to see the memory that a training step takes.
+//
+//   gpt2 [f16 | bf16 | f32] [STEPS]    f16 trains with a GradScaler. HALFSTEP_DATA/tinyshakespeare/input.txt is read where it is.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "examples/claim.h"
+#include "framework/tensor/memory.h"
+#include "halfstep.h"
+
+using namespace halfstep;
+
+struct GptConfig {
+  int64_t tokens = 50257, positions = 1024, width = 768, blocks = 12, heads = 12;
+  double dropout = 0.1;
+};
+
+struct Conv1D : Module {  // a Linear whose weight is [in, out]
+  Tensor weight, bias;
+  Conv1D(int64_t in, int64_t out, double std)
+      : weight(register_parameter("weight", empty({in, out}))), bias(register_parameter("bias", zeros({out}))) {
+    init::normal_(weight, 0, std);
+  }
+  Tensor forward(const Tensor& x) override {
+    return addmm(bias, x.flatten(0, 1), weight).reshape({x.size(0), x.size(1), weight.size(1)});
+  }
+};
+
+struct Block : Module {
+  GptConfig c;
+  std::shared_ptr<LayerNorm> ln_1, ln_2;
+  std::shared_ptr<Conv1D> c_attn, attn_proj, c_fc, mlp_proj;
+  explicit Block(const GptConfig& config) : c(config) {
+    const double std = 0.02 / std::sqrt(2.0 * double(c.blocks));  // of what adds to the stream
+    c_attn = std::make_shared<Conv1D>(c.width, 3 * c.width, 0.02), attn_proj = std::make_shared<Conv1D>(c.width, c.width, std);
+    c_fc = std::make_shared<Conv1D>(c.width, 4 * c.width, 0.02), mlp_proj = std::make_shared<Conv1D>(4 * c.width, c.width, std);
+    using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
+    ln_1 = add("ln_1", std::make_shared<LayerNorm>(c.width));
+    add("attn", std::make_shared<ModuleDict>(Named{{"c_attn", c_attn}, {"c_proj", attn_proj}}));
+    ln_2 = add("ln_2", std::make_shared<LayerNorm>(c.width));
+    add("mlp", std::make_shared<ModuleDict>(Named{{"c_fc", c_fc}, {"c_proj", mlp_proj}}));
+  }
+  Tensor forward(const Tensor& in) override {
+    const double p = training() ? c.dropout : 0;
+    Tensors qkv = split((*c_attn)((*ln_1)(in)), c.width, 2);
+    for (Tensor& t : qkv) t = unflatten(t, 2, {c.heads, c.width / c.heads}).transpose(1, 2);
+    const Tensor seen = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.dropout_p = p, .is_causal = true});
+    const Tensor x = in + dropout((*attn_proj)(seen.transpose(1, 2).flatten(2)), p);
+    return x + dropout((*mlp_proj)(gelu_tanh((*c_fc)((*ln_2)(x)))), p);
+  }
+};
+
+struct Gpt2 : Module {
+  GptConfig c;
+  std::shared_ptr<Embedding> wte, wpe;
+  std::shared_ptr<ModuleList> h = std::make_shared<ModuleList>();
+  std::shared_ptr<Module> ln_f;
+  std::shared_ptr<Linear> lm_head;
+  explicit Gpt2(const GptConfig& config) : c(config) {
+    const auto transformer = std::make_shared<ModuleDict>();
+    transformer->insert("wte", wte = std::make_shared<Embedding>(c.tokens, c.width));
+    transformer->insert("wpe", wpe = std::make_shared<Embedding>(c.positions, c.width));
+    for (int64_t i = 0; i < c.blocks; ++i) h->push_back(std::make_shared<Block>(c));
+    transformer->insert("h", h);
+    transformer->insert("ln_f", ln_f = std::make_shared<LayerNorm>(c.width));
+    add("transformer", transformer);
+    lm_head = add("lm_head", std::make_shared<Linear>(c.width, c.tokens, false));
+    for (const auto& e : {wte, wpe}) init::normal_(e->weight, 0, 0.02);
+    lm_head->share_weight(wte->weight);
+  }
+  Tensor forward(const Tensor& ids) override {  // [batch, length] -> [batch, length, tokens]
+    const Tensor places = arange(double(ids.size(1)), {.dtype = DType::i64, .device = ids.device()});
+    Tensor x = dropout((*wte)(ids) + (*wpe)(places), c.dropout, training());
+    for (const auto& [name, block] : h->children()) x = (*block)(x);
+    return (*lm_head)((*ln_f)(x));
+  }
+};
+
+// Goes on after `text` with the likeliest letter, or with one of the `top_k` likeliest, drawn.
+std::string generate(Gpt2& gpt, std::string text, int letters, int64_t top_k) {
+  const NoGrad off;
+  gpt.eval();
+  while (letters-- > 0) {
+    const int64_t seen = std::min(int64_t(text.size()), gpt.c.positions);
+    const Tensor ids = from_vector(std::vector<int64_t>(text.end() - seen, text.end()), {1, seen});
+    const auto [values, letter] = topk(gpt(ids)[0][seen - 1], top_k);
+    text += char(letter[top_k == 1 ? 0 : multinomial(softmax(values, -1), 1).item<int64_t>()].item<int64_t>());
+  }
+  return text;
+}
+
+constexpr const char* kSonnet =  // Shakespeare's 18th
+    "Shall I compare thee to a summer's day?\nThou art more lovely and more temperate:\n"
+    "Rough winds do shake the darling buds of May,\nAnd summer's lease hath all too short a date:\n"
+    "Sometime too hot the eye of heaven shines,\nAnd often is his gold complexion dimm'd;\n"
+    "And every fair from fair sometime declines,\nBy chance, or nature's changing course, untrimm'd;\n";
+
+int main(int argc, char** argv) {
+  const std::string given = argc > 1 ? argv[1] : "f16";
+  const DType dtype = given == "f16" ? DType::f16 : given == "bf16" ? DType::bf16 : DType::f32;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 300;
+  const char* const data = std::getenv("HALFSTEP_DATA");
+  std::stringstream text;
+  text << std::ifstream(std::string(data ? data : "") + "/tinyshakespeare/input.txt").rdbuf();
+  const std::string read = text.str().empty() ? kSonnet : text.str();
+  const Tensor corpus = from_vector(std::vector<int64_t>(read.begin(), read.end()), {int64_t(read.size())});
+  manual_seed(1);
+  Gpt2 gpt({.tokens = 128, .positions = 48, .width = 64, .blocks = 2, .heads = 4});
+  AdamW opt(gpt.parameters(), {.lr = 2.5e-3});
+  GradScaler scaler({.enabled = dtype == DType::f16});
+  const FunctionLoss loss(
+      "NextToken", [](const Tensor& logits, const Tensor& next) { return cross_entropy(logits.flatten(0, 1), next.flatten()); });
+  TrainStep step(gpt, loss, opt, scaler, nullptr, {.amp = dtype != DType::f32, .dtype = dtype, .clip_grad_norm = 1});
+  double first = 0, last = 0;
+  for (int i = 0; i < steps; ++i) {
+    const Tensor windows = take(corpus, randint(0, corpus.size(0) - 48, {16, 1}) + arange(49));
+    last = step(windows.narrow(1, 0, 48), windows.narrow(1, 1, 48)).loss.item<double>();
+    if (i == 0) first = last;
+  }
+  std::cout << given << ": loss " << first << " -> " << last << " in " << steps
+            << " steps\ngreedy: " << generate(gpt, "And ", 80, 1) << "\ntop 5: " << generate(gpt, "And ", 160, 5) << '\n';
+  claim(std::abs(first - std::log(128.0)) < 0.2, "at first all letters are alike");
+  claim(last < 0.75 * first, "the loss falls");
+
+  const DefaultDevice meta(Device::meta);
+  Gpt2 small({});
+  std::stringstream names, published;
+  for (const NamedTensor& t : small.state_dict()) names << t.name << ' ' << t.tensor.shape() << '\n';
+  published << std::ifstream(std::string(HALFSTEP_SOURCE_DIR) + "/examples/gpt2_small.txt").rdbuf();
+  claim(names.str() == published.str(), "names and shapes are those of the published checkpoint");
+  claim(small.parameter_count() == 124439808, "124,439,808 parameters: the embedding and the head are one");
+  for (const DType low : {DType::f32, DType::f16, DType::bf16}) {
+    AdamW adam(small.parameters(), {.lr = 6e-4});
+    GradScaler scale({.enabled = low == DType::f16});
+    TrainStep train(small, loss, adam, scale, nullptr, {.device = Device::meta, .amp = low != DType::f32, .dtype = low});
+    const Tensor ids = zeros({1, 256}, {.dtype = DType::i64});
+    train(ids, ids);
+    allocator(Device::meta).reset_peak();
+    train(ids, ids);
+    const size_t peak = allocator(Device::meta).stats().peak;
+    std::cout << "GPT-2 small, AdamW, 1 x 256 tokens, " << low << ": " << (peak >> 20) << " MiB at the peak of a step\n";
+    small.zero_grad();
+  }
+  return failed_claims;
+}
