@@ -15,6 +15,7 @@
 #include "layers/normalization.h"
 #include "layers/packed_sequence.h"
 #include "layers/pooling.h"
+#include "layers/positions.h"
 #include "layers/recurrent.h"
 #include "layers/sequential.h"
 #include "layers/shape.h"

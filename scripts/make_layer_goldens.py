@@ -168,6 +168,12 @@ def layers():
         yield kind, {**small, **more, "activation": "gelu", "layer_norm_eps": 0.01, "norm_first": True, "is_causal": True}, [2, 3, 4]
         yield kind, {**small, **more, "dropout": 0.0, "batch_first": False, "bias": False}, [3, 2, 4]
     yield "TransformerEncoder", {**small, "dropout": 0.0, "num_layers": 1, "norm": True, "norm_first": True}, [2, 3, 4]
+    yield "PositionalEncoding", {"d_model": 4, "dropout": 0.0, "max_len": 7}, [2, 5, 4]
+    yield "PositionalEncoding", {"d_model": 5, "max_len": 6, "batch_first": False}, [3, 2, 5]
+    yield "PositionEmbedding", {"max_len": 7, "d_model": 4}, [2, 5, 4]
+    yield "PositionEmbedding", {"max_len": 3, "d_model": 4, "batch_first": False}, [3, 2, 4]
+    yield "RotaryEmbedding", {"dim": 4}, [2, 5, 4]
+    yield "RotaryEmbedding", {"dim": 4, "base": 50.0, "interleaved": True}, [2, 5, 6]
 
 
 def losses():
@@ -265,8 +271,55 @@ def causal_mask(module, x):
     return torch.ones(length, length, dtype=torch.bool).triu(1) if module.is_causal else None
 
 
+class PositionalEncoding(nn.Module):
+    """That of PyTorch's tutorial, with batch_first."""
+
+    def __init__(self, d_model, dropout=0.1, max_len=5000, batch_first=True):
+        super().__init__()
+        self.dropout, self.batch_first = nn.Dropout(dropout), batch_first
+        angle = torch.arange(max_len).double()[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2).double() / d_model)
+        pe = torch.zeros(max_len, 1, d_model)
+        pe[:, 0, 0::2], pe[:, 0, 1::2] = angle.sin(), angle.cos()[:, :d_model // 2]
+        self.register_buffer("pe", pe)
+
+    def forward(self, x):
+        return self.dropout(x + (self.pe[:x.size(1), 0] if self.batch_first else self.pe[:x.size(0)]))
+
+
+class PositionEmbedding(nn.Module):
+    def __init__(self, max_len, d_model, batch_first=True):
+        super().__init__()
+        self.weight, self.batch_first = nn.Parameter(torch.randn(max_len, d_model)), batch_first
+
+    def forward(self, x):
+        return x + (self.weight[:x.size(1)] if self.batch_first else self.weight[:x.size(0), None])
+
+    def extra_repr(self):
+        return ", ".join(map(str, self.weight.shape)) + (", batch_first=True" if self.batch_first else "")
+
+
+class RotaryEmbedding(nn.Module):
+    """By complex numbers."""
+
+    def __init__(self, dim, base=10000.0, interleaved=False):
+        super().__init__()
+        self.dim, self.base, self.interleaved = dim, base, interleaved
+
+    def forward(self, x):
+        part, rest = x[..., :self.dim], x[..., self.dim:]
+        pairs = part.unflatten(-1, (-1, 2)) if self.interleaved else part.unflatten(-1, (2, -1)).transpose(-1, -2)
+        angle = torch.arange(x.shape[-2]).double()[:, None] * self.base ** (-torch.arange(0, self.dim, 2).double() / self.dim)
+        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angle), angle))
+        return torch.cat([(turned if self.interleaved else turned.transpose(-1, -2)).flatten(-2), rest], -1)
+
+    def extra_repr(self):
+        return str(self.dim) + (f", base={self.base}" if self.base != 10000 else "") + (
+            ", interleaved=True" if self.interleaved else "")
+
+
 # Types of a config that are made of PyTorch's, or whose call takes more in PyTorch.
-MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder}
+MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder,
+        "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding}
 
 
 def waves(y):
@@ -283,9 +336,9 @@ def layer_case(kind, args, shape, how="normal"):
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
     torch.manual_seed(zlib.crc32(text.encode()))
     module = MADE.get(kind, getattr(nn, kind, None))(**python(args))
-    random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind)["dropout"]) > 0)
+    random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind).get("dropout", 0)) > 0)
     for name, t in module.state_dict().items():  # other than the initial ones and zeros, and exact in float32
-        if t.is_floating_point() and kind != "Embedding":
+        if t.is_floating_point() and kind not in ("Embedding", "PositionalEncoding"):
             t.copy_(torch.rand(t.shape, generator=generator) + 0.5 if name.endswith(("weight", "var")) and t.dim() == 1
                     else torch.randn(t.shape, generator=generator))
     case = {"type": kind, "args": args, "repr": repr(module), "random": random,
@@ -329,7 +382,7 @@ def loss_case(kind, args, shape, how, target, reduction):
 def defaults(kind):
     if kind == "TransformerEncoder":  # a config says the layer's arguments, not the layer
         return {**defaults("TransformerEncoderLayer"), "num_layers": None, "norm": False}
-    made = getattr(nn, kind).__init__
+    made = getattr(nn, kind, MADE.get(kind)).__init__
     parameters = inspect.signature((typing.get_overloads(made) or [made])[0]).parameters
     out = {n: None if p.default is p.empty else p.default for n, p in parameters.items()
            if n not in NOT_ARGUMENTS and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

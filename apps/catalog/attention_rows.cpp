@@ -1,4 +1,4 @@
-// Attention of a sequence to itself, and stacks of such layers.
+// Attention of a sequence to itself, stacks of such layers, and positions.
 #include "apps/catalog/layer_rows.h"
 
 namespace halfstep::app {
@@ -76,6 +76,31 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
   fields.push_back(width("num_layers", "how many layers").required());
   fields.push_back(flag("norm", false, "a LayerNorm at the end"));
   all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, which begin alike", fields}, encoder});
+  const Field max_len = width("max_len", "positions, at most");
+  Field most = max_len;
+  most.fallback = 5000;
+  all.add({{"PositionalEncoding",
+            "x + sines and cosines of the position, and dropout",
+            {model_width("d_model"), probability(0.1), most, batch_first()}},
+           [](const Json& self) {
+             return make<PositionalEncoding>(self["d_model"].get<int64_t>(),
+                                             PositionalEncodingOptions{self["dropout"], self["max_len"], self["batch_first"]});
+           }});
+  all.add({{"PositionEmbedding",
+            "x + a learned row for each position",
+            {width("max_len", "positions, at most").required(), model_width("d_model"), batch_first()}},
+           [](const Json& self) {
+             return make<PositionEmbedding>(self["max_len"].get<int64_t>(), self["d_model"].get<int64_t>(),
+                                            PositionEmbeddingOptions{self["batch_first"]});
+           }});
+  all.add({{"RotaryEmbedding",
+            "pairs of features of [L, E], turned by their position",
+            {width("dim", "features of the input, an even number; left out: what comes in").from_input_dim(-1),
+             number("base", 10000.0, "slowest turn, in 2 pi positions").above(0),
+             flag("interleaved", false, "pairs are neighbours; else from both halves")}},
+           [](const Json& self) {
+             return make<RotaryEmbedding>(self["dim"].get<int64_t>(), RotaryEmbeddingOptions{self["base"], self["interleaved"]});
+           }});
 }
 
 }  // namespace halfstep::app

@@ -1,6 +1,8 @@
 // Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "apps/catalog/losses.h"
 #include "apps/config/config.h"
 #include "framework/ops/ops.h"
@@ -93,4 +95,52 @@ TEST_CASE("losses of a config take class weights as numbers") {
   CHECK_THROWS_AS(with(R"({"type": "CrossEntropyLoss", "weight": [1, 2]})"), ConfigError);
   CHECK_THROWS_AS(with(R"({"type": "CrossEntropyLoss", "reduction": "sum"})"), ConfigError);
   CHECK_THROWS_AS(with(R"("L1Loss")"), ConfigError);
+}
+
+TEST_CASE("a config says a GPT, whose letters see only those before them") {
+  const TempDir dir;
+  const Config c = load_config(write(dir / "gpt.json", R"({
+    "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 8, "name": "embed"},
+        {"type": "PositionEmbedding", "max_len": 6}, {"type": "PositionalEncoding", "dropout": 0.0}, "RotaryEmbedding",
+        {"type": "TransformerEncoder", "nhead": 2, "num_layers": 2, "dim_feedforward": 16, "activation": "gelu", "norm_first": true,
+         "norm": true, "is_causal": true, "dropout": 0.0},
+        {"type": "MultiheadAttention", "num_heads": 4, "is_causal": true}, "Flatten", {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu",
+    "data": {"train": {"type": "Random", "input_shape": [5, 3], "classes": 4}}, "train": {"epochs": 1}})"));
+  const Json& layers = c.json["model"]["layers"];
+  CHECK(layers[1]["d_model"] == 8);
+  CHECK(layers[3]["dim"] == 8);
+  CHECK(layers[4]["d_model"] == 8);
+  CHECK(layers[5]["embed_dim"] == 8);
+  manual_seed(1);
+  const auto model = build_model(c.json["model"]);
+  std::vector<std::string> names;
+  for (const NamedTensor& n : model->state_dict()) names.push_back(n.name);
+  CHECK(std::count(names.begin(), names.end(), "4.layers.1.self_attn.in_proj_weight") == 1);
+  CHECK(std::count(names.begin(), names.end(), "4.norm.weight") == 1);
+  const Tensor x = randn({2, 5, 3}), other = x.clone();
+  other.narrow(1, 3, 2).fill_(7);
+  const auto until = [&](const Tensor& in) {
+    Tensor y = in;
+    for (size_t i = 0; i < 6; ++i) y = (*model->children()[i].second)(y);
+    return y.narrow(1, 0, 3).to_vector<float>();
+  };
+  CHECK(until(x) == until(other));
+}
+
+TEST_CASE("attention in a config: what does not fit is named with its place") {
+  const auto says = [](const std::string& layer, const std::string& text) {
+    const std::string got = error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
+    CAPTURE(got);
+    CHECK(contains(got, "model.layers.2" + text));
+  };
+  says(R"({"type": "MultiheadAttention", "num_heads": 4})",
+       ": [MultiheadAttention] embed_dim must be divisible by num_heads, got 6 and 4");
+  says(R"({"type": "TransformerEncoder", "nhead": 5, "num_layers": 1})",
+       ": [MultiheadAttention] embed_dim must be divisible by num_heads, got 6 and 5");
+  says(R"({"type": "MultiheadAttention", "num_heads": 2, "kdim": 3})",
+       ": [MultiheadAttention] key's last dimension must be kdim, 3, got [7, 36, 6]");
+  says(R"({"type": "TransformerEncoderLayer", "nhead": 2, "activation": "tanh"})", ".activation: must be \"relu\" or \"gelu\"");
+  says(R"({"type": "PositionEmbedding", "max_len": 35})", ": [PositionEmbedding] takes at most max_len, 35, positions");
+  says(R"({"type": "RotaryEmbedding", "dim": 3})", ".dim: must be 6 for an input of shape [36, 6], got 3");
 }

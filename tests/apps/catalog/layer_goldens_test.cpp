@@ -116,11 +116,13 @@ Computes policy(const Golden& g) {
                                           "LayerNorm",
                                           "GroupNorm",
                                           "RMSNorm",
-                                          "TransformerEncoder",
-                                          "TransformerEncoderLayer",
                                           "Upsample",
                                           "UpsamplingNearest2d",
-                                          "UpsamplingBilinear2d"};
+                                          "UpsamplingBilinear2d",
+                                          "PositionalEncoding",
+                                          "PositionEmbedding",
+                                          "TransformerEncoder",
+                                          "TransformerEncoderLayer"};
   const Json& args = g.json["args"];  // a block that normalises first gives a sum of its input and 16-bit numbers
   if (type.starts_with("TransformerEncoder") && args.value("norm_first", false) && !args.value("norm", false))
     return Computes::as_given;

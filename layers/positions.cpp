@@ -1,0 +1,121 @@
+#include "layers/positions.h"
+
+#include <cmath>
+#include <vector>
+
+#include "framework/autograd/grad_mode.h"
+
+namespace halfstep {
+namespace {
+
+// The rows of `table` [max_len, d_model] for x, to be added to it.
+Tensor rows_for(const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
+  check_rank(layer, x, 2, 3);
+  const bool batched = x.dim() == 3;
+  const int64_t length = x.size(batched && batch_first ? 1 : 0), most = table.size(0), width = table.size(1);
+  check<ShapeError>(x.size(-1) == width, layer, "the last dimension must be d_model, ", width, ", got ", x.shape());
+  check<ShapeError>(length <= most, layer, "takes at most max_len, ", most,
+                    ", positions, with batch_first=", batch_first ? "true" : "false", ", got ", x.shape());
+  const Tensor rows = table.narrow(0, 0, length);
+  return batched && !batch_first ? rows.unsqueeze(1) : rows;
+}
+
+Tensor waves(int64_t max_len, int64_t d_model) {
+  std::vector<float> values;
+  values.reserve(size_t(max_len * d_model));
+  for (int64_t i = 0; i < max_len; ++i) {
+    for (int64_t j = 0; j < d_model; ++j) {
+      const double angle = double(i) * std::pow(10000.0, -double(j / 2 * 2) / double(d_model));
+      values.push_back(float(j % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+    }
+  }
+  return from_vector(values, {max_len, 1, d_model});
+}
+
+Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
+  check<ValueError>(max_len >= 1 && d_model >= 1, "PositionEmbedding", "max_len and d_model must be >= 1, got ", max_len, " and ",
+                    d_model);
+  MemoryScope tag(MemoryTag::parameters);
+  const Tensor out = Tensor::empty({max_len, d_model});
+  normal_(out, 0, 0.02, generator);
+  return out;
+}
+
+}  // namespace
+
+PositionalEncoding::PositionalEncoding(int64_t d_model, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
+  check<ValueError>(d_model >= 1 && o.max_len >= 1, "PositionalEncoding", "d_model and max_len must be >= 1, got ", d_model,
+                    " and ", o.max_len);
+  dropout = add("dropout", std::make_shared<Dropout>(o.dropout));
+  MemoryScope tag(MemoryTag::parameters);
+  pe = register_buffer("pe", waves(o.max_len, d_model));
+}
+
+Tensor PositionalEncoding::forward(const Tensor& x) {
+  return (*dropout)(x + rows_for("PositionalEncoding", pe.select(1, 0), x, batch_first_));
+}
+
+PositionEmbedding::PositionEmbedding(int64_t max_len, int64_t d_model, const PositionEmbeddingOptions& o, Generator* generator)
+    : weight(random_rows(max_len, d_model, generator)), batch_first_(o.batch_first) {
+  register_parameter("weight", weight);
+}
+
+Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for("PositionEmbedding", weight, x, batch_first_); }
+
+std::string PositionEmbedding::describe() const {
+  return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).arg_if(batch_first_, "batch_first", true).str();
+}
+
+RotaryEmbedding::RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& o) : dim_(dim), options_(o) {
+  check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
+  check<ValueError>(o.base > 0, "RotaryEmbedding", "base must be > 0, got ", o.base);
+}
+
+// Angles are float64: far positions turn often, and only what is left of the last turn counts.
+RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype) const {
+  const NoGrad off;
+  std::vector<double> speeds;
+  for (int64_t j = 0; j < dim_ / 2; ++j) speeds.push_back(std::pow(options_.base, -2 * double(j) / double(dim_)));
+  const Tensor angles =
+      positions.to(DType::f64).unsqueeze(-1) * from_vector(speeds, {dim_ / 2}, Device::cpu).to(positions.device());
+  return {cos(angles).to(dtype), sin(angles).to(dtype)};
+}
+
+Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions) {
+  check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
+                    ", or more, got ", x.shape());
+  check<DTypeError>(x.is_floating_point(), "RotaryEmbedding", "needs a floating input, got ", x.dtype());
+  const int64_t length = x.size(-2);
+  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  Turn t;
+  if (positions.defined()) {
+    t = turn(positions, wide);
+  } else {
+    Tensor& known = first_.cos;
+    if (!known.defined() || known.size(0) < length || known.device() != x.device() || known.dtype() != wide)
+      first_ = turn(arange(double(length), {.dtype = DType::i64, .device = x.device()}), wide);
+    t = {first_.cos.narrow(0, 0, length), first_.sin.narrow(0, 0, length)};
+  }
+  const Tensor turning = x.narrow(-1, 0, dim_);
+  const Tensors pairs = options_.interleaved ? unbind(unflatten(turning, -1, {dim_ / 2, 2}), -1) : chunk(turning, 2, -1);
+  const Tensor a = pairs[0] * t.cos - pairs[1] * t.sin, b = pairs[1] * t.cos + pairs[0] * t.sin;
+  check<ShapeError>(a.dim() == x.dim() && a.numel() * 2 == turning.numel(), "RotaryEmbedding",
+                    "positions must broadcast to the dimensions before the last of ", x.shape(), ", got ",
+                    positions.defined() ? positions.shape() : Shape{length});
+  const Tensor out = (options_.interleaved ? flatten(stack({a, b}, -1), -2) : cat({a, b}, -1)).to(x.dtype());
+  return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
+}
+
+std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
+  return {turned(q, positions), turned(k, positions)};
+}
+
+std::string RotaryEmbedding::describe() const {
+  return Repr("RotaryEmbedding")
+      .arg(dim_)
+      .arg_if(options_.base != 10000, "base", options_.base)
+      .arg_if(options_.interleaved, "interleaved", true)
+      .str();
+}
+
+}  // namespace halfstep

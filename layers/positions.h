@@ -1,0 +1,82 @@
+// Where in a sequence something stands, for attention, which by itself does not tell.
+//
+// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width].
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "layers/dropout.h"
+#include "layers/layer.h"
+
+namespace halfstep {
+
+struct PositionalEncodingOptions {
+  double dropout = 0.1;
+  int64_t max_len = 5000;
+  bool batch_first = false;
+};
+// x + pe, and dropout. pe[i] = sin(i w_0), cos(i w_0), sin(i w_1), cos(i w_1)..., w_j = 10000^(-2j / d_model) ("Attention Is All
+// You Need", Vaswani et al., 2017). A buffer [max_len, 1, d_model], as in PyTorch's tutorial. Throws ShapeError for more than
+// max_len positions.
+class PositionalEncoding : public Module {
+ public:
+  explicit PositionalEncoding(int64_t d_model, const PositionalEncodingOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override { return "PositionalEncoding"; }
+  std::shared_ptr<Dropout> dropout;
+  Tensor pe;
+
+ private:
+  bool batch_first_;
+};
+
+struct PositionEmbeddingOptions {
+  bool batch_first = false;
+};
+// x + the rows of weight, [max_len, d_model], which is learned and begins as N(0, 0.02). Throws ShapeError for more than max_len
+// positions.
+class PositionEmbedding : public Module {
+ public:
+  PositionEmbedding(int64_t max_len, int64_t d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
+  Tensor forward(const Tensor& x) override;
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight;
+
+ private:
+  bool batch_first_;
+};
+
+struct RotaryEmbeddingOptions {
+  double base = 10000;
+  bool interleaved = false;  // pairs are (0, 1), (2, 3)...; else (0, dim / 2), (1, dim / 2 + 1)...
+};
+// Turns pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
+// depend on how far apart they stand ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a head];
+// the result has their shape and dtype and is computed in float32 or wider. Throws ValueError for an odd dim, ShapeError for fewer
+// features.
+class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
+ public:
+  explicit RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& options = {});
+  Tensor forward(const Tensor& x) override { return turned(x, {}); }  // positions 0, 1...
+  // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...
+  std::pair<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& positions = {});
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+
+ private:
+  struct Turn {
+    Tensor cos, sin;  // [..., L, dim / 2]
+  };
+  Turn turn(const Tensor& positions, DType dtype) const;
+  Tensor turned(const Tensor& x, const Tensor& positions);
+
+  int64_t dim_;
+  RotaryEmbeddingOptions options_;
+  Turn first_;  // of positions 0, 1..., as far as they have been asked for
+};
+
+}  // namespace halfstep
