@@ -228,6 +228,13 @@ def embedding(t, a):
     return F.embedding(indices, weight.clone() if "max_norm" in a else weight, **a)  # which is changed in place
 
 
+def embedding_bag(t, a):
+    weight, index, offsets, factors = [*t, None, None][:4]
+    a = {**a, "mode": ("sum", "mean", "max")[a.get("mode", 0)]}
+    weight = weight.clone() if "max_norm" in a else weight  # which is changed in place
+    return F.embedding_bag(index, weight, offsets, per_sample_weights=factors, **a)
+
+
 def ctc_loss(t, a):
     """By the definition: F.ctc_loss's gradient holds only for inputs that come out of a log_softmax."""
     blank, reduction, zero_infinity = a.get("blank", 0), a.get("reduction", "mean"), a.get("zero_infinity", False)
@@ -263,6 +270,7 @@ SPECIAL = {
     "ctc_loss": ctc_loss,
     "convolution": convolution,
     "embedding": embedding,
+    "embedding_bag": embedding_bag,
     "embedding_dense_backward": embedding_dense_backward,
     "celu": celu,
     "topk": topk,

@@ -87,5 +87,6 @@ void add_padding(OpList& list);
 void add_normalization(OpList& list);
 void add_recurrent(OpList& list);
 void add_sequences(OpList& list);
+void add_embedding_bag(OpList& list);
 
 }  // namespace halfstep

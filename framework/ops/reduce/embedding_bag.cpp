@@ -1,0 +1,133 @@
+#include "framework/ops/reduce/embedding_bag.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "framework/ops/core/composite.h"
+#include "framework/ops/core/registry.h"
+#include "framework/ops/index/indices.h"
+
+namespace halfstep {
+namespace {
+
+constexpr OpInfo kInfo{.name = "embedding_bag",
+                       .doc = "sums, means or largest elements of the rows of weight that bags of indices name"};
+constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
+
+// Where the host may look without waiting. `ends`: the last one is that of the indices.
+void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
+  const std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
+  if (at.empty()) return;
+  check<IndexError>(at.front() == 0, kInfo.name, "offsets must begin with 0, got ", at.front());
+  check<IndexError>(std::is_sorted(at.begin(), at.end()), kInfo.name, "offsets must not fall");
+  check<IndexError>(at.back() <= count, kInfo.name, "offsets must not exceed the number of indices, ", count, ", got ", at.back());
+  check<IndexError>(!ends || at.back() == count, kInfo.name, "the last offset must be the number of indices, ", count, ", got ",
+                    at.back());
+}
+
+// [n]: the bag of each index.
+Tensor bag_of(const Tensor& offsets, int64_t count) {
+  const TensorOptions whole{.dtype = DType::i64, .device = offsets.device()};
+  const Tensor begun = index_add(zeros({count + 1}, whole), 0, offsets, ones({offsets.numel()}, whole));
+  return cumsum(begun, 0).narrow(0, 0, count) - 1;
+}
+
+// The bags of [n, D] rows, which begin at `offsets`, as [B, longest, D], with -inf where a bag is shorter.
+Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
+  const int64_t count = rows.size(0), bags = offsets.numel();
+  std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
+  at.push_back(count);
+  int64_t longest = 1;
+  for (size_t i = 0; i + 1 < at.size(); ++i) longest = std::max(longest, at[i + 1] - at[i]);
+  const Tensor within = arange(0, double(count), 1, {.dtype = DType::i64, .device = rows.device()}) - index_select(offsets, 0, bag);
+  const Tensor empty = full({bags * longest, rows.size(1)}, kMinusInf, {.dtype = rows.dtype(), .device = rows.device()});
+  return index_copy(empty, 0, bag * double(longest) + within, rows).reshape({bags, longest, rows.size(1)});
+}
+
+Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors, const EmbeddingBagOptions& o,
+            std::optional<int64_t> padding) {
+  const int64_t count = index.numel(), width = weight.size(1);
+  const bool even = index.dim() == 2;  // bags of one size
+  const int64_t number = even ? index.size(0) : offsets.numel(), each = even ? index.size(1) : 0;
+  const Tensor line = index.reshape({-1});
+  Tensor rows = embedding(weight, line, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);
+  if (factors.defined()) rows = rows * factors.reshape({-1, 1});
+  const Tensor there = padding ? ne(line, double(*padding)).unsqueeze(1) : Tensor();  // [n, 1]
+  const Tensor bag = even ? Tensor() : bag_of(offsets, count);
+  const auto summed = [&](const Tensor& x) {  // [n, k] -> [B, k]
+    if (even) return sum(x.reshape({number, each, x.size(1)}), {1});
+    return index_add(zeros({number, x.size(1)}, {.dtype = x.dtype(), .device = x.device()}), 0, bag, x);
+  };
+  const auto kept = [&](double otherwise) { return there.defined() ? where(there, rows, otherwise) : rows; };
+  if (o.mode == BagMode::sum) return summed(kept(0));
+  const Tensor members =
+      summed(there.defined() ? there.to(rows.dtype()) : ones({count, 1}, {.dtype = rows.dtype(), .device = rows.device()}));
+  if (o.mode == BagMode::mean || count == 0) return summed(kept(0)) / clamp(members, 1.0, {});
+  rows = kept(kMinusInf);
+  return where(members > 0.0, max(even ? rows.reshape({number, each, width}) : padded(rows, offsets, bag), 1).first, 0.0);
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& given_offsets, const EmbeddingBagOptions& o) {
+  constexpr std::string_view op = kInfo.name;
+  check_same_device(op, {weight, index, given_offsets, o.per_sample_weights});
+  check<ShapeError>(weight.dim() == 2, op, "weight must be [rows, width], got ", weight.shape());
+  check<DTypeError>(weight.is_floating_point(), op, "weight must be floating, got ", weight.dtype());
+  const Tensor i = index_tensor(op, index);
+  check<ShapeError>(i.dim() == 1 || i.dim() == 2, op, "index must be [n] with offsets, or [bags, n], got ", i.shape());
+  check<ValueError>(given_offsets.defined() == (i.dim() == 1), op,
+                    i.dim() == 1 ? "index [n] needs offsets" : "index [bags, n] takes no offsets");
+  check<ValueError>(!o.scale_grad_by_freq || o.mode != BagMode::max, op, "mode max has no scale_grad_by_freq");
+  std::optional<int64_t> padding = o.padding_idx;
+  if (padding) {
+    check<ValueError>(*padding >= -weight.size(0) && *padding < weight.size(0), op, "padding_idx must lie in [", -weight.size(0),
+                      ", ", weight.size(0), "), got ", *padding);
+    if (*padding < 0) *padding += weight.size(0);
+  }
+  if (const Tensor& w = o.per_sample_weights; w.defined()) {
+    check<ValueError>(o.mode == BagMode::sum, op, "per_sample_weights need mode sum");
+    check<ShapeError>(w.shape() == i.shape(), op, "per_sample_weights must have the shape of index, ", i.shape(), ", got ",
+                      w.shape());
+    check<DTypeError>(w.dtype() == weight.dtype(), op, "per_sample_weights must have the dtype of weight, ", weight.dtype(),
+                      ", got ", w.dtype());
+  }
+  Tensor offsets;
+  if (given_offsets.defined()) {
+    offsets = index_tensor(op, given_offsets);
+    check<ShapeError>(offsets.dim() == 1, op, "offsets must be [bags], got ", offsets.shape());
+    const int64_t bags = offsets.numel() - (o.include_last_offset ? 1 : 0);
+    check<ShapeError>(bags >= 0 && (bags > 0 || i.numel() == 0), op, "indices need a bag, got ", i.shape(), " indices and ",
+                      offsets.shape(), " offsets");
+    if (offsets.device().is_cpu()) check_offsets(offsets, i.numel(), o.include_last_offset);
+    if (o.include_last_offset) offsets = offsets.narrow(0, 0, offsets.numel() - 1);
+  }
+  check_index(op, i, weight.size(0));
+  if (o.max_norm && i.numel() > 0)  // before weight is copied to another dtype
+    embedding(weight.detach(), i.reshape({-1}), {}, false, o.max_norm, o.norm_type);
+  return composite(kInfo, {weight, o.per_sample_weights}, [&](const Tensors& in) {
+    EmbeddingBagOptions inside = o;
+    inside.max_norm = std::nullopt;
+    return bags(in[0], i, offsets, in[1], inside, padding);
+  });
+}
+
+void add_embedding_bag(OpList& list) {
+  list.add(kInfo, [](Args& a) {
+    check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
+    const int64_t mode = a.integer("mode", 0);  // as torch.embedding_bag counts them
+    check<ValueError>(mode >= 0 && mode <= 2, a.op(), "mode must be 0, sum, 1, mean, or 2, max, got ", mode);
+    const Tensor weight = a.tensor(0), index = a.tensor(1), offsets = a.tensor_or_none(2);
+    return embedding_bag(weight, index, offsets,
+                         {.max_norm = a.number_or_none("max_norm"),
+                          .norm_type = a.number("norm_type", 2),
+                          .scale_grad_by_freq = a.flag("scale_grad_by_freq", false),
+                          .mode = BagMode(mode),
+                          .per_sample_weights = a.tensor_or_none(3),
+                          .include_last_offset = a.flag("include_last_offset", false),
+                          .padding_idx = a.integer_or_none("padding_idx")});
+  });
+}
+
+}  // namespace halfstep
