@@ -125,6 +125,20 @@ Tensor ConvTransposeNd::forward(const Tensor& x) {
   return conv(x, weight, bias, options_);
 }
 
+Tensor ConvTransposeNd::forward(const Tensor& x, const Dims& output_size) {
+  check_rank(type_, x, dims_ + 1, dims_ + 2);
+  const Dims size = spatial_part(type_, "output_size", output_size, x, dims_), kernel = kernel_of(weight);
+  ConvTransposeOptions o = options_;
+  for (int d = 0; d < dims_; ++d) {
+    const int64_t least = (x.size(d - dims_) - 1) * o.stride[d] - 2 * o.padding[d] + o.dilation[d] * (kernel[d] - 1) + 1;
+    check<ShapeError>(size[d] >= least && size[d] < least + o.stride[d], type_, "output_size must be ", least, " to ",
+                      least + o.stride[d] - 1, " in spatial dimension ", d, ", got ", size);
+    o.output_padding[d] = size[d] - least;
+  }
+  const auto conv = dims_ == 1 ? conv_transpose1d : dims_ == 2 ? conv_transpose2d : conv_transpose3d;
+  return conv(x, weight, bias, o);
+}
+
 std::string ConvTransposeNd::describe() const {
   const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
   return Repr(type_)

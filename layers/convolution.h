@@ -68,10 +68,16 @@ class Conv3d : public ConvNd {
       : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
 };
 
-// weight: [in_channels, out_channels / groups, kernel...]
+// weight: [in_channels, out_channels / groups, kernel...]. output_size, in place of output_padding: of the spatial dimensions or of
+// all, up to stride - 1 more than without output_padding, else ShapeError; convolutions give the same size for several.
 class ConvTransposeNd : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x, const Dims& output_size);
+  using Module::operator();
+  Tensor operator()(const Tensor& x, const Dims& output_size) {
+    return run([this](const Tensor& in, const Dims& size) { return forward(in, size); }, x, output_size);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Tensor weight, bias;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/ops/reduce/embedding_bag.h"
 #include "layers/layer.h"
 
 namespace halfstep {
@@ -29,6 +30,33 @@ class Embedding : public Module {
  private:
   Embedding(const Tensor& weight, const EmbeddingOptions& options);
   EmbeddingOptions options_;
+};
+
+struct EmbeddingBagLayerOptions {
+  std::optional<double> max_norm = {};
+  double norm_type = 2;
+  bool scale_grad_by_freq = false;
+  std::string mode = "mean";  // or "sum", "max"
+  bool include_last_offset = false;
+  std::optional<int64_t> padding_idx = {};  // a row of zeros at first, which counts as not there; negative: from the end
+};
+// The sum, mean or largest elements of the rows of each bag: embedding_bag (framework/ops/reduce/embedding_bag.h). index [B, n], or
+// [n] with offsets [B] where the bags begin -> [B, embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
+class EmbeddingBag : public ModuleOf<EmbeddingBag> {
+ public:
+  EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingBagLayerOptions& options = {},
+               Generator* generator = nullptr);
+  static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,
+                                                       const EmbeddingBagLayerOptions& options = {});
+  Tensor forward(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights = {});
+  Tensor forward(const Tensor& index) override { return forward(index, {}); }
+  bool is_recordable() const override { return !options_.max_norm; }
+  std::string describe() const override;
+  Tensor weight;
+
+ private:
+  EmbeddingBag(const Tensor& weight, const EmbeddingBagLayerOptions& options);
+  EmbeddingBagLayerOptions options_;
 };
 
 }  // namespace halfstep

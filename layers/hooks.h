@@ -32,7 +32,7 @@ void each_tensor(T& value, F&& f) {
   } else if constexpr (requires { value.has_value(), *value; }) {
     if (value.has_value()) each_tensor(*value, f);
   } else if constexpr (requires { value.begin(), value.end(); } && !std::is_same_v<V, std::string>) {
-    if constexpr (std::is_class_v<typename V::value_type>)
+    if constexpr (std::is_class_v<std::remove_cvref_t<decltype(*value.begin())>>)
       for (auto& part : value) each_tensor(part, f);
   }
 }

@@ -53,4 +53,10 @@ void check_rank(std::string_view layer, const Tensor& x, int least, int most) {
                       x.shape());
 }
 
+Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims) {
+  check<ShapeError>(sizes.size() == dims || sizes.size() == x.dim(), layer, argument, " must have ", dims, " or ", x.dim(),
+                    " sizes, got ", sizes);
+  return Dims(sizes.span().subspan(size_t(sizes.size() - dims)));
+}
+
 }  // namespace halfstep

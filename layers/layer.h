@@ -86,4 +86,8 @@ class FunctionLayer : public Module {
 // A rank that a layer takes. Throws ShapeError that names it.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);
 
+// The spatial sizes of an output that was asked for, which is said whole, as x's shape would be, or by those alone. Throws
+// ShapeError for another number of sizes.
+Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims);
+
 }  // namespace halfstep

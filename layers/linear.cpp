@@ -26,4 +26,29 @@ std::string Linear::describe() const {
   return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).arg("bias", bias.defined()).str();
 }
 
+Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool with_bias, Generator* generator) {
+  check<ValueError>(in1_features > 0 && in2_features > 0 && out_features > 0, "Bilinear",
+                    "in1_features, in2_features and out_features must be >= 1, got ", in1_features, ", ", in2_features, " and ",
+                    out_features);
+  MemoryScope tag(MemoryTag::parameters);
+  const double bound = 1 / std::sqrt(double(in1_features));
+  weight = Tensor::empty({out_features, in1_features, in2_features});
+  uniform_(weight, -bound, bound, generator);
+  if (with_bias) {
+    bias = Tensor::empty({out_features});
+    uniform_(bias, -bound, bound, generator);
+  }
+  register_parameter("weight", weight);
+  register_parameter("bias", bias);
+}
+
+std::string Bilinear::describe() const {
+  return Repr("Bilinear")
+      .arg("in1_features", weight.size(1))
+      .arg("in2_features", weight.size(2))
+      .arg("out_features", weight.size(0))
+      .arg("bias", bias.defined())
+      .str();
+}
+
 }  // namespace halfstep

@@ -30,4 +30,15 @@ class Linear : public Module {
   Tensor weight, bias;  // bias undefined without one
 };
 
+// y_o = x1 W_o x2 + b_o. weight: [out, in1, in2], bias: [out], both from U(-1/sqrt(in1), 1/sqrt(in1)). x1 [..., in1], x2 [...,
+// in2].
+class Bilinear : public ModuleOf<Bilinear> {
+ public:
+  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true, Generator* generator = nullptr);
+  Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Tensor weight, bias;  // bias undefined without one
+};
+
 }  // namespace halfstep

@@ -21,9 +21,13 @@ Window window_of(const char* type, int dims, const Sizes& kernel_size, const Siz
 
 const Sizes& or_kernel(const Sizes& stride, const Sizes& kernel_size) { return stride.empty() ? kernel_size : stride; }
 
+MaxPoolOptions max_options(const char* type, int dims, const Window& w, const MaxPoolLayerOptions& o) {
+  return {w.stride, w.padding, o.dilation.each(dims, type, "dilation", 1), o.ceil_mode};
+}
+
 FunctionLayer max_pool(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& o) {
   const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
-  const MaxPoolOptions options{w.stride, w.padding, o.dilation.each(dims, type, "dilation", 1), o.ceil_mode};
+  const MaxPoolOptions options = max_options(type, dims, w, o);
   const auto pool = dims == 1 ? max_pool1d : dims == 2 ? max_pool2d : max_pool3d;
   return {Repr(type)
               .arg("kernel_size", kernel_size)
@@ -77,7 +81,36 @@ std::string adaptive_text(const char* type, int dims, const OutputSize& sizes) {
 }  // namespace
 
 MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options)
-    : FunctionLayer(max_pool(type, dims, kernel_size, options)) {}
+    : FunctionLayer(max_pool(type, dims, kernel_size, options)) {
+  const auto w = window_of(type, dims, kernel_size, options.stride, options.padding);
+  const auto pool = dims == 1 ? max_pool1d_with_indices : dims == 2 ? max_pool2d_with_indices : max_pool3d_with_indices;
+  with_indices_ = [pool, kernel = w.kernel, o = max_options(type, dims, w, options)](const Tensor& x) {
+    return pool(x, kernel, o);
+  };
+}
+
+MaxUnpoolNd::MaxUnpoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxUnpoolLayerOptions& o)
+    : type_(type), dims_(dims) {
+  const auto w = window_of(type, dims, kernel_size, o.stride, o.padding);
+  kernel_ = w.kernel, stride_ = w.stride, padding_ = w.padding;
+}
+
+Tensor MaxUnpoolNd::forward(const Tensor& x, const Tensor& indices, const Dims& output_size) {
+  check_rank(type_, x, dims_ + 1, dims_ + 2);
+  const auto unpool = dims_ == 1 ? max_unpool1d : dims_ == 2 ? max_unpool2d : max_unpool3d;
+  if (output_size.empty()) return unpool(x, indices, kernel_, {stride_, padding_, {}});
+  const Dims size = spatial_part(type_, "output_size", output_size, x, dims_);
+  for (int d = 0; d < dims_; ++d) {
+    const int64_t usual = (x.size(d - dims_) - 1) * stride_[d] - 2 * padding_[d] + kernel_[d];
+    check<ShapeError>(size[d] > usual - stride_[d] && size[d] < usual + stride_[d], type_, "output_size must lie between ",
+                      usual - stride_[d], " and ", usual + stride_[d], " in spatial dimension ", d, ", got ", size);
+  }
+  return unpool(x, indices, kernel_, {stride_, padding_, size});
+}
+
+std::string MaxUnpoolNd::describe() const {
+  return Repr(type_).arg("kernel_size", kernel_).arg("stride", stride_).arg("padding", padding_).str();
+}
 
 AvgPoolNd::AvgPoolNd(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& options)
     : FunctionLayer(avg_pool(type, dims, kernel_size, options)) {}
@@ -87,6 +120,7 @@ LPPoolNd::LPPoolNd(const char* type, int dims, double norm_type, const Sizes& ke
 
 AdaptivePoolNd::AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size)
     : FunctionLayer(adaptive_text(type, dims, output_size.values()),
-                    [=, sizes = output_size.values()](const Tensor& x) { return op(x, sizes); }) {}
+                    [=, sizes = output_size.values()](const Tensor& x) { return op(x, sizes); }),
+      sizes_(output_size.values()) {}
 
 }  // namespace halfstep

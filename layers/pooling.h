@@ -4,7 +4,10 @@
 //   MaxPool2d pool(3, {.stride = 2, .padding = 1});
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "layers/layer.h"
 
@@ -15,6 +18,10 @@ struct MaxPoolLayerOptions {
   Sizes padding = 0;
   Sizes dilation = 1;
   bool ceil_mode = false;
+};
+struct MaxUnpoolLayerOptions {
+  Sizes stride = {};  // the kernel's size
+  Sizes padding = 0;
 };
 struct AvgPoolLayerOptions {
   Sizes stride = {};  // the kernel's size
@@ -28,9 +35,18 @@ struct LPPoolLayerOptions {
   bool ceil_mode = false;
 };
 
+using TensorAndIndices = std::pair<Tensor, Tensor>;
+
 class MaxPoolNd : public FunctionLayer {
+ public:
+  // And where in the input's plane each largest element lay, row-major, as MaxUnpool takes it: PyTorch's return_indices.
+  TensorAndIndices forward_with_indices(const Tensor& x) const { return with_indices_(x); }
+
  protected:
   MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options);
+
+ private:
+  std::function<TensorAndIndices(const Tensor&)> with_indices_;
 };
 class MaxPool1d : public MaxPoolNd {
  public:
@@ -43,6 +59,35 @@ class MaxPool2d : public MaxPoolNd {
 class MaxPool3d : public MaxPoolNd {
  public:
   explicit MaxPool3d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool3d", 3, kernel_size, o) {}
+};
+
+// Undoes a pooling: zeros, with x where its indices say. output_size: of the spatial dimensions or of all, less than a stride away
+// from (in - 1) stride - 2 padding + kernel, which it is where left out; poolings give the same size for several. Else ShapeError.
+class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
+ public:
+  Tensor forward(const Tensor& x, const Tensor& indices, const Dims& output_size = {});
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+
+ protected:
+  MaxUnpoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxUnpoolLayerOptions& options);
+
+ private:
+  const char* type_;
+  int dims_;
+  Dims kernel_, stride_, padding_;
+};
+class MaxUnpool1d : public MaxUnpoolNd {
+ public:
+  explicit MaxUnpool1d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool1d", 1, kernel, o) {}
+};
+class MaxUnpool2d : public MaxUnpoolNd {
+ public:
+  explicit MaxUnpool2d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool2d", 2, kernel, o) {}
+};
+class MaxUnpool3d : public MaxUnpoolNd {
+ public:
+  explicit MaxUnpool3d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool3d", 3, kernel, o) {}
 };
 
 class AvgPoolNd : public FunctionLayer {
@@ -98,6 +143,7 @@ class AdaptivePoolNd : public FunctionLayer {
  protected:
   using Op = Tensor (*)(const Tensor& x, const OutputSize& output_size);
   AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size);
+  OutputSize sizes_;
 };
 class AdaptiveAvgPool1d : public AdaptivePoolNd {
  public:
@@ -111,17 +157,21 @@ class AdaptiveAvgPool3d : public AdaptivePoolNd {
  public:
   explicit AdaptiveAvgPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool3d", 3, adaptive_avg_pool3d, s) {}
 };
+// The indices of forward_with_indices: as those of MaxPool.
 class AdaptiveMaxPool1d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool1d", 1, adaptive_max_pool1d, s) {}
+  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool1d_with_indices(x, sizes_); }
 };
 class AdaptiveMaxPool2d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool2d", 2, adaptive_max_pool2d, s) {}
+  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool2d_with_indices(x, sizes_); }
 };
 class AdaptiveMaxPool3d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool3d", 3, adaptive_max_pool3d, s) {}
+  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, sizes_); }
 };
 
 }  // namespace halfstep

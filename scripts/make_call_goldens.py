@@ -82,6 +82,35 @@ def transformers():
         "tgt_key_padding_mask": pad, "memory_key_padding_mask": far}, {"tgt_is_causal": True}
 
 
+def others():
+    ints = {"num_embeddings": 5, "embedding_dim": 3}
+    lines = {"index": torch.tensor([4, 0, 4, 1, 2]), "offsets": torch.tensor([0, 2, 2])}
+    yield "EmbeddingBag", ints, lines, {}
+    yield "EmbeddingBag", {**ints, "mode": "max", "padding_idx": 2}, lines, {}
+    yield "EmbeddingBag", {**ints, "mode": "sum", "include_last_offset": True}, {
+        "index": lines["index"], "offsets": torch.tensor([0, 3, 5]), "per_sample_weights": [5]}, {}
+    yield "EmbeddingBag", {**ints, "mode": "sum", "padding_idx": -5}, {
+        "index": torch.tensor([[4, 0], [1, 4]]), "per_sample_weights": [2, 2]}, {}
+    yield "Bilinear", {"in1_features": 2, "in2_features": 3, "out_features": 4}, {"input1": [5, 2], "input2": [5, 3]}, {}
+    yield "Bilinear", {"in1_features": 2, "in2_features": 1, "out_features": 2, "bias": False}, {"input1": [2, 3, 2],
+                                                                                              "input2": [2, 3, 1]}, {}
+    planes = {1: [7], 2: [5, 6], 3: [4, 5, 4]}
+    for d, size in planes.items():  # x is pooled first
+        yield f"MaxUnpool{d}d", {"kernel_size": 2}, {"x": [2, 2, *[2 * (n // 2) for n in size]]}, {}
+        yield f"MaxUnpool{d}d", {"kernel_size": 2}, {"x": [2, *size]}, {"output_size": size}
+        yield f"MaxUnpool{d}d", {"kernel_size": [3, 2, 2][:d], "stride": 2, "padding": [1, 0, 1][:d]}, {"x": [1, 2, *size]}, {
+            "output_size": [1, 2, *size]}
+        sizes = {"in_channels": 2, "out_channels": 1, "kernel_size": 3, "stride": 3}
+        yield f"ConvTranspose{d}d", sizes, {"x": [1, 2, *[2] * d]}, {"output_size": [6, 7, 8][:d]}
+        yield f"ConvTranspose{d}d", {**sizes, "padding": 1, "dilation": 2}, {"x": [2, *[2] * d]}, {"output_size": [1, *[8, 6, 7][:d]]}
+    rare = {"in_features": 8, "n_classes": 10, "cutoffs": [3, 6]}
+    target = torch.tensor([0, 9, 3, 2, 5, 6])
+    yield "AdaptiveLogSoftmaxWithLoss", {**rare, "div_value": 2.0}, {"input": [6, 8], "target": target}, {}
+    yield "AdaptiveLogSoftmaxWithLoss", {**rare, "div_value": 2.0, "head_bias": True}, {"input": [6, 8], "target": target}, {
+        "log_prob": True}
+    yield "AdaptiveLogSoftmaxWithLoss", {**rare, "div_value": 2.0}, {"input": [8], "target": target[1]}, {}
+
+
 def make(kind, args):
     args = dict(args)
     if kind in ("TransformerEncoder", "TransformerDecoder"):
@@ -98,7 +127,17 @@ def call(module, kind, inputs, flags):
         inputs.setdefault("value", inputs["key"])
     if kind == "TransformerEncoder":
         inputs = {n.replace("src_mask", "mask"): t for n, t in inputs.items()}
-    out = module(**inputs, **flags)
+    if kind.startswith("MaxUnpool"):
+        pool = getattr(torch.nn.functional, kind.lower().replace("unpool", "_pool"))
+        out, indices = pool(inputs["x"], module.kernel_size, module.stride, module.padding, return_indices=True)
+        out = module(out, indices, **flags)
+    elif kind == "AdaptiveLogSoftmaxWithLoss" and flags:
+        out = (module.log_prob(inputs["input"]), module.predict(inputs["input"]))
+    elif kind in ("EmbeddingBag", "AdaptiveLogSoftmaxWithLoss") or kind.startswith("ConvTranspose"):
+        positional = [inputs[n] for n in ("x", "index", "input", "offsets", "target") if n in inputs]
+        out = module(*positional, **{n: t for n, t in inputs.items() if n == "per_sample_weights"}, **flags)
+    else:
+        out = module(**inputs, **flags)
     return [t for t in (out if isinstance(out, tuple) else (out,)) if t is not None]
 
 
@@ -129,7 +168,7 @@ def case(kind, args, tensors, flags):
 
 def main():
     tensors, metadata = {}, {"torch": torch.__version__}
-    for i, given in enumerate([*attention(), *transformers()]):
+    for i, given in enumerate([*attention(), *transformers(), *others()]):
         about, parts = case(*given)
         metadata[f"{i:03d}"] = json.dumps(about)
         tensors.update({f"{i:03d}/{n}": t.contiguous().clone() for n, t in parts.items()})

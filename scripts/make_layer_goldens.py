@@ -158,6 +158,12 @@ def layers():
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "padding_idx": -1, "scale_grad_by_freq": True}, [2, 4], 5
     yield "Embedding", {"num_embeddings": 5, "embedding_dim": 3, "max_norm": 1.5, "norm_type": 1.0}, [6], 5
 
+    yield "EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 3}, [2, 4], 5
+    yield "EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 3, "mode": "sum", "padding_idx": -1}, [3, 4], 5
+    yield "EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 3, "mode": "max", "padding_idx": 1}, [3, 2], 5
+    yield "EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 3, "max_norm": 1.5, "norm_type": 1.0}, [2, 2], 5
+    yield "EmbeddingBag", {"num_embeddings": 5, "embedding_dim": 3, "scale_grad_by_freq": True}, [2, 4], 5
+
     yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 2}, [2, 3, 4]
     yield "MultiheadAttention", {"embed_dim": 6, "num_heads": 3, "bias": False, "batch_first": False, "is_causal": True}, [3, 2, 6]
     yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 1, "add_bias_kv": True, "add_zero_attn": True}, [2, 3, 4]
@@ -338,7 +344,7 @@ def layer_case(kind, args, shape, how="normal"):
     module = MADE.get(kind, getattr(nn, kind, None))(**python(args))
     random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind).get("dropout", 0)) > 0)
     for name, t in module.state_dict().items():  # other than the initial ones and zeros, and exact in float32
-        if t.is_floating_point() and kind not in ("Embedding", "PositionalEncoding"):
+        if t.is_floating_point() and kind not in ("Embedding", "EmbeddingBag", "PositionalEncoding"):
             t.copy_(torch.rand(t.shape, generator=generator) + 0.5 if name.endswith(("weight", "var")) and t.dim() == 1
                     else torch.randn(t.shape, generator=generator))
     case = {"type": kind, "args": args, "repr": repr(module), "random": random,
@@ -346,7 +352,7 @@ def layer_case(kind, args, shape, how="normal"):
     tensors = {f"p.{n}": t.clone() for n, t in module.state_dict().items()}
     x = tensors["x"] = draw(how, shape, generator)
     module.double()
-    if kind == "Embedding" and module.max_norm:  # which scales rows in place; they are what the state_dict has afterwards
+    if kind in ("Embedding", "EmbeddingBag") and module.max_norm:  # which scales rows in place; they are what the state_dict has afterwards
         tensors["s.weight"] = None
     x = x.double().requires_grad_() if x.is_floating_point() else x
     module.train(not random)

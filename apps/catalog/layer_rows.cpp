@@ -209,6 +209,24 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
                                                                  ReadArg<std::optional<double>>::from(self["max_norm"]),
                                                                  self["norm_type"], self["scale_grad_by_freq"]});
            }});
+  all.add({{"EmbeddingBag",
+            "mean, sum or largest elements of the rows that a sample's numbers name",
+            {width("num_embeddings", "rows").required(), width("embedding_dim", "width of a row").required(),
+             number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
+             number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses"),
+             choice("mode", "mean", {"mean", "sum", "max"}, "how"),
+             flag("include_last_offset", false, "of offsets, which a config does not have"),
+             integer("padding_idx", nullptr, "a row that counts as not there").at_least(-kMaxSample).at_most(kMaxSample)}},
+           [](const Json& self) {
+             return make<EmbeddingBag>(
+                 self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
+                 EmbeddingBagLayerOptions{.max_norm = ReadArg<std::optional<double>>::from(self["max_norm"]),
+                                          .norm_type = self["norm_type"],
+                                          .scale_grad_by_freq = self["scale_grad_by_freq"],
+                                          .mode = self["mode"],
+                                          .include_last_offset = self["include_last_offset"],
+                                          .padding_idx = ReadArg<std::optional<int64_t>>::from(self["padding_idx"])});
+           }});
 }
 
 void add_shape_rows(Catalog<ModuleRow>& all) {
