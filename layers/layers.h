@@ -3,6 +3,7 @@
 #pragma once
 
 #include "layers/activations.h"
+#include "layers/adaptive_softmax.h"
 #include "layers/attention.h"
 #include "layers/convolution.h"
 #include "layers/containers.h"

@@ -66,6 +66,10 @@ class MaxPool3d : public MaxPoolNd {
 class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
  public:
   Tensor forward(const Tensor& x, const Tensor& indices, const Dims& output_size = {});
+  using ModuleOf::operator();
+  Tensor operator()(const Tensor& x, const Tensor& indices, const Dims& output_size) {
+    return ModuleOf::operator()(x, indices, output_size);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
 

@@ -42,7 +42,8 @@ def attention():
     yield kind, {**base, "batch_first": True}, {"query": [2, 3, 4], "key": [2, 5, 4], "value": [2, 5, 4], "attn_mask": see,
                                                 "key_padding_mask": padding}, {"need_weights": False}
     yield kind, base, {"query": q, "key": k, "value": v, "attn_mask": [4, 3, 5], "key_padding_mask": padding}, {}
-    yield kind, base, {"query": q, "key": k, "value": v, "attn_mask": [4, 3, 5], "key_padding_mask": [2, 5]}, {"need_weights": False}
+    yield kind, base, {"query": q, "key": k, "value": v, "attn_mask": [4, 3, 5], "key_padding_mask": [2, 5]}, {
+        "need_weights": False}
     for weights in (True, False):
         yield kind, {**base, "add_bias_kv": True, "add_zero_attn": True}, {"query": q, "key": k, "value": v, "attn_mask": [3, 5],
                                                                            "key_padding_mask": padding}, {"need_weights": weights}
@@ -54,7 +55,8 @@ def attention():
     causal = torch.ones(3, 3, dtype=torch.bool).triu(1)
     for weights in (True, False):
         yield kind, base, {"query": [3, 2, 4], "attn_mask": causal}, {"need_weights": weights, "is_causal": True}
-    yield kind, {**base, "batch_first": True}, {"query": [2, 3, 4], "attn_mask": causal, "key_padding_mask": masks(2, 3, hidden=[(0, 1), (1, 2)])}, {
+    some = masks(2, 3, hidden=[(0, 1), (1, 2)])
+    yield kind, {**base, "batch_first": True}, {"query": [2, 3, 4], "attn_mask": causal, "key_padding_mask": some}, {
         "is_causal": True}
 
 
@@ -98,11 +100,12 @@ def others():
     for d, size in planes.items():  # x is pooled first
         yield f"MaxUnpool{d}d", {"kernel_size": 2}, {"x": [2, 2, *[2 * (n // 2) for n in size]]}, {}
         yield f"MaxUnpool{d}d", {"kernel_size": 2}, {"x": [2, *size]}, {"output_size": size}
-        yield f"MaxUnpool{d}d", {"kernel_size": [3, 2, 2][:d], "stride": 2, "padding": [1, 0, 1][:d]}, {"x": [1, 2, *size]}, {
-            "output_size": [1, 2, *size]}
+        uneven = {"kernel_size": [3, 2, 2][:d], "stride": [3, 2, 2][:d], "padding": [1, 0, 1][:d]}
+        yield f"MaxUnpool{d}d", uneven, {"x": [1, 2, *size]}, {"output_size": [1, 2, *size]}
         sizes = {"in_channels": 2, "out_channels": 1, "kernel_size": 3, "stride": 3}
         yield f"ConvTranspose{d}d", sizes, {"x": [1, 2, *[2] * d]}, {"output_size": [6, 7, 8][:d]}
-        yield f"ConvTranspose{d}d", {**sizes, "padding": 1, "dilation": 2}, {"x": [2, *[2] * d]}, {"output_size": [1, *[8, 6, 7][:d]]}
+        yield f"ConvTranspose{d}d", {**sizes, "padding": 1, "dilation": 2}, {"x": [2, *[2] * d]}, {
+            "output_size": [1, *[8, 6, 7][:d]]}
     rare = {"in_features": 8, "n_classes": 10, "cutoffs": [3, 6]}
     target = torch.tensor([0, 9, 3, 2, 5, 6])
     yield "AdaptiveLogSoftmaxWithLoss", {**rare, "div_value": 2.0}, {"input": [6, 8], "target": target}, {}

@@ -171,7 +171,8 @@ def layers():
     small = {"d_model": 4, "nhead": 2, "dim_feedforward": 5}
     for kind, more in (("TransformerEncoderLayer", {}), ("TransformerEncoder", {"num_layers": 2})):
         yield kind, {**small, **more, "dropout": 0.0}, [2, 3, 4]
-        yield kind, {**small, **more, "activation": "gelu", "layer_norm_eps": 0.01, "norm_first": True, "is_causal": True}, [2, 3, 4]
+        yield kind, {**small, **more, "activation": "gelu", "layer_norm_eps": 0.01, "norm_first": True,
+                     "is_causal": True}, [2, 3, 4]
         yield kind, {**small, **more, "dropout": 0.0, "batch_first": False, "bias": False}, [3, 2, 4]
     yield "TransformerEncoder", {**small, "dropout": 0.0, "num_layers": 1, "norm": True, "norm_first": True}, [2, 3, 4]
     yield "PositionalEncoding", {"d_model": 4, "dropout": 0.0, "max_len": 7}, [2, 5, 4]
@@ -352,7 +353,7 @@ def layer_case(kind, args, shape, how="normal"):
     tensors = {f"p.{n}": t.clone() for n, t in module.state_dict().items()}
     x = tensors["x"] = draw(how, shape, generator)
     module.double()
-    if kind in ("Embedding", "EmbeddingBag") and module.max_norm:  # which scales rows in place; they are what the state_dict has afterwards
+    if kind in ("Embedding", "EmbeddingBag") and module.max_norm:  # rows are scaled in place, and the state_dict has those
         tensors["s.weight"] = None
     x = x.double().requires_grad_() if x.is_floating_point() else x
     module.train(not random)

@@ -8,7 +8,7 @@ namespace halfstep::app {
 std::vector<std::string> planned_components(const std::string& what) {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"layer",
-       {"Bilinear", "EmbeddingBag", "RNNCell", "LSTMCell", "GRUCell", "TransformerDecoder", "Transformer"}},
+       {"TransformerDecoder", "Transformer"}},
       {"loss", {"CTCLoss", "GaussianNLLLoss"}},
       {"optimizer", {"RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "Lion", "LAMB", "Muon", "Adafactor"}},
       {"scheduler",

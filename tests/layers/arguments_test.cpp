@@ -125,3 +125,49 @@ TEST_CASE("in a model the error names the layer's place") {
         net(ones({2, 3}));
       });
 }
+
+TEST_CASE("layers of several tensors refuse what does not fit") {
+  refuses<ValueError>("[Bilinear] in1_features, in2_features and out_features must be >= 1, got 2, 0 and 3",
+                      [] { Bilinear(2, 0, 3); });
+  CHECK_THROWS_AS(Bilinear(2, 3, 4)(ones({5, 2}), ones({5, 2})), ShapeError);
+  refuses<ValueError>("[EmbeddingBag] mode must be \"sum\", \"mean\" or \"max\", got \"min\"", [] {
+    EmbeddingBag(4, 2, {.mode = "min"})(zeros({1, 2}, {.dtype = DType::i64}));
+  });
+  refuses<ValueError>("[EmbeddingBag] num_embeddings and embedding_dim must be >= 1, got 0 and 2", [] { EmbeddingBag(0, 2); });
+  refuses<ValueError>("[EmbeddingBag] padding_idx must be within num_embeddings 4, got 4",
+                      [] { EmbeddingBag(4, 2, {.padding_idx = 4}); });
+  EmbeddingBag bag(4, 2);
+  const auto whole = [](std::initializer_list<double> v) { return tensor(v, {.dtype = DType::i64}); };
+  refuses<ValueError>("[embedding_bag] index [n] needs offsets", [&] { bag(whole({1, 2})); });
+  refuses<IndexError>("[embedding_bag] offsets must begin with 0, got 1", [&] { bag(whole({1, 2}), whole({1, 2})); });
+  refuses<IndexError>("[embedding_bag] offsets must not fall", [&] { bag(whole({1, 2}), whole({0, 2, 1})); });
+  refuses<IndexError>("[embedding_bag] offsets must not exceed the number of indices, 2, got 3", [&] {
+    bag(whole({1, 2}), whole({0, 3}));
+  });
+  refuses<IndexError>("[embedding_bag] index 4 at position 1 is outside [0, 4)", [&] { bag(whole({1, 4}), whole({0})); });
+  refuses<ValueError>("[embedding_bag] per_sample_weights need mode sum", [&] { bag(whole({1, 2}), whole({0}), ones({2})); });
+  refuses<ShapeError>("[MaxUnpool2d] output_size must lie between 2 and 6 in spatial dimension 1, got [5, 6]", [] {
+    MaxUnpool2d(2)(ones({1, 2, 2}), zeros({1, 2, 2}, {.dtype = DType::i64}), {5, 6});
+  });
+  refuses<ShapeError>("[ConvTranspose2d] output_size must be 5 to 6 in spatial dimension 0, got [7, 5]", [] {
+    ConvTranspose2d(1, 1, 3, {.stride = 2})(ones({1, 2, 2}), {7, 5});
+  });
+  refuses<ShapeError>("[ConvTranspose2d] output_size must have 2 or 3 sizes, got [7]", [] {
+    ConvTranspose2d(1, 1, 3, {.stride = 2})(ones({1, 2, 2}), {7});
+  });
+  refuses<ValueError>("[AdaptiveLogSoftmaxWithLoss] cutoffs must grow from 1 to less than n_classes, 10, got 10 after 4", [] {
+    AdaptiveLogSoftmaxWithLoss(8, 10, {4, 10});
+  });
+  refuses<ValueError>("[AdaptiveLogSoftmaxWithLoss] cluster 1 would have no width: in_features 8 / div_value 4^2", [] {
+    AdaptiveLogSoftmaxWithLoss(8, 10, {3, 6});
+  });
+  refuses<IndexError>("[AdaptiveLogSoftmaxWithLoss] targets must lie in [0, 10), got 10", [&] {
+    AdaptiveLogSoftmaxWithLoss(8, 10, {3})(ones({1, 8}), whole({10}));
+  });
+  refuses<ShapeError>(
+      "[AdaptiveLogSoftmaxWithLoss] needs [N, in_features] and [N], or [in_features] and [], with in_features 8, got [2, 8] and "
+      "[3]",
+      [&] {
+        AdaptiveLogSoftmaxWithLoss(8, 10, {3})(ones({2, 8}), whole({1, 2, 3}));
+      });
+}
