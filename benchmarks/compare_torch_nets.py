@@ -8,7 +8,7 @@ Each round times both sides one after the other on the same number of threads, e
 pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the rounds
 is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
 run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
-A net is one entry of NETS. A file that exists keeps its other rows.
+The nets stand in torch_nets.py. A file that exists keeps its other rows.
 """
 import argparse
 import os
@@ -16,35 +16,7 @@ import statistics
 import time
 
 from compare_torch_ops import PAUSE, ROOT, Halfstep, write
-
-
-def recurrent(kind, layers, width):
-    def model():
-        import torch
-        return torch.nn.Sequential(getattr(torch.nn, kind)(width, width, layers), First())
-    return {"type": kind, "input_size": width, "hidden_size": width, "num_layers": layers, "batch_first": False}, model
-
-
-def First():
-    """Of a layer that returns several tensors."""
-    import torch
-
-    class Take(torch.nn.Module):
-        def forward(self, x):
-            return x[0]
-    return Take()
-
-
-def net(name, pair, shape, below=None):
-    """name, (halfstep's JSON, PyTorch's maker), the input's shape; `below`: integers up to there."""
-    config, model = pair
-    return {"name": name, "config": config, "model": model, "input": {"shape": shape, "below": below} if below else shape}
-
-
-NETS = [
-    net("lstm 2x256, seq 64, batch 32", recurrent("LSTM", 2, 256), [64, 32, 256]),
-    net("gru 2x256, seq 64, batch 32", recurrent("GRU", 2, 256), [64, 32, 256]),
-]
+from torch_nets import NETS
 
 
 class Torch:
