@@ -26,12 +26,6 @@ void check_options(const char* type, const Tensor& weight, Options& o) {
   check<ValueError>(!o.max_norm || *o.max_norm > 0, type, "max_norm must be > 0, got ", o.max_norm.value_or(0));
 }
 
-BagMode mode_of(const std::string& name) {
-  check<ValueError>(name == "sum" || name == "mean" || name == "max", "EmbeddingBag",
-                    "mode must be \"sum\", \"mean\" or \"max\", got \"", name, '"');
-  return name == "sum" ? BagMode::sum : name == "mean" ? BagMode::mean : BagMode::max;
-}
-
 }  // namespace
 
 Embedding::Embedding(const Tensor& given, const EmbeddingOptions& o) : weight(given), options_(o) {
@@ -68,7 +62,8 @@ std::string Embedding::describe() const {
 
 EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& o) : weight(given), options_(o) {
   check_options("EmbeddingBag", given, options_);
-  check<ValueError>(!o.scale_grad_by_freq || mode_of(o.mode) != BagMode::max, "EmbeddingBag", "mode max has no scale_grad_by_freq");
+  check<ValueError>(bag_mode("EmbeddingBag", o.mode) != BagMode::max || !o.scale_grad_by_freq, "EmbeddingBag",
+                    "mode max has no scale_grad_by_freq");
   register_parameter("weight", weight);
 }
 
@@ -89,7 +84,7 @@ Tensor EmbeddingBag::forward(const Tensor& index, const Tensor& offsets, const T
                        {.max_norm = options_.max_norm,
                         .norm_type = options_.norm_type,
                         .scale_grad_by_freq = options_.scale_grad_by_freq,
-                        .mode = mode_of(options_.mode),
+                        .mode = bag_mode("EmbeddingBag", options_.mode),
                         .per_sample_weights = per_sample_weights,
                         .include_last_offset = options_.include_last_offset,
                         .padding_idx = options_.padding_idx});

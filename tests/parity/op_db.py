@@ -45,7 +45,8 @@ KNOWN = [
     (r"grid_sample(r_[23]d)?", r"^grad\.1 \(float32\): \d of \d+ elements", "a float32 coordinate that falls on a border, where the slope jumps"),
     (r"ctc_loss", r"^grad\.0", "ctc_loss's gradient, as said in docs/parity.md"),
     (r"einsum", r"out is torch.u?int\d+, expected torch.int64", "einsum of integers narrower than int64 that PyTorch sums on the way"),
-    (r"embedding", r"no sparse gradients", "sparse gradients"),
+    (r"embedding(_bag)?", r"no sparse gradients", "sparse gradients"),
+    (r"embedding_bag", r"out \(b?float16\)", "rows scaled to max_norm are rounded where they stand, and then added up"),
     (r"group_norm", r"PyTorch refuses: Expected HxW", "group_norm of no positions, which PyTorch refuses"),
 ]
 

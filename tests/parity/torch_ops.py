@@ -230,7 +230,6 @@ def embedding(t, a):
 
 def embedding_bag(t, a):
     weight, index, offsets, factors = [*t, None, None][:4]
-    a = {**a, "mode": ("sum", "mean", "max")[a.get("mode", 0)]}
     weight = weight.clone() if "max_norm" in a else weight  # which is changed in place
     return F.embedding_bag(index, weight, offsets, per_sample_weights=factors, **a)
 

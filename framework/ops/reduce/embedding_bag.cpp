@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/ops/core/composite.h"
@@ -70,6 +72,12 @@ Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Ten
 
 }  // namespace
 
+BagMode bag_mode(std::string_view where, std::string_view name) {
+  check<ValueError>(name == "sum" || name == "mean" || name == "max", where, "mode must be \"sum\", \"mean\" or \"max\", got \"",
+                    name, '"');
+  return name == "sum" ? BagMode::sum : name == "mean" ? BagMode::mean : BagMode::max;
+}
+
 Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& given_offsets, const EmbeddingBagOptions& o) {
   constexpr std::string_view op = kInfo.name;
   check_same_device(op, {weight, index, given_offsets, o.per_sample_weights});
@@ -116,14 +124,13 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& gi
 void add_embedding_bag(OpList& list) {
   list.add(kInfo, [](Args& a) {
     check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
-    const int64_t mode = a.integer("mode", 0);  // as torch.embedding_bag counts them
-    check<ValueError>(mode >= 0 && mode <= 2, a.op(), "mode must be 0, sum, 1, mean, or 2, max, got ", mode);
+    const std::string mode = a.text("mode", "mean");
     const Tensor weight = a.tensor(0), index = a.tensor(1), offsets = a.tensor_or_none(2);
     return embedding_bag(weight, index, offsets,
                          {.max_norm = a.number_or_none("max_norm"),
                           .norm_type = a.number("norm_type", 2),
                           .scale_grad_by_freq = a.flag("scale_grad_by_freq", false),
-                          .mode = BagMode(mode),
+                          .mode = bag_mode(a.op(), mode),
                           .per_sample_weights = a.tensor_or_none(3),
                           .include_last_offset = a.flag("include_last_offset", false),
                           .padding_idx = a.integer_or_none("padding_idx")});

@@ -1,13 +1,17 @@
 // Sums, means and largest elements of rows of a matrix.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 enum class BagMode : uint8_t { sum, mean, max };
+BagMode bag_mode(std::string_view where, std::string_view name);  // by PyTorch's name, else ValueError of `where`
+
 struct EmbeddingBagOptions {
   std::optional<double> max_norm = {};  // rows that are used are first scaled down to this norm, in place, outside the graph
   double norm_type = 2;
