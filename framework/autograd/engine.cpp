@@ -25,7 +25,7 @@ struct Inbox {
   Tensors grads;
   std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
 
-  // dtype: of the sum.
+  // dtype: of the sum. A gradient that nobody else holds takes the other one up: a weight that two layers share may be large.
   void add(uint32_t index, Tensor g, DType dtype) {
     if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
     Tensor& slot = grads[index];
@@ -34,7 +34,14 @@ struct Inbox {
     } else if (own[index] && !grad_enabled()) {
       slot.add_(g);
     } else {
-      slot = slot.to(dtype).add(g);
+      if (!grad_enabled() && g.dtype() == dtype && is_sole(g)) {
+        g.add_(slot);
+        slot = std::move(g);
+      } else if (!grad_enabled() && slot.dtype() == dtype && is_sole(slot)) {
+        slot.add_(g);
+      } else {
+        slot = slot.to(dtype).add(g);
+      }
       own[index] = 1;
     }
   }

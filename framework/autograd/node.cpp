@@ -36,8 +36,7 @@ class AccumulateGrad final : public Node {
       slot.add_(g);
     } else {
       // Taken over when the engine holds the only handle.
-      const bool sole = g.impl_ptr().use_count() == 1 && g.storage().use_count() == 1 && g.is_contiguous();
-      slot = sole ? g : g.detach().clone();
+      slot = is_sole(g) ? g : g.detach().clone();
     }
     return {};
   }
@@ -57,6 +56,8 @@ class AutocastCast final : public Node {
 };
 
 }  // namespace
+
+bool is_sole(const Tensor& t) { return t.impl_ptr().use_count() == 1 && t.storage().use_count() == 1 && t.is_contiguous(); }
 
 bool may_stay_low(const Edge& edge) {
   if (!low_gradients() || !edge || !edge.node->is_leaf || edge.dtype != DType::f32) return false;

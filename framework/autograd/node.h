@@ -81,6 +81,9 @@ inline bool BackwardCall::needs(size_t i) const {
   return i < node.edges.size() && node.edges[i] && (!wanted || wanted->contains(node.edges[i].node.get()));
 }
 
+// Is this the only handle of the memory, so that a gradient may be taken over or added to in place?
+bool is_sole(const Tensor& t);
+
 // May the gradient that follows `edge` stay in a 16-bit dtype? See LowGradients.
 bool may_stay_low(const Edge& edge);
 
