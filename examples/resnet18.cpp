@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   const std::string given = argc > 1 ? argv[1] : "f16";
   const DType dtype = given == "f16" ? DType::f16 : given == "bf16" ? DType::bf16 : DType::f32;
   const bool amp = dtype != DType::f32;
-  const int64_t samples = argc > 2 ? std::atoi(argv[2]) : 1600;
+  const int64_t samples = argc > 2 ? std::atoi(argv[2]) : 3200;
   manual_seed(1);
   ResNet18 net(10, 8, 1);
   SGD opt(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
