@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "layers/layers.h"
-#include "tests/layers/refuses.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
 using halfstep::testing::refuses;

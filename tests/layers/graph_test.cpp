@@ -8,8 +8,10 @@
 #include "framework/autograd/gradcheck.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
+using halfstep::testing::error_of;
 
 namespace {
 
@@ -19,14 +21,6 @@ std::vector<std::string> names(const Module& m) {
   std::vector<std::string> out;
   for (const NamedTensor& p : m.named_parameters()) out.push_back(p.name);
   return out;
-}
-
-template <class F>
-std::string error(F f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
 }
 
 using Nodes = std::vector<Graph::Node>;
@@ -51,8 +45,8 @@ TEST_CASE("tensors meet in eight ways") {
   CHECK(same(combine(Combine::concat, {a}), a));
   for (int i = 0; i < 8; ++i) CHECK(combine_of(name(Combine(i))) == Combine(i));
   CHECK(!combine_of("matmul"));
-  CHECK(error([&] { combine(Combine::dot, {a, b, a}); }) == "[combine] dot takes two tensors, got 3");
-  CHECK(error([&] { combine(Combine::add, {}); }) == "[combine] add needs tensors, got 0");
+  CHECK(error_of([&] { combine(Combine::dot, {a, b, a}); }) == "[combine] dot takes two tensors, got 3");
+  CHECK(error_of([&] { combine(Combine::add, {}); }) == "[combine] add needs tensors, got 0");
 }
 
 TEST_CASE("Residual adds its input, or what a shortcut makes of it") {
@@ -68,7 +62,7 @@ TEST_CASE("Residual adds its input, or what a shortcut makes of it") {
   CHECK(plain.is_recordable());
   CHECK(!Residual(std::make_shared<Module>()).is_recordable());
   Residual narrower(std::make_shared<Linear>(3, 2));
-  CHECK(error([&] { narrower(x); }).find("[add] shapes must broadcast, got [4, 2] and [4, 3]") == 0);
+  CHECK(error_of([&] { narrower(x); }).find("[add] shapes must broadcast, got [4, 2] and [4, 3]") == 0);
   const Autocast region(Device::cpu, DType::bf16);
   CHECK(plain(x).dtype() == DType::f32);  // bfloat16 of the body and float32 of x promote
   CHECK(plain(x.to(DType::bf16)).dtype() == DType::bf16);
@@ -83,7 +77,7 @@ TEST_CASE("Parallel joins its branches") {
   CHECK(p.describe() == "Parallel(combine=concat, dim=1)");
   CHECK(Parallel({a}, Combine::add).describe() == "Parallel(combine=add)");
   CHECK(names(p) == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias"});
-  CHECK(error([] { Parallel({}, Combine::add); }) == "[Parallel] needs at least one branch");
+  CHECK(error_of([] { Parallel({}, Combine::add); }) == "[Parallel] needs at least one branch");
 }
 
 TEST_CASE("a Graph runs a U-Net as a forward written by hand does, and its gradients are those of differences") {
@@ -155,7 +149,7 @@ TEST_CASE("a Graph lets go of what no later node takes") {
 
 TEST_CASE("a Graph that cannot run is refused when it is made") {
   const auto says = [](const Nodes& nodes, const std::vector<Graph::Input>& inputs = {}) {
-    return error([&] { Graph(nodes, inputs); });
+    return error_of([&] { Graph(nodes, inputs); });
   };
   CHECK(says({}) == "[Graph] needs at least one node");
   CHECK(says({{.name = "a"}, {.name = "a"}}) == "[Graph] two nodes or inputs are called \"a\"");
@@ -170,5 +164,7 @@ TEST_CASE("a Graph that cannot run is refused when it is made") {
         "[Graph] node \"a\" is the first and must say which inputs it takes");
   CHECK(says({{.name = "a"}}, {{.name = "x"}, {.name = "x"}}) == "[Graph] two inputs are called \"x\"");
   Graph cut({{.name = "a", .inputs = {"x"}}}, {{.name = "x", .start = 2, .end = 5}});
-  CHECK(error([&] { cut(ones({3, 4})); }) == "[Graph] input \"x\" must be a part of the 4 places along dimension -1, got 2 to 5");
+  CHECK(error_of([&] {
+          cut(ones({3, 4}));
+        }) == "[Graph] input \"x\" must be a part of the 4 places along dimension -1, got 2 to 5");
 }

@@ -10,7 +10,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "layers/layers.h"
 #include "layers/sequential.h"
-#include "tests/layers/refuses.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
 using halfstep::testing::refuses;

@@ -10,21 +10,12 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/tensor/memory.h"
 #include "layers/sequential.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
+using halfstep::testing::refuses;
 
 namespace {
-
-template <class E, class F>
-void refuses(const std::string& message, F make) {
-  CAPTURE(message);
-  try {
-    make();
-    FAIL_CHECK("accepted");
-  } catch (const E& e) { CHECK(std::string(e.what()) == message); } catch (const Error& e) {
-    FAIL_CHECK("another type: " << e.what());
-  }
-}
 
 double largest(const Tensor& t) { return t.detach().abs().max().item<double>(); }
 double difference(const Tensor& a, const Tensor& b) { return largest(a - b); }

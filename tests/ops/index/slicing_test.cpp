@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "halfstep.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
+using halfstep::testing::error_of;
 using namespace halfstep::indexing;
 
 namespace {
@@ -18,14 +20,6 @@ Tensor grid() { return arange(3, {.dtype = DType::f32}).unsqueeze(1) * 10 + aran
 std::vector<int> values(const Tensor& t) { return t.to_vector<int>(); }
 using V = std::vector<int>;
 Tensor whole(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::i64}); }
-
-template <class F>
-std::string error(F f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
 
 }  // namespace
 
@@ -118,9 +112,9 @@ TEST_CASE("x[0] = y writes into x; a variable becomes another tensor") {
 
 TEST_CASE("a write that would be lost is refused, and so is one while a graph is recorded") {
   const Tensor x = grid();
-  CHECK(error([&] { x.index({x > 3}) = 0; }).starts_with("[operator=] what is assigned to must be a view of another tensor"));
-  CHECK(error([&] { grid() = x; }).starts_with("[operator=]"));
-  CHECK(error([&] { x[0] = ones({3}); }).starts_with("[expand]"));
+  CHECK(error_of([&] { x.index({x > 3}) = 0; }).starts_with("[operator=] what is assigned to must be a view of another tensor"));
+  CHECK(error_of([&] { grid() = x; }).starts_with("[operator=]"));
+  CHECK(error_of([&] { x[0] = ones({3}); }).starts_with("[expand]"));
   const Tensor w = grid().set_requires_grad(), y = w * 2;
   CHECK_THROWS_AS(y[0] = x[0], AutogradError);
   CHECK_THROWS_AS(w[0] = x[0], AutogradError);
@@ -131,11 +125,11 @@ TEST_CASE("a write that would be lost is refused, and so is one while a graph is
 
 TEST_CASE("wrong indices are named") {
   const Tensor x = grid();
-  CHECK(error([&] { x.index({0, 1, 2}); }) == "[index] too many indices for shape [3, 4]: they are for 3 dimensions");
-  CHECK(error([&] { x.index({Ellipsis, Ellipsis}); }) == "[index] there may be one Ellipsis, got 2");
-  CHECK(error([&] { x.index({Slice(0, 3, 0)}); }) == "[slice] step must be positive, got 0");
-  CHECK(error([&] { x.index({3}); }).find("[select]") == 0);
-  CHECK(error([&] { x.index({".."}); }) == "[index] text among the indices must be \"...\", got \"..\"");
-  CHECK(error([&] { x.index({tensor({0.5})}); }).find("[index]") == 0);
-  CHECK(error([&] { x.index({whole({0, 1}) > 0}); }).find("[index] a mask of shape [2] does not fit") == 0);
+  CHECK(error_of([&] { x.index({0, 1, 2}); }) == "[index] too many indices for shape [3, 4]: they are for 3 dimensions");
+  CHECK(error_of([&] { x.index({Ellipsis, Ellipsis}); }) == "[index] there may be one Ellipsis, got 2");
+  CHECK(error_of([&] { x.index({Slice(0, 3, 0)}); }) == "[slice] step must be positive, got 0");
+  CHECK(error_of([&] { x.index({3}); }).find("[select]") == 0);
+  CHECK(error_of([&] { x.index({".."}); }) == "[index] text among the indices must be \"...\", got \"..\"");
+  CHECK(error_of([&] { x.index({tensor({0.5})}); }).find("[index]") == 0);
+  CHECK(error_of([&] { x.index({whole({0, 1}) > 0}); }).find("[index] a mask of shape [2] does not fit") == 0);
 }

@@ -20,4 +20,13 @@ void refuses(const std::string& message, F make) {
   }
 }
 
+// The text of the error that f throws; "" when it throws none.
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+
 }  // namespace halfstep::testing
