@@ -33,10 +33,13 @@ size_t parameters_each(Cell cell, size_t given, const SequenceOptions& o) {
   const std::string_view op = name_of(cell);
   check<ValueError>(o.num_layers >= 1, op, "num_layers must be >= 1, got ", o.num_layers);
   check<ValueError>(o.dropout >= 0 && o.dropout <= 1, op, "dropout must be within [0, 1], got ", o.dropout);
-  const size_t parts = size_t(o.num_layers * directions(o)), each = given / parts;
-  const bool fits = given % parts == 0 && (each == 2 || each == 4 || (cell == Cell::lstm && (each == 3 || each == 5)));
+  // More layers than parameters fit no count, and a count of them may be beyond any integer.
+  const bool many = o.num_layers > int64_t(given);
+  const size_t parts = many ? 1 : size_t(o.num_layers * directions(o)), each = given / parts;
+  const bool fits = !many && given % parts == 0 && (each == 2 || each == 4 || (cell == Cell::lstm && (each == 3 || each == 5)));
   check<ValueError>(fits, op, "needs 2 parameters (w_ih, w_hh) for each layer and direction, 2 more with biases",
-                    cell == Cell::lstm ? ", 1 more with projections" : "", ", got ", given, " for ", parts);
+                    cell == Cell::lstm ? ", 1 more with projections" : "", ", got ", given, " for num_layers ", o.num_layers,
+                    o.bidirectional ? ", bidirectional" : "");
   return each;
 }
 

@@ -181,7 +181,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   check<ValueError>(size >= 0 && size <= x.shape()[d], "unfold", "size must lie in [0, ", x.shape()[d], "], the size of dimension ",
                     dim, " of ", x.shape(), ", got ", size);
   check<ValueError>(step > 0, "unfold", "step must be positive, got ", step);
-  return call<UnfoldDim>({x}, {x.shape(), d, size, step});
+  return call<UnfoldDim>({x}, {x.shape(), d, size, std::min(step, x.shape()[d] + 1)});  // no place is further away
 }
 Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return halfstep::unfold(*this, dim, size, step); }
 
