@@ -14,7 +14,7 @@
 namespace halfstep {
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
 const std::string kOptimizer = "optimizer.";  // before the names of its tensors
 
 GradScaler::StateDict scaler_state(const StoredJson& stored) {
@@ -24,6 +24,56 @@ GradScaler::StateDict scaler_state(const StoredJson& stored) {
     stored.expect(std::isfinite(out[key]) && std::abs(out[key]) < 0x1p200, key, "a number of this size");
   }
   for (const char* key : {"growth_interval", "_growth_tracker"}) stored.expect(out[key] >= 0 && out[key] < 0x1p53, key, "a count");
+  return out;
+}
+
+// The positions of an optimizer's parameters, by their names in the model. Those that are not the model's have none.
+std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Module& model) {
+  std::map<const TensorImpl*, std::string> names;
+  for (const NamedTensor& p : model.named_parameters()) names[p.tensor.impl()] = p.name;
+  std::map<std::string, size_t> out;
+  size_t position = 0;
+  for (const Tensor& p : optimizer.parameters()) {
+    const auto at = names.find(p.impl());
+    if (at != names.end()) out[at->second] = position;
+    ++position;
+  }
+  return out;
+}
+
+// "3.exp_avg" is stored as "layers.1.weight.exp_avg".
+std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model) {
+  std::map<std::string, std::string> name_of;  // by position, as text
+  for (const auto& [name, position] : positions_of(optimizer, model)) name_of[std::to_string(position)] = name;
+  std::map<std::string, Tensor> out;
+  for (const auto& [key, tensor] : optimizer.state_dict()) {
+    const size_t dot = key.find('.');
+    const auto at = name_of.find(key.substr(0, dot));
+    out[at == name_of.end() ? key : at->second + key.substr(dot)] = tensor;
+  }
+  return out;
+}
+
+// And back. A name that the model does not have stays, so that the optimizer refuses it.
+std::map<std::string, Tensor> positioned_states(const std::map<std::string, Tensor>& named, const Optimizer& optimizer,
+                                                const Module& model) {
+  const std::map<std::string, size_t> positions = positions_of(optimizer, model);
+  std::map<std::string, Tensor> out;
+  for (const auto& [key, tensor] : named) {
+    const size_t dot = key.rfind('.');
+    const auto at = dot == std::string::npos ? positions.end() : positions.find(key.substr(0, dot));
+    out[at == positions.end() ? key : std::to_string(at->second) + key.substr(dot)] = tensor;
+  }
+  return out;
+}
+
+std::map<std::string, double> schedule_state(const StoredJson& meta) {
+  if (!meta.get("schedule").is_object()) return {{"count", double(meta.integer("schedule", 0))}};
+  const StoredJson stored = meta.part("schedule");
+  std::map<std::string, double> out;
+  for (const auto& [key, value] : meta.get("schedule").items()) out[key] = stored.number(key);
+  const double count = stored.number("count");
+  stored.expect(count >= 0 && count < 0x1p53 && count == std::floor(count), "count", "an integer >= 0");
   return out;
 }
 
@@ -41,7 +91,7 @@ CheckpointContents pack(const RunParts& run) {
   CheckpointContents out;
   out.model = saved_state(run.model).tensors;
   if (run.optimizer) {
-    for (const auto& [name, tensor] : run.optimizer->state_dict()) out.state[kOptimizer + name] = tensor;
+    for (const auto& [name, tensor] : named_states(*run.optimizer, run.model)) out.state[kOptimizer + name] = tensor;
   }
   out.meta["format"] = kFormat;
   if (run.generator) {
@@ -49,7 +99,7 @@ CheckpointContents pack(const RunParts& run) {
     out.meta["generator"] = {{"seed", at.seed}, {"offset", at.offset}};
   }
   if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
-  if (run.schedule) out.meta["schedule"] = run.schedule->count();
+  if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
   return out;
 }
 
@@ -64,7 +114,8 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   std::optional<GradScaler::StateDict> scaler;
   if (run.scaler && run.scaler->is_enabled() && meta.has("scaler") && !meta.get("scaler").empty())
     scaler = scaler_state(meta.part("scaler"));
-  const int64_t schedule = meta.integer("schedule", 0, -1);
+  std::optional<std::map<std::string, double>> schedule;
+  if (meta.has("schedule")) schedule = schedule_state(meta);
   StateDict model;
   for (const auto& [name, tensor] : contents.model) model.push_back({name, tensor});
   std::map<std::string, Tensor> moments;
@@ -73,9 +124,9 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   }
 
   run.model.load_state_dict(model);
-  if (run.optimizer) run.optimizer->load_state_dict(moments);
+  if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
   if (scaler) run.scaler->load_state_dict(*scaler);
-  if (run.schedule && schedule >= 0) run.schedule->set_count(schedule);
+  if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);
   if (drawn) run.generator->set_state(*drawn);
 }
 

@@ -27,6 +27,16 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
+  if (optimizer.needs_closure()) {
+    check<ValueError>(!scaler.is_enabled(), "TrainStep", optimizer.describe(),
+                      " evaluates the loss several times a step, which a "
+                      "gradient scaler does not allow",
+                      Help{"train in float32 or bfloat16"});
+    check<ValueError>(options.accumulate_steps == 1 && !clips(), "TrainStep", optimizer.describe(),
+                      " evaluates the loss itself: it neither accumulates nor clips gradients",
+                      Help{"leave out accumulate_steps, clip_grad_norm and clip_grad_value"});
+    return;
+  }
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
   if (!options.device.is_cuda() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
@@ -47,6 +57,7 @@ StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::ResultRing* ring) {
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
   check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
+  if (optimizer_.needs_closure()) return by_closure(input, target);
   if (pending_ == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
@@ -87,6 +98,26 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::Res
   result.stepped = last.stepped;
   result.outcome = std::move(last.outcome);
   result.grad_norm = std::move(last.grad_norm);
+  return result;
+}
+
+StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
+  StepResult result;
+  const auto closure = [&] {
+    optimizer_.zero_grad();
+    Tensor loss;
+    {
+      const Autocast region(options_.device, options_.dtype, options_.amp);
+      const Tensor output = module_(input);
+      loss = loss_(output, target);
+      if (!result.output.defined()) result.output = output.detach();
+    }
+    loss.backward();
+    return loss;
+  };
+  result.loss = optimizer_.step(closure)->detach().reshape({});
+  result.stepped = true;
+  if (schedule_) schedule_->step();
   return result;
 }
 

@@ -49,7 +49,8 @@ class TrainStep {
   TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
             const TrainStepOptions& options = {});
 
-  // Forward, backward and, at the end of a window, the step. Gradients stay in place until the next window begins.
+  // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this batch,
+  // without a scaler, clipping or accumulation; the result is that of its first evaluation. Gradients stay in place until the next window begins.
   StepResult operator()(const Tensor& input, const Tensor& target);
   // Steps with what has been accumulated; does nothing when nothing has.
   StepResult flush();
@@ -61,6 +62,7 @@ class TrainStep {
  private:
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, math::ResultRing* ring);
+  StepResult by_closure(const Tensor& input, const Tensor& target);
   StepResult finish_window(math::StepTail tail = {});
   bool clips() const;
   void keep_buffers();

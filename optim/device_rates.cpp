@@ -5,12 +5,12 @@
 
 namespace halfstep {
 
-DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device) : optimizer_(optimizer), schedule_(schedule) {
+DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device) : optimizer_(optimizer), schedule_(schedule), moves_momentum_(schedule && schedule->moves_momentum()) {
   const MemoryScope memory(MemoryTag::optimizer);
-  const int64_t groups = int64_t(optimizer.groups().size());
-  rates_ = zeros({groups}, {.dtype = DType::f64, .device = device});
+  const int64_t rows = int64_t(host_rates().size());
+  rates_ = zeros({rows}, {.dtype = DType::f64, .device = device});
   if (schedule) {
-    table_ = zeros({groups, kWindow}, {.dtype = DType::f64, .device = device});
+    table_ = zeros({rows, kWindow}, {.dtype = DType::f64, .device = device});
     count_ = zeros({}, {.dtype = DType::i64, .device = device});
     schedule->use_device_count([this] { settle(); });
   }
@@ -33,24 +33,34 @@ void DeviceRates::prepare() {
 
 void DeviceRates::send() {
   Backend& backend = backend_for(rates_.device());
-  std::vector<double> rates;
-  for (size_t g = 0; g < optimizer_.groups().size(); ++g) rates.push_back(optimizer_.lr(g));
+  std::vector<double> rates = host_rates();
   if (rates != sent_) backend.copy_from_host(rates.data(), rates_.data(), rates_.nbytes());
   sent_ = std::move(rates);
   if (!schedule_) return;
   const int64_t count = schedule_->count();
-  const bool moved = count != sent_count_;  // by the host, or for the first time
+  const bool moved = count != sent_count_ || schedule_->revision() != sent_revision_;  // by the host, or for the first time
   if (moved) backend.copy_from_host(&count, count_.data(), sizeof count);
   if (moved || window_end_ < count + kWindow / 2) {
     std::vector<double> table(size_t(table_.numel()));
-    for (size_t g = 0; g < sent_.size(); ++g) {
-      for (int64_t c = count; c < count + kWindow; ++c)
-        table[g * kWindow + size_t(c % kWindow)] = schedule_->rate(optimizer_.initial_lr(g), c);
+    const size_t groups = optimizer_.groups().size();
+    for (size_t row = 0; row < sent_.size(); ++row) {
+      for (int64_t c = count; c < count + kWindow; ++c) {
+        table[row * kWindow + size_t(c % kWindow)] =
+            row < groups ? schedule_->rate(optimizer_.initial_lr(row), c) : schedule_->momentum(c).value();
+      }
     }
     backend.copy_from_host(table.data(), table_.data(), table_.nbytes());
     window_end_ = count + kWindow;
   }
   sent_count_ = count;
+  sent_revision_ = schedule_->revision();
+}
+
+std::vector<double> DeviceRates::host_rates() const {
+  std::vector<double> out;
+  for (size_t g = 0; g < optimizer_.groups().size(); ++g) out.push_back(optimizer_.lr(g));
+  for (size_t g = 0; moves_momentum_ && g < optimizer_.groups().size(); ++g) out.push_back(optimizer_.momentum(g));
+  return out;
 }
 
 void DeviceRates::add_to(math::StepTail& tail) const {
@@ -73,7 +83,7 @@ void DeviceRates::settle() {
   if (count == sent_count_) return;  // all skipped: the rates are what they were
   sent_count_ = count;
   schedule_->set_count(count);
-  for (size_t g = 0; g < sent_.size(); ++g) sent_[g] = optimizer_.lr(g);
+  sent_ = host_rates();
 }
 
 }  // namespace halfstep

@@ -31,9 +31,13 @@ class DeviceRates {
 
   Optimizer& optimizer_;
   Schedule* schedule_;
-  Tensor rates_, table_, count_;  // f64 [groups], f64 [groups, kWindow], i64 []
+  std::vector<double> host_rates() const;
+
+  bool moves_momentum_;
+  Tensor rates_, table_, count_;  // f64 [rows], f64 [rows, kWindow], i64 []; rows: the groups' rates, then any momenta
   std::vector<double> sent_;      // the rates the device had at the last settle
   int64_t sent_count_ = -1;       // ... and its count
+  int64_t sent_revision_ = 0;     // ... and the schedule's revision
   int64_t window_end_ = 0;        // the table holds counts up to here
   int64_t pending_ = 0;           // steps that may have moved the count since
 };

@@ -15,47 +15,48 @@ std::string describe_param(const Tensor& p, size_t index) {
   return p.label().empty() ? "parameter " + std::to_string(index) : "parameter " + std::to_string(index) + " (" + p.label() + ")";
 }
 
-void check_params(const std::vector<ParamGroup>& groups) {
-  check<ValueError>(!groups.empty(), "optimizer", "needs at least one parameter, got an empty list");
-  std::set<const TensorImpl*> seen;
-  size_t index = 0;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    check<ValueError>(!groups[g].params.empty(), "optimizer", "needs at least one parameter, got an empty list",
-                      groups.size() > 1 ? " for group " + std::to_string(g) : "");
-    for (const Tensor& p : groups[g].params) {
-      check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
-      const std::string who = describe_param(p, index++);
-      check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
-                        Help{"pass the parameter itself, not a cast, view or result of it"});
-      check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
-      check<ShapeError>(p.is_contiguous(), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
-                        " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
-      check<DeviceError>(p.device() == groups[g].params.front().device(), "optimizer",
-                         "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
-                         groups[g].params.front().device());
-      check<ValueError>(seen.insert(p.impl()).second, "optimizer", "each parameter may appear once, ", who, " appears again");
-    }
-  }
-}
-
 DType state_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<ParamGroup> groups, double lr) : groups_(std::move(groups)) {
-  check_params(groups_);
-  size_t count = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const double rate = groups_[g].lr.value_or(lr);
-    check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
-    const double decay = groups_[g].weight_decay.value_or(0);
-    check<ValueError>(decay >= 0, "optimizer", "weight_decay must be >= 0, got ", decay);
-    lr_.push_back(rate);
-    first_param_.push_back(count);
-    count += groups_[g].params.size();
+Optimizer::Optimizer(std::vector<ParamGroup> groups, double lr) : default_lr_(lr) {
+  check<ValueError>(!groups.empty(), "optimizer", "needs at least one parameter, got an empty list");
+  for (ParamGroup& group : groups) place(std::move(group), groups.size() > 1);
+}
+
+void Optimizer::add_param_group(ParamGroup group) {
+  check<ValueError>(!rates_.defined(), "optimizer", "a group cannot be added while a TrainStep keeps the learning rates on the device",
+                    Help{"add it before the TrainStep is made"});
+  place(std::move(group), true);
+}
+
+void Optimizer::place(ParamGroup group, bool one_of_several) {
+  check<ValueError>(!group.params.empty(), "optimizer", "needs at least one parameter, got an empty list",
+                    one_of_several ? " for group " + std::to_string(groups_.size()) : "");
+  std::set<const TensorImpl*> seen;
+  for (const Tensor& p : parameters()) seen.insert(p.impl());
+  size_t index = state_.size();
+  for (const Tensor& p : group.params) {
+    check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
+    const std::string who = describe_param(p, index++);
+    check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
+                      Help{"pass the parameter itself, not a cast, view or result of it"});
+    check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
+    check<ShapeError>(p.is_contiguous(), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
+                      " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
+    check<DeviceError>(p.device() == group.params.front().device(), "optimizer",
+                       "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
+                       group.params.front().device());
+    check<ValueError>(seen.insert(p.impl()).second, "optimizer", "each parameter may appear once, ", who, " appears again");
   }
-  initial_lr_ = lr_;
-  state_.resize(count);
+  const double rate = group.lr.value_or(default_lr_), decay = group.weight_decay.value_or(0);
+  check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
+  check<ValueError>(decay >= 0, "optimizer", "weight_decay must be >= 0, got ", decay);
+  lr_.push_back(rate);
+  initial_lr_.push_back(rate);
+  first_param_.push_back(state_.size());
+  state_.resize(index);
+  groups_.push_back(std::move(group));
 }
 
 void Optimizer::zero_grad() {
@@ -82,6 +83,20 @@ double Optimizer::initial_lr(size_t group) const {
   return initial_lr_[group];
 }
 
+double Optimizer::momentum(size_t group) const {
+  if (settle_) settle_();
+  check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
+  const double* at = momentum_of(group);
+  check<ValueError>(at, "optimizer", describe(), " has no momentum");
+  return *at;
+}
+
+void Optimizer::set_momentum(double momentum, size_t group) {
+  this->momentum(group);  // there is one
+  check<ValueError>(momentum >= 0, "optimizer", "momentum must be >= 0, got ", momentum);
+  *const_cast<double*>(momentum_of(group)) = momentum;  // an option of this, which is not const
+}
+
 std::vector<Tensor> Optimizer::parameters() const {
   std::vector<Tensor> out;
   for (const ParamGroup& group : groups_) out.insert(out.end(), group.params.begin(), group.params.end());
@@ -106,7 +121,8 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
   return t;
 }
 
-std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std::string>& states, Tensors& keep) {
+std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
+                                            const char* number) {
   const std::vector<Tensor>& params = groups_[group].params;
   gradients_of(params, /*contiguous=*/true, /*raw=*/true);
   std::vector<ParamUpdate> out;
@@ -129,6 +145,7 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor shadow = autocast::shadow_of(p);
     if (shadow.defined()) u.shadow = hold(shadow);
     u.step = static_cast<float*>(hold(state(index, "step", {}, DType::f32)).data);
+    if (number) u.number = static_cast<float*>(hold(state(index, number, {}, DType::f32)).data);
     out.push_back(u);
   }
   return out;
@@ -152,18 +169,26 @@ Optimizer::Left Optimizer::end_amp() {
   return left;
 }
 
-StepControl Optimizer::control(size_t group) {
+StepControl Optimizer::control(size_t group, bool whole) {
   StepControl c;
-  if (groups_.size() == 1) {
+  if (whole && groups_.size() == 1) {
     c.check = std::exchange(check_, nullptr) != nullptr;
-    c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());
+    if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // it ends the step
   }
   const AmpStep& step = amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data<float>();
   c.write_back = step.grad_scale.defined() && keeps_unscaled_;
-  if (rates_.defined()) c.lr = rates_.data<double>() + group;
+  if (rates_.defined()) {
+    c.lr = rates_.data<double>() + group;
+    if (rates_.numel() > int64_t(groups_.size())) c.momentum = c.lr + groups_.size();
+  }
   return c;
+}
+
+Tensor Optimizer::device_lr(size_t group) const {
+  if (rates_.defined()) return rates_.select(0, int64_t(group)).to(DType::f32);
+  return full({}, lr_[group], {.device = groups_[group].params.front().device()});
 }
 
 void Optimizer::finish(size_t group) {
@@ -183,23 +208,43 @@ std::optional<Tensor> Optimizer::evaluate(const Closure& closure) {
   return closure();
 }
 
+std::optional<Optimizer::StateLayout> Optimizer::state_layout(const std::string& name, const Tensor& param) const {
+  return name.ends_with("step") ? StateLayout{{}, DType::f32} : StateLayout{param.shape(), state_dtype(param)};
+}
+
+const Tensor* Optimizer::find_state(size_t param, const std::string& name) const {
+  const auto& all = state_.at(param);
+  const auto at = all.find(name);
+  return at == all.end() ? nullptr : &at->second;
+}
+
+void Optimizer::followed() {
+  for (Follower* follower : followers_) follower->stepped(amp());
+}
+
 std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   NoGrad off;
   for (size_t g = 0; g < groups().size(); ++g) {
     Tensors keep;
-    const std::vector<ParamUpdate> params = updates(g, states(), keep);
+    const std::vector<ParamUpdate> params = updates(g, states(g), keep, number());
     if (params.empty()) continue;
-    backend_for(keep.front().device()).update(params, rule(last_known_lr(g), groups()[g].weight_decay), control(g));
+    backend_for(keep.front().device()).update(params, rule(g, last_known_lr(g)), control(g));
     finish(g);
   }
+  followed();
   return loss;
 }
 
-std::vector<std::string> FusedOptimizer::state_names() const {
-  std::vector<std::string> names = states();
+std::vector<std::string> FusedOptimizer::state_names(size_t group, const Tensor&) const {
+  std::vector<std::string> names = states(group);
   names.insert(names.begin(), "step");
+  if (number()) names.push_back(number());
   return names;
+}
+
+std::optional<Optimizer::StateLayout> FusedOptimizer::state_layout(const std::string& name, const Tensor& param) const {
+  return number() && name == number() ? StateLayout{{}, DType::f32} : Optimizer::state_layout(name, param);
 }
 
 }  // namespace halfstep

@@ -4,6 +4,7 @@
 // unscales, and does nothing when found_inf is set on the device: no host read. Parameters without a gradient are left alone.
 #pragma once
 
+#include <any>
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,14 +12,16 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
+#include "framework/math/more_rules.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 struct ParamGroup {
   std::vector<Tensor> params;
-  std::optional<double> lr;            // unset: the optimizer's
-  std::optional<double> weight_decay;
+  std::optional<double> lr = {};            // unset: that of the options
+  std::optional<double> weight_decay = {};
+  std::any options = {};  // of the optimizer's own kind, e.g. SGDOptions, in place of those that all groups share
 };
 
 // What the scaler hands a step: device scalars, undefined when absent.
@@ -36,15 +39,23 @@ class Optimizer {
   virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
   // True when step honours amp(); then a GradScaler does not read found_inf back. User-written optimizers may leave it false.
   virtual bool handles_amp() const { return false; }
+  // True when step() evaluates the loss itself, more than once: LBFGS.
+  virtual bool needs_closure() const { return false; }
   virtual std::string describe() const = 0;   // "SGD(lr=0.1, momentum=0.9)"
 
   void zero_grad();  // sets gradients to undefined
+  // More parameters, also between steps. A TrainStep on a GPU must be made afterwards.
+  virtual void add_param_group(ParamGroup group);
   std::vector<ParamGroup>& groups() { return groups_; }
   const std::vector<ParamGroup>& groups() const { return groups_; }
   double lr(size_t group = 0) const;           // the current learning rate
   void set_lr(double lr, size_t group);
   double initial_lr(size_t group) const;       // what the group was built with: schedules are relative to it
   std::vector<Tensor> parameters() const;      // of all groups
+  // The momentum, or beta1, that a schedule may move. Throw ValueError where the optimizer has none.
+  double momentum(size_t group = 0) const;
+  void set_momentum(double momentum, size_t group);
+  bool has_momentum() const { return momentum_of(0) != nullptr; }
 
   // State by parameter position: "<index>.<name>", e.g. "0.exp_avg", "0.step", "3.momentum_buffer". Names as in PyTorch.
   std::map<std::string, Tensor> state_dict() const;
@@ -64,8 +75,32 @@ class Optimizer {
   Left end_amp();  // what nobody did
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
-  // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64); `settle` brings the host's up to date
-  // before they are read or set. Undefined and null end that.
+  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds found_inf
+  // itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step() calls
+  // followed() at its end. The optimizer must outlive it.
+  class Follower {
+   public:
+    explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }
+    virtual ~Follower() { std::erase(optimizer_.followers_, this); }
+    Follower(const Follower&) = delete;
+    virtual void stepped(const AmpStep& amp) = 0;
+    virtual std::vector<std::string> state_names() const = 0;
+    virtual std::string describe() const = 0;
+
+   protected:
+    Optimizer& optimizer() const { return optimizer_; }
+    // As Optimizer::state. The names of counts end in "step".
+    Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
+      return optimizer_.state(param, name, shape, dtype);
+    }
+    const Tensor* find_state(size_t param, const std::string& name) const { return optimizer_.find_state(param, name); }
+
+   private:
+    Optimizer& optimizer_;
+  };
+
+  // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64), and the momentum behind them where there
+  // is room for it; `settle` brings the host's up to date before they are read or set. Undefined and null end that.
   void use_device_rates(Tensor rates, std::function<void()> settle) {
     rates_ = std::move(rates);
     settle_ = std::move(settle);
@@ -76,19 +111,34 @@ class Optimizer {
   // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
   // it clean.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
+  const Tensor* find_state(size_t param, const std::string& name) const;  // null: there is none
   // Parameters of `group` that have a gradient, as kernel views, with the named states. Keeps every tensor it views alive in
   // `keep`.
-  std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep);
-  // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole.
-  StepControl control(size_t group);
+  std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
+                                   const char* number = nullptr);
+  // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole. Not `whole`: for
+  // a step of several passes, which neither checks gradients nor ends the step itself.
+  StepControl control(size_t group, bool whole = true);
+  Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
+  void followed();            // once a step, at its end: the followers' turn
+  size_t first_param(size_t group) const { return first_param_[group]; }
+  virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
-  // The state every parameter that has been stepped holds; load_state_dict holds a state to it. Empty: anything goes.
-  virtual std::vector<std::string> state_names() const { return {}; }
+  // The state that a parameter of a group holds once it was stepped; load_state_dict holds a state to it. Empty: anything goes.
+  virtual std::vector<std::string> state_names(size_t, const Tensor&) const { return {}; }
+  // How a state of `param` looks: the count of steps is one f32, all else is as large as the parameter, in f32 or, of an f64 one,
+  // in f64. Nothing: it is not known.
+  struct StateLayout {
+    Shape shape;
+    DType dtype;
+  };
+  virtual std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const;
 
  private:
   std::vector<ParamGroup> groups_;
+  void place(ParamGroup group, bool one_of_several);
   std::vector<double> lr_, initial_lr_;
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
@@ -99,9 +149,11 @@ class Optimizer {
   int64_t states_dropped_ = 0;
   Tensor rates_;
   std::function<void()> settle_;
+  std::vector<Follower*> followers_;
+  double default_lr_;
 };
 
-// An optimizer whose step is one rule of framework/math/update_rules.h, in one pass over all parameters of a group.
+// An optimizer whose step is one rule of framework/math/more_rules.h, in one pass over all parameters of a group.
 class FusedOptimizer : public Optimizer {
  public:
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
@@ -109,10 +161,11 @@ class FusedOptimizer : public Optimizer {
 
  protected:
   using Optimizer::Optimizer;
-  // The rule of a group. weight_decay: the group's own, where it has one.
-  virtual UpdateRule rule(double lr, std::optional<double> weight_decay) const = 0;
-  virtual std::vector<std::string> states() const = 0;  // names of what the rule keeps, in its order
-  std::vector<std::string> state_names() const override;
+  virtual UpdateRule rule(size_t group, double lr) const = 0;
+  virtual std::vector<std::string> states(size_t group) const = 0;  // names of what the rule keeps, in its order
+  virtual const char* number() const { return nullptr; }             // name of the number that it keeps of a parameter, if any
+  std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
+  std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const override;
 };
 
 }  // namespace halfstep

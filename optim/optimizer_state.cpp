@@ -25,6 +25,10 @@ std::optional<Key> parse_key(const std::string& key) {
   return Key{param, key.substr(dot + 1)};
 }
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 }  // namespace
 
 std::map<std::string, Tensor> Optimizer::state_dict() const {
@@ -35,38 +39,52 @@ std::map<std::string, Tensor> Optimizer::state_dict() const {
   return out;
 }
 
-void Optimizer::load_state_dict(const std::map<std::string, Tensor>& state) {
+void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   const std::vector<Tensor> params = parameters();
-  const std::vector<std::string> names = state_names();
+  std::vector<std::vector<std::string>> names;  // by parameter
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const Tensor& p : groups_[g].params) names.push_back(state_names(g, p));
+    for (size_t i = first_param_[g]; i < names.size() && !names[i].empty(); ++i) {
+      for (const Follower* f : followers_) {
+        for (std::string& name : f->state_names()) names[i].push_back(std::move(name));
+      }
+    }
+  }
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
   std::ostringstream problems;
   int count = 0;
+  const auto follows = [&](const std::string& name) {
+    return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), name); });
+  };
+  // A follower may begin before the first step.
+  const auto stepped = [&](size_t param) {
+    return std::any_of(by_param[param].begin(), by_param[param].end(), [&](const auto& entry) { return !follows(entry.first); });
+  };
   const auto problem = [&](const auto&... parts) {
     problems << "\n  ";
     (problems << ... << parts);
     ++count;
   };
 
-  for (const auto& [key, t] : state) {
+  for (const auto& [key, t] : given) {
     const std::optional<Key> at = parse_key(key);
     if (!at) {
       problem(key, ": a key must be <parameter>.<name>, as in 0.step");
     } else if (at->param >= params.size()) {
       problem(key, ": the optimizer has ", params.size(), " parameters");
-    } else if (!names.empty() && std::find(names.begin(), names.end(), at->name) == names.end()) {
+    } else if (!names[at->param].empty() && !contains(names[at->param], at->name)) {
       problem(key, ": ", describe(), " has no such state");
     } else if (!t.defined()) {
       problem(key, ": undefined");
-    } else if (const Shape want = at->name == "step" ? Shape{} : params[at->param].shape(); t.shape() != want) {
-      problem(key, ": must be ", want, ", got ", t.shape());
+    } else if (const auto want = state_layout(at->name, params[at->param]); want && t.shape() != want->shape) {
+      problem(key, ": must be ", want->shape, ", got ", t.shape());
     } else {
       by_param[at->param][at->name] = t;
     }
   }
   for (size_t i = 0; i < params.size(); ++i) {
-    if (by_param[i].empty()) continue;
-    for (const std::string& name : names) {
-      // PyTorch's SGD keeps no step count, but a momentum buffer means that there was one.
+    if (!stepped(i)) continue;
+    for (const std::string& name : names[i]) {
       if (!by_param[i].contains(name) && name != "step") problem(i, ".", name, ": missing");
     }
   }
@@ -76,12 +94,14 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& state) {
   for (size_t i = 0; i < params.size(); ++i) {
     std::map<std::string, Tensor>& old = state_[i];
     states_dropped_ += int64_t(std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); }));
-    const DType moment = params[i].dtype() == DType::f64 ? DType::f64 : DType::f32;
     for (const auto& [name, t] : by_param[i]) {
-      Tensor& mine = this->state(i, name, t.shape(), name == "step" ? DType::f32 : moment);
+      const auto layout = state_layout(name, params[i]);
+      Tensor& mine = state(i, name, t.shape(), layout ? layout->dtype : t.dtype());
       if (!mine.same(t)) mine.copy_(t);
     }
-    if (!by_param[i].empty() && !by_param[i].contains("step")) this->state(i, "step", {}, DType::f32).fill_(1);
+    // PyTorch's SGD keeps no step count, but a momentum buffer means that there was one.
+    const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
+    if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
   }
 }
 

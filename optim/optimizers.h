@@ -1,123 +1,224 @@
-// The optimizers: PyTorch's names, arguments, defaults and state. Their rules stand in framework/math/update_rules.h.
+// The optimizers: PyTorch's names, arguments, defaults and state; where PyTorch has none, those of the paper's authors. Formulas
+// stand with the rules, in framework/math/update_rules.h and more_rules.h. Each takes one pass over all parameters of a group.
+//
+//   RMSprop opt(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+//   Adam opt({{.params = backbone, .lr = 1e-5}, {.params = head, .options = AdamOptions{.lr = 1e-3, .eps = 1e-6}}});
+//
+// Those that need more than a pass have headers of their own: two_pass.h (LAMB, Muon, Adafactor) and lbfgs.h.
 #pragma once
 
-#include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "framework/base/check.h"
 #include "optim/optimizer.h"
+#include "optim/options.h"
 
 namespace halfstep {
+
+// What an optimizer of class Base has of its options, a struct O: their checks, their text, and those of each group. O has
+//   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains.
+template <class O, class Base>
+class WithOptions : public Base {
+ public:
+  using Options = O;
+  WithOptions(std::vector<Tensor> params, const O& options = {})
+      : WithOptions(std::vector<ParamGroup>{{.params = std::move(params)}}, options) {}
+  WithOptions(std::vector<ParamGroup> groups, const O& options = {})
+      : Base(with_rates(std::move(groups)), options.lr), shared_(options) {
+    check_options(options);
+    for (const ParamGroup& group : this->groups()) options_.push_back(options_of(group));
+  }
+
+  void add_param_group(ParamGroup group) override {
+    O own = options_of(group);
+    Base::add_param_group(std::move(with_rates({std::move(group)}).front()));
+    options_.push_back(std::move(own));
+  }
+  std::string describe() const override {
+    std::string out = std::string(O::kName) + "(" + joined("lr=", this->last_known_lr(0));
+    for (const Option<O>& o : O::list()) {
+      const std::string text = o.name == "lr" ? "" : shown(o, shared_);
+      if (!text.empty()) out += ", " + text;
+    }
+    return out + ")";
+  }
+  const O& options(size_t group = 0) const { return options_.at(group); }
+
+ protected:
+  // Those of a group, with its own weight decay and this learning rate.
+  O current(size_t group, double lr) const {
+    O out = options_.at(group);
+    out.lr = lr;
+    if constexpr (requires { out.weight_decay; }) out.weight_decay = this->groups()[group].weight_decay.value_or(out.weight_decay);
+    return out;
+  }
+  const double* momentum_of(size_t group) const override {
+    if constexpr (requires(O o) { o.beta1; })
+      return &options_.at(group).beta1;
+    else if constexpr (requires(O o) { o.momentum; })
+      return &options_.at(group).momentum;
+    else
+      return nullptr;
+  }
+
+ private:
+  static std::vector<ParamGroup> with_rates(std::vector<ParamGroup> groups) {
+    for (ParamGroup& g : groups) {
+      if (const O* own = std::any_cast<O>(&g.options); own && !g.lr) g.lr = own->lr;
+    }
+    return groups;
+  }
+  O options_of(const ParamGroup& group) const {
+    if (!group.options.has_value()) {
+      if constexpr (!requires(O o) { o.weight_decay; })
+        check<ValueError>(!group.weight_decay, O::kName, "has no weight_decay, got ", group.weight_decay.value_or(0));
+      return shared_;
+    }
+    const O* own = std::any_cast<O>(&group.options);
+    check<ValueError>(own, O::kName, "options of a group must be ", O::kName, "Options, got those of another optimizer");
+    check_options(*own);
+    return *own;
+  }
+  static void check_options(const O& options) {
+    for (const Option<O>& o : O::list()) check_option(O::kName, o, options);
+    options.check();
+  }
+
+  O shared_;
+  std::vector<O> options_;  // by group
+};
+
+// An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of what
+// the rule keeps, in its order.
+template <class O>
+class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
+ public:
+  using WithOptions<O, FusedOptimizer>::WithOptions;
+
+ protected:
+  UpdateRule rule(size_t group, double lr) const override { return this->current(group, lr).rule(); }
+  std::vector<std::string> states(size_t group) const override { return this->options(group).states(); }
+  const char* number() const override {
+    if constexpr (requires { O::kNumber; }) return O::kNumber;
+    return nullptr;
+  }
+};
+
+#define HALFSTEP_OPTIMIZER_OPTIONS(Options, Name)    \
+  static constexpr const char* kName = Name;         \
+  static const std::vector<Option<Options>>& list(); \
+  std::vector<std::string> states() const;           \
+  UpdateRule rule() const
 
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
+  void check() const;
+  HALFSTEP_OPTIMIZER_OPTIONS(SGDOptions, "SGD");
 };
-class SGD : public FusedOptimizer {
- public:
-  SGD(std::vector<Tensor> params, const SGDOptions& options = {})
-      : SGD(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  SGD(std::vector<ParamGroup> groups, const SGDOptions& options = {})
-      : FusedOptimizer(std::move(groups), options.lr), options_(options) {
-    check<ValueError>(options.lr >= 0, "SGD", "lr must be >= 0, got ", options.lr);
-    check<ValueError>(options.momentum >= 0, "SGD", "momentum must be >= 0, got ", options.momentum);
-    check<ValueError>(options.weight_decay >= 0, "SGD", "weight_decay must be >= 0, got ", options.weight_decay);
-    check<ValueError>(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "SGD",
-                      "nesterov needs momentum > 0 and dampening 0, got momentum ", options.momentum, " and dampening ",
-                      options.dampening);
-  }
-
-  std::string describe() const override {
-    std::ostringstream out;
-    out << "SGD(lr=" << lr();
-    if (options_.momentum != 0) out << ", momentum=" << options_.momentum;
-    if (options_.dampening != 0) out << ", dampening=" << options_.dampening;
-    if (options_.weight_decay != 0) out << ", weight_decay=" << options_.weight_decay;
-    if (options_.nesterov) out << ", nesterov=True";
-    if (options_.maximize) out << ", maximize=True";
-    out << ')';
-    return out.str();
-  }
-
- protected:
-  UpdateRule rule(double lr, std::optional<double> weight_decay) const override {
-    return math::SgdRule{.lr = lr,
-                         .momentum = options_.momentum,
-                         .dampening = options_.dampening,
-                         .weight_decay = weight_decay.value_or(options_.weight_decay),
-                         .nesterov = options_.nesterov,
-                         .maximize = options_.maximize};
-  }
-  std::vector<std::string> states() const override {
-    return options_.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"};
-  }
-
- private:
-  SGDOptions options_;
-};
+using SGD = RuleOptimizer<SGDOptions>;
 
 struct AdamOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  std::optional<double> weight_decay = {};  // unset: 0 for Adam, 0.01 for AdamW
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdamOptions, "Adam");
 };
-class Adam : public FusedOptimizer {
- public:
-  Adam(std::vector<Tensor> params, const AdamOptions& options = {})
-      : Adam(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  Adam(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, false) {}
+using Adam = RuleOptimizer<AdamOptions>;
 
-  std::string describe() const override {
-    std::ostringstream out;
-    out << name() << "(lr=" << lr() << ", betas=(" << options_.beta1 << ", " << options_.beta2 << "), eps=" << options_.eps
-        << ", weight_decay=" << *options_.weight_decay;
-    if (options_.amsgrad) out << ", amsgrad=True";
-    if (options_.maximize) out << ", maximize=True";
-    out << ')';
-    return out.str();
-  }
-
- protected:
-  Adam(std::vector<ParamGroup> groups, const AdamOptions& options, bool decoupled)
-      : FusedOptimizer(std::move(groups), options.lr), options_(options), decoupled_(decoupled) {
-    if (!options_.weight_decay) options_.weight_decay = decoupled ? 0.01 : 0.0;
-    check<ValueError>(options.lr >= 0, name(), "lr must be >= 0, got ", options.lr);
-    check<ValueError>(options.eps >= 0, name(), "eps must be >= 0, got ", options.eps);
-    check<ValueError>(options.beta1 >= 0 && options.beta1 < 1, name(), "beta1 must be in [0, 1), got ", options.beta1);
-    check<ValueError>(options.beta2 >= 0 && options.beta2 < 1, name(), "beta2 must be in [0, 1), got ", options.beta2);
-    check<ValueError>(*options_.weight_decay >= 0, name(), "weight_decay must be >= 0, got ", *options_.weight_decay);
-  }
-  UpdateRule rule(double lr, std::optional<double> weight_decay) const override {
-    return math::AdamRule{.lr = lr,
-                          .beta1 = options_.beta1,
-                          .beta2 = options_.beta2,
-                          .eps = options_.eps,
-                          .weight_decay = weight_decay.value_or(*options_.weight_decay),
-                          .decoupled = decoupled_,
-                          .amsgrad = options_.amsgrad,
-                          .maximize = options_.maximize};
-  }
-  std::vector<std::string> states() const override {
-    std::vector<std::string> names{"exp_avg", "exp_avg_sq"};
-    if (options_.amsgrad) names.push_back("max_exp_avg_sq");
-    return names;
-  }
-
- private:
-  const char* name() const { return decoupled_ ? "AdamW" : "Adam"; }
-
-  AdamOptions options_;
-  bool decoupled_;
-};
 // Adam with decoupled weight decay.
-class AdamW : public Adam {
- public:
-  AdamW(std::vector<Tensor> params, const AdamOptions& options = {})
-      : AdamW(std::vector<ParamGroup>{{std::move(params), {}, {}}}, options) {}
-  AdamW(std::vector<ParamGroup> groups, const AdamOptions& options = {}) : Adam(std::move(groups), options, true) {}
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  bool amsgrad = false, maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdamWOptions, "AdamW");
 };
+using AdamW = RuleOptimizer<AdamWOptions>;
+
+struct NAdamOptions {
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
+  bool decoupled_weight_decay = false, maximize = false;
+  void check() const {}
+  static constexpr const char* kNumber = "mu_product";
+  HALFSTEP_OPTIMIZER_OPTIONS(NAdamOptions, "NAdam");
+};
+using NAdam = RuleOptimizer<NAdamOptions>;
+
+struct RAdamOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool decoupled_weight_decay = false, maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(RAdamOptions, "RAdam");
+};
+using RAdam = RuleOptimizer<RAdamOptions>;
+
+struct AdamaxOptions {
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdamaxOptions, "Adamax");
+};
+using Adamax = RuleOptimizer<AdamaxOptions>;
+
+struct RMSpropOptions {
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false, maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(RMSpropOptions, "RMSprop");
+};
+using RMSprop = RuleOptimizer<RMSpropOptions>;
+
+struct AdagradOptions {
+  double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdagradOptions, "Adagrad");
+};
+using Adagrad = RuleOptimizer<AdagradOptions>;
+
+struct AdadeltaOptions {
+  double lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdadeltaOptions, "Adadelta");
+};
+using Adadelta = RuleOptimizer<AdadeltaOptions>;
+
+// The averages are its state "ax". A step uses the learning rate of that step; PyTorch's uses that of the step before.
+struct ASGDOptions {
+  double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(ASGDOptions, "ASGD");
+};
+using ASGD = RuleOptimizer<ASGDOptions>;
+
+// For full batches. lr is the size that each element's steps begin with.
+struct RpropOptions {
+  double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;
+  bool maximize = false;
+  void check() const;
+  HALFSTEP_OPTIMIZER_OPTIONS(RpropOptions, "Rprop");
+};
+using Rprop = RuleOptimizer<RpropOptions>;
+
+struct LionOptions {
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(LionOptions, "Lion");
+};
+using Lion = RuleOptimizer<LionOptions>;
+
+// alpha_warmup, beta3_warmup: steps over which they grow to their values; 0: none. Usual is the number of steps of the training.
+struct AdEMAMixOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2, eps = 1e-8, weight_decay = 0;
+  int64_t alpha_warmup = 0, beta3_warmup = 0;
+  bool maximize = false;
+  void check() const {}
+  HALFSTEP_OPTIMIZER_OPTIONS(AdEMAMixOptions, "AdEMAMix");
+};
+using AdEMAMix = RuleOptimizer<AdEMAMixOptions>;
 
 }  // namespace halfstep

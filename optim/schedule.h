@@ -1,8 +1,20 @@
-// Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them.
+// Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them. Names, arguments and
+// formulas are PyTorch's where it has the schedule; its values are held to in tests/optim/schedule_test.cpp.
+//
+//   CosineAnnealingLR schedule(opt, 1000);
+//   for (...) { ...; schedule.step(outcome.applied()); }
+//
+// A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
 #pragma once
 
+#include <cmath>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "optim/optimizer.h"
 
@@ -16,26 +28,48 @@ class Schedule {
   int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
   double lr(size_t group = 0) const;           // what the optimizer holds now
-  // The factor of the initial learning rate after `count` applied steps.
-  virtual double factor(int64_t count) const = 0;
   // The rate of a group that was built with `initial`, after `count` applied steps.
-  virtual double rate(double initial, int64_t count) const { return initial * factor(count); }
+  virtual double rate(double initial, int64_t count) const = 0;
+  // The momentum then, of a schedule that moves it.
+  virtual std::optional<double> momentum(int64_t) const { return {}; }
+  bool moves_momentum() const { return momentum(0).has_value() && optimizer_.has_momentum(); }
   virtual std::string describe() const = 0;
+
+  // What an evaluation found, for schedules that look at it: ReduceLROnPlateau.
+  virtual void observe(double) {}
+  // What must be kept of it, the count among it.
+  virtual std::map<std::string, double> state_dict() const { return {{"count", double(count())}}; }
+  virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
+  int64_t revision() const { return revision_; }  // grows when rates change that the count has nothing to do with
+
   // `settle` brings the count up to date before it is read or set: see optim/device_rates.h. Null ends that.
   void use_device_count(std::function<void()> settle) { settle_ = std::move(settle); }
 
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
   void start();                                // call at the end of a constructor: sets the first learning rate
+  void changed();                              // rates changed though the count did not
+  Optimizer& optimizer() const { return optimizer_; }
 
  private:
   Optimizer& optimizer_;
-  int64_t count_ = 0;
+  int64_t count_ = 0, revision_ = 0;
   std::function<void()> settle_;
+};
+using SchedulePtr = std::shared_ptr<Schedule>;
+
+// A schedule whose rate is initial * factor(count).
+class FactorSchedule : public Schedule {
+ public:
+  virtual double factor(int64_t count) const = 0;
+  double rate(double initial, int64_t count) const override { return initial * factor(count); }
+
+ protected:
+  using Schedule::Schedule;
 };
 
 // lr gamma^(count / step_size)
-class StepLR : public Schedule {
+class StepLR : public FactorSchedule {
  public:
   StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1);
   double factor(int64_t count) const override;
@@ -46,19 +80,273 @@ class StepLR : public Schedule {
   double gamma_;
 };
 
+// lr gamma^(number of milestones at or below count)
+class MultiStepLR : public FactorSchedule {
+ public:
+  MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  std::vector<int64_t> milestones_;  // ascending
+  double gamma_;
+};
+
+// lr gamma^count
+class ExponentialLR : public FactorSchedule {
+ public:
+  ExponentialLR(Optimizer& optimizer, double gamma);
+  double factor(int64_t count) const override { return std::pow(gamma_, double(count)); }
+  std::string describe() const override;
+
+ private:
+  double gamma_;
+};
+
+// lr (1 - min(count, total_iters) / total_iters)^power
+class PolynomialLR : public FactorSchedule {
+ public:
+  explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  int64_t total_iters_;
+  double power_;
+};
+
+// From lr start_factor to lr end_factor in total_iters steps, along a line.
+class LinearLR : public FactorSchedule {
+ public:
+  explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1, int64_t total_iters = 5);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  double start_, end_;
+  int64_t total_iters_;
+};
+
+// lr factor until total_iters, then lr.
+class ConstantLR : public FactorSchedule {
+ public:
+  explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+  double factor(int64_t count) const override { return count < total_iters_ ? factor_ : 1; }
+  std::string describe() const override;
+
+ private:
+  double factor_;
+  int64_t total_iters_;
+};
+
+// lr function(count)
+class LambdaLR : public FactorSchedule {
+ public:
+  LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function);
+  double factor(int64_t count) const override { return function_(count); }
+  std::string describe() const override { return "LambdaLR"; }
+
+ private:
+  std::function<double(int64_t)> function_;
+};
+
+// Of "Attention is all you need": lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1. Usual is an lr of 1.
+class NoamLR : public FactorSchedule {
+ public:
+  NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  int64_t d_model_, warmup_steps_;
+};
+
+// A line from lr / warmup_steps up to lr, then lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's inverse_sqrt).
+class InverseSqrtLR : public FactorSchedule {
+ public:
+  InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  int64_t warmup_steps_;
+};
+
+// Warm-up, stable, decay: a line up to lr, lr for stable_steps, then down to lr min_factor in decay_steps: along a line, half a
+// cosine, or as 1 - sqrt (Hägele et al. 2024).
+struct WSDOptions {
+  int64_t warmup_steps = 0, stable_steps = 0, decay_steps = 1;
+  double min_factor = 0;
+  std::string decay = "linear";  // "linear", "cosine", "1-sqrt"
+};
+class WSDLR : public FactorSchedule {
+ public:
+  WSDLR(Optimizer& optimizer, const WSDOptions& options);
+  double factor(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  WSDOptions options_;
+};
+
 // Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at t_max (and eta_min after).
-// eta_min is absolute, for every group; factor() is the first group's.
+// eta_min is absolute, for every group.
 class CosineAnnealingLR : public Schedule {
  public:
   CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0, int64_t warmup_steps = 0);
-  double factor(int64_t count) const override { return base_lr_ > 0 ? rate(base_lr_, count) / base_lr_ : 1; }
   std::string describe() const override;
-
   double rate(double initial, int64_t count) const override;
 
  private:
   int64_t t_max_, warmup_steps_;
-  double eta_min_, base_lr_;
+  double eta_min_;
+};
+
+// Half a cosine from lr to eta_min again and again: the first takes t_0 steps, each other t_mult times as many as the one before.
+class CosineAnnealingWarmRestarts : public Schedule {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
+  std::string describe() const override;
+  double rate(double initial, int64_t count) const override;
+
+ private:
+  int64_t t_0_, t_mult_;
+  double eta_min_;
+};
+
+// Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
+// The largest rate of the first group is max_lr, or its own rate when that is 0; those of others are in proportion to their rates.
+struct OneCycleOptions {
+  double max_lr = 0;
+  int64_t total_steps = 0;
+  double pct_start = 0.3;
+  std::string anneal_strategy = "cos";  // "cos", "linear"
+  bool cycle_momentum = true;
+  double base_momentum = 0.85, max_momentum = 0.95;
+  double div_factor = 25, final_div_factor = 1e4;
+  bool three_phase = false;
+};
+class OneCycleLR : public Schedule {
+ public:
+  OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options);
+  double rate(double initial, int64_t count) const override;
+  std::optional<double> momentum(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  double at(int64_t count, const double (&turns)[4]) const;
+  OneCycleOptions options_;
+  double scale_;  // of a group's rate, to its largest
+};
+
+// Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.
+struct CyclicOptions {
+  double base_lr = 0, max_lr = 0;
+  int64_t step_size_up = 2000, step_size_down = 0;  // down 0: as up
+  std::string mode = "triangular";                  // "triangular", "triangular2", "exp_range"
+  double gamma = 1;
+  bool cycle_momentum = true;
+  double base_momentum = 0.8, max_momentum = 0.9;
+};
+class CyclicLR : public Schedule {
+ public:
+  CyclicLR(Optimizer& optimizer, const CyclicOptions& options);
+  double rate(double initial, int64_t count) const override;
+  std::optional<double> momentum(int64_t count) const override;
+  std::string describe() const override;
+
+ private:
+  double height(int64_t count) const;  // 0 at the base, 1 at the top
+  CyclicOptions options_;
+};
+
+// lr until a metric has not improved for `patience` evaluations, then lr factor, and so on down to min_lr.
+struct PlateauOptions {
+  std::string mode = "min";  // "min", "max": what an improvement is
+  double factor = 0.1;
+  int64_t patience = 10;
+  double threshold = 1e-4;
+  std::string threshold_mode = "rel";  // "rel", "abs"
+  int64_t cooldown = 0;
+  double min_lr = 0, eps = 1e-8;  // eps: a smaller change is none
+};
+class ReduceLROnPlateau : public Schedule {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
+  double rate(double initial, int64_t count) const override;
+  void observe(double metric) override;  // once an evaluation
+  std::string describe() const override;
+  std::map<std::string, double> state_dict() const override;
+  void load_state_dict(const std::map<std::string, double>& state) override;
+
+ private:
+  PlateauOptions options_;
+  double best_;
+  int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
+};
+
+// What is made of other schedules of the same optimizer. Their own counts are not used.
+class ScheduleOfOthers : public Schedule {
+ public:
+  std::optional<double> momentum(int64_t count) const override;
+  void observe(double metric) override;
+  std::map<std::string, double> state_dict() const override;
+  void load_state_dict(const std::map<std::string, double>& state) override;
+  std::string describe() const override;
+
+ protected:
+  ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
+  // The count that a part sees, or nothing where it has no say.
+  virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
+  const std::vector<SchedulePtr>& parts() const { return parts_; }
+
+ private:
+  const char* name_;
+  std::vector<SchedulePtr> parts_;
+};
+
+// All at once: each goes on from the rate that the one before gives.
+class ChainedScheduler : public ScheduleOfOthers {
+ public:
+  ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);
+  double rate(double initial, int64_t count) const override;
+
+ private:
+  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
+};
+
+// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0.
+class SequentialLR : public ScheduleOfOthers {
+ public:
+  SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
+  double rate(double initial, int64_t count) const override;
+
+ private:
+  std::optional<int64_t> count_of(size_t part, int64_t count) const override;
+  std::vector<int64_t> milestones_;
+};
+
+// A line from lr / steps up to lr, or to where `schedule` begins, which then follows with its own step 0.
+class WarmupLR : public ScheduleOfOthers {
+ public:
+  WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
+  double rate(double initial, int64_t count) const override;
+
+ private:
+  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count < steps_ ? 0 : count - steps_; }
+  int64_t steps_;
+};
+
+// A schedule whose clock moves once in `steps` steps, as PyTorch's do that are stepped once an epoch.
+class Epochs : public ScheduleOfOthers {
+ public:
+  Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
+  double rate(double initial, int64_t count) const override { return parts()[0]->rate(initial, count / steps_); }
+  std::string describe() const override { return parts()[0]->describe() + " by epochs"; }
+
+ private:
+  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count / steps_; }
+  int64_t steps_;
 };
 
 }  // namespace halfstep

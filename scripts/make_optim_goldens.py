@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/optim/torch_goldens.h: optimizer and schedule trajectories as PyTorch computes them, in float64.
+"""Writes tests/optim/torch_goldens.h: optimizer and schedule trajectories in float64, as PyTorch computes them. Of optimizers that
+PyTorch lacks the formulas of the papers are written out here.
 
 Usage: python3 scripts/make_optim_goldens.py > tests/optim/torch_goldens.h   (needs torch)
 
@@ -8,22 +9,117 @@ The problem: 6 parameters p_i = (i - 2.5) / 2, gradient of step t (from 0): sin(
 import math
 
 import torch
+from torch.optim import lr_scheduler
 
-STEPS = (1, 5, 20)  # parameters are recorded after these many steps
+STEPS = (1, 5, 20, 200)  # parameters are recorded after these many steps
+torch.set_default_dtype(torch.float64)
 
-CASES = [
-    ("sgd", torch.optim.SGD, dict(lr=0.1)),
-    ("sgd_decay", torch.optim.SGD, dict(lr=0.1, weight_decay=0.2)),
-    ("sgd_momentum", torch.optim.SGD, dict(lr=0.05, momentum=0.9)),
-    ("sgd_dampening", torch.optim.SGD, dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.1)),
-    ("sgd_nesterov", torch.optim.SGD, dict(lr=0.05, momentum=0.8, nesterov=True, weight_decay=0.1)),
-    ("sgd_maximize", torch.optim.SGD, dict(lr=0.05, momentum=0.5, maximize=True)),
-    ("adam", torch.optim.Adam, dict(lr=0.05)),
-    ("adam_decay", torch.optim.Adam, dict(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2)),
-    ("adam_amsgrad", torch.optim.Adam, dict(lr=0.05, betas=(0.5, 0.6), amsgrad=True)),
-    ("adam_maximize", torch.optim.Adam, dict(lr=0.05, maximize=True)),
-    ("adamw", torch.optim.AdamW, dict(lr=0.05)),
-    ("adamw_amsgrad", torch.optim.AdamW, dict(lr=0.05, betas=(0.5, 0.6), weight_decay=0.3, amsgrad=True)),
+
+class Formula(torch.optim.Optimizer):
+    """An optimizer of one parameter from a function f(p, g, t, state, **options) -> new p, with t from 1."""
+
+    def __init__(self, params, **options):
+        super().__init__(params, options)
+        self.t, self.kept = 0, {}
+
+    def step(self):
+        self.t += 1
+        for group in self.param_groups:
+            options = {k: v for k, v in group.items() if k != "params"}
+            for p in group["params"]:
+                p.data = self.formula(p.data, p.grad, self.t, self.kept, **options)
+
+
+class Lion(Formula):
+    """Chen et al. 2023, algorithm 2."""
+
+    @staticmethod
+    def formula(p, g, t, kept, lr, betas, weight_decay=0.0):
+        m = kept.get("m", torch.zeros_like(p))
+        c = betas[0] * m + (1 - betas[0]) * g
+        kept["m"] = betas[1] * m + (1 - betas[1]) * g
+        return p - lr * (torch.sign(c) + weight_decay * p)
+
+
+class LAMB(Formula):
+    """You et al. 2020, algorithm 2, with phi the identity; the ratio is 1 where either norm is 0."""
+
+    @staticmethod
+    def formula(p, g, t, kept, lr, betas, eps=1e-6, weight_decay=0.01, always_adapt=False):
+        m = betas[0] * kept.get("m", torch.zeros_like(p)) + (1 - betas[0]) * g
+        v = betas[1] * kept.get("v", torch.zeros_like(p)) + (1 - betas[1]) * g**2
+        kept.update(m=m, v=v)
+        r = (m / (1 - betas[0] ** t)) / (torch.sqrt(v / (1 - betas[1] ** t)) + eps) + weight_decay * p
+        ratio = p.norm() / r.norm() if p.norm() > 0 and r.norm() > 0 else 1.0
+        return p - lr * (ratio if weight_decay or always_adapt else 1.0) * r
+
+
+class AdEMAMix(Formula):
+    """Pagliardini, Ablin & Grangier 2024, algorithm 1, with the schedulers of their section 3."""
+
+    @staticmethod
+    def formula(p, g, t, kept, lr, betas, alpha, eps=1e-8, weight_decay=0.0, warmup=0):
+        b1, b2, b3 = betas
+        if warmup:
+            alpha = min(t * alpha / warmup, alpha)
+            life = lambda b: math.log(0.5) / math.log(b + 1e-8) - 1
+            if t < warmup:
+                b3 = 0.5 ** (1 / ((1 - t / warmup) * life(b1) + t / warmup * life(b3) + 1))
+        zero = torch.zeros_like(p)
+        m1 = b1 * kept.get("m1", zero) + (1 - b1) * g
+        m2 = b3 * kept.get("m2", zero) + (1 - b3) * g
+        v = b2 * kept.get("v", zero) + (1 - b2) * g**2
+        kept.update(m1=m1, m2=m2, v=v)
+        update = (m1 / (1 - b1**t) + alpha * m2) / (torch.sqrt(v / (1 - b2**t)) + eps)
+        return p - lr * (update + weight_decay * p)
+
+
+O = torch.optim
+CASES = [  # the names begin with the optimizer's and are those of tests/optim/problem.h; a last item: the shape
+    ("sgd", O.SGD, dict(lr=0.1)),
+    ("sgd_decay", O.SGD, dict(lr=0.1, weight_decay=0.2)),
+    ("sgd_momentum", O.SGD, dict(lr=0.05, momentum=0.9)),
+    ("sgd_dampening", O.SGD, dict(lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.1)),
+    ("sgd_nesterov", O.SGD, dict(lr=0.05, momentum=0.8, nesterov=True, weight_decay=0.1)),
+    ("sgd_maximize", O.SGD, dict(lr=0.01, momentum=0.5, maximize=True)),
+    ("adam", O.Adam, dict(lr=0.05)),
+    ("adam_decay", O.Adam, dict(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2)),
+    ("adam_amsgrad", O.Adam, dict(lr=0.05, betas=(0.5, 0.6), amsgrad=True)),
+    ("adam_maximize", O.Adam, dict(lr=0.05, maximize=True)),
+    ("adamw", O.AdamW, dict(lr=0.05)),
+    ("adamw_amsgrad", O.AdamW, dict(lr=0.05, betas=(0.5, 0.6), weight_decay=0.3, amsgrad=True)),
+    ("nadam", O.NAdam, dict(lr=0.05)),
+    ("nadam_decay", O.NAdam, dict(lr=0.05, betas=(0.8, 0.95), weight_decay=0.1, momentum_decay=0.03)),
+    ("nadam_decoupled", O.NAdam, dict(lr=0.05, weight_decay=0.1, decoupled_weight_decay=True, maximize=True)),
+    ("radam", O.RAdam, dict(lr=0.05)),
+    ("radam_decay", O.RAdam, dict(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2)),
+    ("radam_decoupled", O.RAdam, dict(lr=0.05, betas=(0.9, 0.9), weight_decay=0.2, decoupled_weight_decay=True, maximize=True)),
+    ("adamax", O.Adamax, dict(lr=0.05)),
+    ("adamax_decay", O.Adamax, dict(lr=0.05, betas=(0.8, 0.9), eps=1e-6, weight_decay=0.2, maximize=True)),
+    ("rmsprop", O.RMSprop, dict(lr=0.05)),
+    ("rmsprop_momentum", O.RMSprop, dict(lr=0.02, alpha=0.9, momentum=0.8, weight_decay=0.1)),
+    ("rmsprop_centered", O.RMSprop, dict(lr=0.01, alpha=0.9, eps=1e-3, centered=True)),
+    ("rmsprop_all", O.RMSprop, dict(lr=0.005, alpha=0.8, eps=1e-2, momentum=0.5, centered=True, weight_decay=0.1, maximize=True)),
+    ("adagrad", O.Adagrad, dict(lr=0.1)),
+    ("adagrad_all", O.Adagrad, dict(lr=0.1, lr_decay=0.02, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-4, maximize=True)),
+    ("adadelta", O.Adadelta, dict(lr=1.0)),
+    ("adadelta_all", O.Adadelta, dict(lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1, maximize=True)),
+    ("asgd", O.ASGD, dict(lr=0.05)),
+    ("asgd_all", O.ASGD, dict(lr=0.05, lambd=0.01, alpha=0.6, t0=7, weight_decay=0.1, maximize=True)),
+    ("rprop", O.Rprop, dict(lr=0.02)),
+    ("rprop_all", O.Rprop, dict(lr=0.02, etas=(0.4, 1.3), step_sizes=(1e-3, 0.05), maximize=True)),
+    ("lion", Lion, dict(lr=0.02, betas=(0.9, 0.99))),
+    ("lion_decay", Lion, dict(lr=0.02, betas=(0.8, 0.95), weight_decay=0.3)),
+    ("lamb", LAMB, dict(lr=0.05, betas=(0.9, 0.999))),
+    ("lamb_plain", LAMB, dict(lr=0.05, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.0)),
+    ("lamb_always", LAMB, dict(lr=0.05, betas=(0.8, 0.95), weight_decay=0.0, always_adapt=True)),
+    ("ademamix", AdEMAMix, dict(lr=0.02, betas=(0.9, 0.999, 0.9999), alpha=2.0)),
+    ("ademamix_warmup", AdEMAMix, dict(lr=0.02, betas=(0.8, 0.95, 0.99), alpha=5.0, weight_decay=0.1, warmup=50)),
+    ("adafactor", O.Adafactor, dict(lr=0.05, eps=(2.0**-23, 1e-3))),
+    ("adafactor_matrix", O.Adafactor, dict(lr=0.05, eps=(2.0**-23, 1e-3)), (2, 3)),
+    ("adafactor_all", O.Adafactor, dict(lr=0.1, beta2_decay=-0.5, eps=(1e-6, 1e-2), d=1.5, weight_decay=0.1), (3, 2)),
+    ("muon", O.Muon, dict(lr=0.02), (2, 3)),
+    ("muon_tall", O.Muon, dict(lr=0.02, momentum=0.8, nesterov=False, weight_decay=0.3, ns_steps=4, adjust_lr_fn="match_rms_adamw"), (3, 2)),
 ]
 
 
@@ -34,41 +130,108 @@ def numbers(values, indent):
     return "{" + (",\n" + " " * indent).join(rows) + "}"
 
 
-def trajectory(kind, options):
-    p = torch.tensor([(i - 2.5) / 2 for i in range(6)], dtype=torch.float64, requires_grad=True)
+def trajectory(kind, options, shape=(6,)):
+    p = torch.tensor([(i - 2.5) / 2 for i in range(6)]).reshape(shape).requires_grad_()
     optimizer = kind([p], **options)
     recorded = []
     for t in range(max(STEPS)):
-        p.grad = torch.tensor([math.sin(0.7 * i + 0.9 * t) for i in range(6)], dtype=torch.float64) + 0.3 * p.detach()
+        p.grad = torch.tensor([math.sin(0.7 * i + 0.9 * t) for i in range(6)]).reshape(shape) + 0.3 * p.detach()
         optimizer.step()
         if t + 1 in STEPS:
-            recorded.append(p.detach().clone())
+            recorded.append(p.detach().flatten().clone())
     return recorded
 
 
-def rates(make, steps):
+def lbfgs(**options):
+    """Rosenbrock's function of 6 variables from -1.2, 1, ...: the point and the evaluations after 1, 3 and 6 steps."""
+    p = torch.tensor([-1.2, 1.0] * 3).requires_grad_()
+    optimizer = O.LBFGS([p], **options)
+    calls, out = 0, []
+
+    def closure():
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = (100 * (p[1:] - p[:-1] ** 2) ** 2 + (1 - p[:-1]) ** 2).sum()
+        loss.backward()
+        return loss
+
+    for step in range(6):
+        optimizer.step(closure)
+        if step + 1 in (1, 3, 6):
+            out.append((calls, p.detach().clone()))
+    return out
+
+
+def rates(make, steps=41, metrics=None):
+    """Pairs of rate and momentum, after 0 to steps - 1 steps."""
     p = torch.zeros(1, requires_grad=True)
-    optimizer = torch.optim.SGD([p], lr=0.3)
+    optimizer = O.SGD([p], lr=0.3, momentum=0.9)
     schedule = make(optimizer)
     out = []
-    for _ in range(steps):
-        out.append(schedule.get_last_lr()[0])
+    for step in range(steps):
+        group = optimizer.param_groups[0]
+        out += [group["lr"], group["momentum"]]
         optimizer.step()
-        schedule.step()
+        schedule.step(*([] if metrics is None else [metrics(step)]))
     return out
+
+
+L = lr_scheduler
+SCHEDULES = [  # the names are those of tests/optim/schedule_test.cpp
+    ("step", lambda o: L.StepLR(o, step_size=3, gamma=0.5)),
+    ("multi_step", lambda o: L.MultiStepLR(o, milestones=[4, 9, 9, 20], gamma=0.5)),
+    ("exponential", lambda o: L.ExponentialLR(o, gamma=0.9)),
+    ("polynomial", lambda o: L.PolynomialLR(o, total_iters=15, power=2.0)),
+    ("linear", lambda o: L.LinearLR(o, start_factor=0.25, end_factor=0.75, total_iters=7)),
+    ("constant", lambda o: L.ConstantLR(o, factor=0.2, total_iters=6)),
+    ("lambda", lambda o: L.LambdaLR(o, lambda t: 1 / (1 + t * t))),
+    ("cosine", lambda o: L.CosineAnnealingLR(o, T_max=40, eta_min=0.01)),
+    ("restarts", lambda o: L.CosineAnnealingWarmRestarts(o, T_0=6, eta_min=0.02)),
+    ("restarts_longer", lambda o: L.CosineAnnealingWarmRestarts(o, T_0=3, T_mult=2, eta_min=0.0)),
+    ("one_cycle", lambda o: L.OneCycleLR(o, max_lr=0.6, total_steps=42)),
+    ("one_cycle_three", lambda o: L.OneCycleLR(o, max_lr=0.6, total_steps=42, pct_start=0.25, anneal_strategy="linear", div_factor=10,
+                                               final_div_factor=100, three_phase=True, base_momentum=0.7, max_momentum=0.9)),
+    ("cyclic", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=5, step_size_down=9)),
+    ("cyclic_halving", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=6, mode="triangular2", base_momentum=0.7)),
+    ("cyclic_range", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=6, mode="exp_range", gamma=0.95, cycle_momentum=False)),
+    ("chained", lambda o: L.ChainedScheduler([L.ConstantLR(o, factor=0.1, total_iters=5), L.ExponentialLR(o, gamma=0.9)])),
+    ("sequential", lambda o: L.SequentialLR(o, [L.LinearLR(o, start_factor=0.1, total_iters=8), L.ExponentialLR(o, gamma=0.9)],
+                                            milestones=[10])),
+]
+PLATEAUS = [
+    ("plateau", lambda o: L.ReduceLROnPlateau(o, factor=0.5, patience=2, cooldown=1, min_lr=0.02)),
+    ("plateau_max", lambda o: L.ReduceLROnPlateau(o, mode="max", factor=0.3, patience=1, threshold=0.05, threshold_mode="abs")),
+]
+
+
+def metric(step):
+    return 2 + math.cos(0.4 * step) / (1 + 0.1 * step)
 
 
 print(f"// PyTorch {torch.__version__.split('+')[0]}'s trajectories; written by scripts/make_optim_goldens.py.")
 print("#pragma once\n\n#include <vector>\n\nnamespace goldens {\n")
-print("struct Trajectory {\n  const char* name;\n  double at[3][6];  // after 1, 5 and 20 steps\n};")
+print(f"struct Trajectory {{\n  const char* name;\n  double at[{len(STEPS)}][6];  // after {', '.join(map(str, STEPS))} steps\n}};")
 print("inline constexpr Trajectory kTrajectories[] = {")
-for name, kind, options in CASES:
-    rows = ",\n      ".join(numbers(r, 7) for r in trajectory(kind, options))
+for name, kind, options, *shape in CASES:
+    rows = ",\n      ".join(numbers(r, 7) for r in trajectory(kind, options, *shape))
     print(f'    {{"{name}",\n     {{{rows}}}}},')
 print("};\n")
-cosine = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10, eta_min=0.01), 11)
-steps = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=3, gamma=0.5), 11)
-print(f"// lr 0.3; CosineAnnealingLR(T_max=10, eta_min=0.01) and StepLR(step_size=3, gamma=0.5), after 0 to 10 steps")
-print(f"inline const std::vector<double> kCosine = {numbers(cosine, 4)};")
-print(f"inline const std::vector<double> kStep = {numbers(steps, 4)};")
+print("// Rosenbrock's function: evaluations and point after 1, 3 and 6 steps.")
+print("struct Descent {\n  const char* name;\n  int calls[3];\n  double at[3][6];\n};")
+print("inline constexpr Descent kLbfgs[] = {")
+for name, options in [("plain", dict(lr=2e-3, max_iter=8, history_size=3)), ("wolfe", dict(max_iter=6, line_search_fn="strong_wolfe")),
+                      ("wolfe_short", dict(lr=0.5, max_iter=5, max_eval=9, history_size=2, line_search_fn="strong_wolfe"))]:
+    found = lbfgs(**options)
+    rows = ",\n      ".join(numbers(point, 7) for _, point in found)
+    print(f'    {{"{name}",\n     {{{", ".join(str(calls) for calls, _ in found)}}},\n     {{{rows}}}}},')
+print("};\n")
+print("// lr 0.3 and momentum 0.9: pairs of rate and momentum, after 0 to 40 steps. Plateaus see 2 + cos(0.4 step) / (1 + 0.1 step).")
+print("struct Rates {\n  const char* name;\n  std::vector<double> values;\n};")
+print("inline const Rates kSchedules[] = {")
+for name, make in SCHEDULES:
+    print(f'    {{"{name}",\n     {numbers(rates(make), 6)}}},')
+for name, make in PLATEAUS:
+    print(f'    {{"{name}",\n     {numbers(rates(make, metrics=metric), 6)}}},')
+print("};")
 print("\n}  // namespace goldens")

@@ -1,20 +1,88 @@
 #include "apps/catalog/optimizers.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
 
 #include "apps/schema/pattern.h"
+#include "optim/groups.h"
+#include "optim/lbfgs.h"
+#include "optim/two_pass.h"
 
 namespace halfstep::app {
 namespace {
 
-std::vector<Field> adam_fields(double weight_decay) {
-  return {number("lr", 1e-3, "learning rate").at_least(0),
-          list("betas", Json{0.9, 0.999}, number("", nullptr, "decay rate").at_least(0).below(1), "decay rates of the two moments")
-              .items(2, 2),
-          number("eps", 1e-8, "added to the denominator").at_least(0),
-          number("weight_decay", weight_decay, "decay of the weights").at_least(0),
-          boolean("amsgrad", false, "use the largest second moment seen"),
-          boolean("maximize", false, "climb instead of descend")};
+// A field of an option. `given`: with its default; else one that need not be there, as in a group.
+template <class O>
+Field field_of(const Option<O>& option, const O& defaults, bool given) {
+  const auto bounded = [&](Field f) {
+    if (option.above_least)
+      f = f.above(option.least);
+    else if (std::isfinite(option.least))
+      f = f.at_least(option.least);
+    return std::isfinite(option.below) ? f.below(option.below) : f;
+  };
+  if (const auto* numbers = std::get_if<0>(&option.member)) {
+    if (numbers->size() == 1) return bounded(number(option.name, given ? Json(defaults.*(*numbers)[0]) : Json(), option.doc));
+    Json all = Json::array();
+    for (double O::*member : *numbers) all.push_back(defaults.*member);
+    const int n = int(numbers->size());
+    return list(option.name, given ? all : Json(), bounded(number("", nullptr, "number")), option.doc).items(n, n);
+  }
+  if (const auto* count = std::get_if<1>(&option.member))
+    return bounded(integer(option.name, given ? Json(defaults.*(*count)) : Json(), option.doc)).at_most(kMaxCount);
+  if (const auto* flag = std::get_if<2>(&option.member))
+    return boolean(option.name, given ? Json(defaults.*(*flag)) : Json(), option.doc);
+  const auto& text = std::get<3>(option.member);
+  return choice(option.name, given ? Json(defaults.*text) : Json(), option.choices, option.doc);
+}
+
+template <class O>
+void read_option(const Json& self, const Option<O>& option, O& out) {
+  const Json& value = self[option.name];
+  if (value.is_null()) return;
+  if (const auto* numbers = std::get_if<0>(&option.member)) {
+    for (size_t i = 0; i < numbers->size(); ++i)
+      out.*(*numbers)[i] = numbers->size() == 1 ? value.get<double>() : value[i].get<double>();
+  } else if (const auto* count = std::get_if<1>(&option.member)) {
+    out.*(*count) = value.get<int64_t>();
+  } else if (const auto* flag = std::get_if<2>(&option.member)) {
+    out.*(*flag) = value.get<bool>();
+  } else {
+    out.*std::get<3>(option.member) = value.get<std::string>();
+  }
+}
+
+Field groups_field(const Section& section) {
+  return list("groups", Json::array(), optional_section("", section, "a group"), "parameters with options of their own, by name")
+      .items(0, 100);
+}
+
+// A row of an optimizer of this library: every option is a field, and a field of each group.
+template <class Class>
+OptimizerRow row_of(std::string doc) {
+  using O = typename Class::Options;
+  auto& section = *new Section{"groups", {pattern("match", nullptr, "found anywhere in a parameter's name").required()}};  // stays
+  std::vector<Field> fields;
+  for (const Option<O>& option : O::list()) {
+    fields.push_back(field_of(option, O{}, true));
+    section.fields.push_back(field_of(option, O{}, false));
+  }
+  fields.push_back(groups_field(section));
+  OptimizerRow row{{O::kName, std::move(doc), std::move(fields)}, nullptr};
+  row.options = [](const Json& self, const Json& group) -> std::any {
+    O out;
+    for (const Option<O>& option : O::list()) {
+      read_option(self, option, out);
+      if (!group.is_null()) read_option(group, option, out);
+    }
+    return out;
+  };
+  row.make = [options = row.options](const Json& self, std::vector<ParamGroup> groups) -> std::unique_ptr<Optimizer> {
+    return std::make_unique<Class>(std::move(groups), std::any_cast<O>(options(self, Json())));
+  };
+  return row;
 }
 
 const Section& group_section() {
@@ -25,7 +93,7 @@ const Section& group_section() {
   return section;
 }
 
-std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) {
+std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
   struct Rule {
     Pattern match;
     ParamGroup decaying, other;  // other: biases and norms, when they are kept from decay
@@ -33,17 +101,27 @@ std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) 
   std::vector<Rule> rules;
   for (const Json& g : self["groups"]) {
     Rule rule{Pattern(g["match"].get<std::string>()), {}, {}};
-    if (!g["lr"].is_null()) rule.decaying.lr = g["lr"].get<double>();
-    if (!g["weight_decay"].is_null()) rule.decaying.weight_decay = g["weight_decay"].get<double>();
+    if (row.options) {
+      rule.decaying.options = row.options(self, g);
+    } else {
+      if (!g["lr"].is_null()) rule.decaying.lr = g["lr"].get<double>();
+      if (!g["weight_decay"].is_null()) rule.decaying.weight_decay = g["weight_decay"].get<double>();
+    }
     rules.push_back(std::move(rule));
   }
   rules.push_back({Pattern(""), {}, {}});
   const bool spare = self["no_decay_norm_bias"] == true;
-  for (Rule& r : rules) r.other = {{}, r.decaying.lr, 0.0};
+  check<ConfigError>(!spare || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
+                     " has no weight decay that no_decay_norm_bias could spare a parameter");
+  const std::set<std::string> spared = spare ? norms_and_biases(model) : std::set<std::string>{};
+  for (Rule& r : rules) {
+    r.other = r.decaying;
+    r.other.weight_decay = 0.0;
+  }
   for (const NamedTensor& p : model.named_parameters()) {
     for (Rule& r : rules) {
       if (!r.match.found_in(p.name)) continue;
-      (spare && p.tensor.dim() < 2 ? r.other : r.decaying).params.push_back(p.tensor);
+      (spared.contains(p.name) ? r.other : r.decaying).params.push_back(p.tensor);
       break;
     }
   }
@@ -64,92 +142,39 @@ std::vector<ParamGroup> group_parameters(const Json& self, const Module& model) 
   return out;
 }
 
-std::unique_ptr<Optimizer> make_sgd(const Json& self, std::vector<ParamGroup> groups) {
-  return std::make_unique<SGD>(std::move(groups), SGDOptions{.lr = self["lr"],
-                                                             .momentum = self["momentum"],
-                                                             .dampening = self["dampening"],
-                                                             .weight_decay = self["weight_decay"],
-                                                             .nesterov = self["nesterov"],
-                                                             .maximize = self["maximize"]});
-}
-
-template <class O>
-std::unique_ptr<Optimizer> make_adam(const Json& self, std::vector<ParamGroup> groups) {
-  return std::make_unique<O>(std::move(groups), AdamOptions{.lr = self["lr"],
-                                                            .beta1 = self["betas"][0],
-                                                            .beta2 = self["betas"][1],
-                                                            .eps = self["eps"],
-                                                            .weight_decay = self["weight_decay"],
-                                                            .amsgrad = self["amsgrad"],
-                                                            .maximize = self["maximize"]});
-}
-
-// Of step_size and T_max, in steps.
-int64_t unit_of(const Json& self, const RunLength& run) { return self["interval"] == "epoch" ? run.steps_per_epoch : 1; }
-
-std::unique_ptr<Schedule> make_cosine(const Json& self, Optimizer& optimizer, const RunLength& run) {
-  const int64_t t_max = self["T_max"].is_null() ? run.total_steps : self["T_max"].get<int64_t>() * unit_of(self, run);
-  const int64_t warmup = self["warmup_steps"];
-  check<ConfigError>(warmup < t_max, "scheduler.warmup_steps", "must be less than the ", t_max, " steps until T_max, got ", warmup);
-  return std::make_unique<CosineAnnealingLR>(optimizer, t_max, self["eta_min"].get<double>(), warmup);
-}
-
 }  // namespace
 
 Catalog<OptimizerRow>& optimizer_catalog() {
   static Catalog<OptimizerRow>& all = *[] {
     auto* const made = new Catalog<OptimizerRow>(
         "optimizer",
-        {list("groups", Json::array(), optional_section("", group_section(), "a group"),
-              "parameters with their own lr or weight_decay")
-             .items(0, 100),
-         boolean("no_decay_norm_bias", false, "no weight decay for biases and norms (parameters with one dimension)")});
-    made->add({{"SGD",
-                "p -= lr (momentum buffer of) g",
-                {number("lr", 1e-3, "learning rate").at_least(0),
-                 number("momentum", 0.0, "share of the last step that is kept").at_least(0).below(1),
-                 number("dampening", 0.0, "share of the gradient left out of the buffer"),
-                 number("weight_decay", 0.0, "added to the gradient").at_least(0),
-                 boolean("nesterov", false, "look one step ahead"), boolean("maximize", false, "climb instead of descend")}},
-               make_sgd});
-    made->add({{"Adam", "adaptive moments; weight decay in the gradient", adam_fields(0.0)}, make_adam<Adam>});
-    made->add({{"AdamW", "adaptive moments; decoupled weight decay", adam_fields(0.01)}, make_adam<AdamW>});
+        {groups_field(group_section()),
+         boolean("no_decay_norm_bias", false, "no weight decay for biases, and for the parameters of normalisations")});
+    made->add(row_of<SGD>("p -= lr (momentum buffer of) g"));
+    made->add(row_of<Adam>("adaptive moments; weight decay in the gradient"));
+    made->add(row_of<AdamW>("adaptive moments; decoupled weight decay"));
+    made->add(row_of<NAdam>("Adam with Nesterov's momentum"));
+    made->add(row_of<RAdam>("Adam that leaves out the second moment until it is known well"));
+    made->add(row_of<Adamax>("Adam with the largest gradient, which fades, as second moment"));
+    made->add(row_of<RMSprop>("the gradient over the root of its mean square"));
+    made->add(row_of<Adagrad>("the gradient over the root of the sum of its squares"));
+    made->add(row_of<Adadelta>("steps as large as the last ones, relative to the gradients"));
+    made->add(row_of<ASGD>("SGD with a falling step and averaged weights"));
+    made->add(row_of<Rprop>("a step size for each weight, by the signs of gradients; for full batches"));
+    made->add(row_of<LBFGS>("quasi-Newton, several evaluations a step; for full batches, without a scaler"));
+    made->add(row_of<Lion>("the sign of a moment; decoupled weight decay"));
+    made->add(row_of<AdEMAMix>("AdamW with a second, slow moment"));
+    made->add(row_of<LAMB>("Adam with steps in proportion to each tensor's norm, for large batches"));
+    made->add(row_of<Muon>("momentum made orthogonal for matrices, AdamW for the rest"));
+    made->add(row_of<Adafactor>("second moments of matrices by rows and columns, to save memory"));
     return made;
   }();
   return all;
 }
 
 std::unique_ptr<Optimizer> build_optimizer(const Json& self, const Module& model) {
-  return optimizer_catalog().row(self).make(self, group_parameters(self, model));
-}
-
-Catalog<SchedulerRow>& scheduler_catalog() {
-  static Catalog<SchedulerRow>& all = *[] {
-    auto* const made =
-        new Catalog<SchedulerRow>("scheduler", {choice("interval", "step", {"step", "epoch"}, "what step_size and T_max count")});
-    made->add({{"StepLR",
-                "lr gamma^(count / step_size)",
-                {integer("step_size", nullptr, "steps or epochs, see interval").at_least(1).at_most(kMaxCount).required(),
-                 number("gamma", 0.1, "factor").above(0)}},
-               [](const Json& self, Optimizer& optimizer, const RunLength& run) {
-                 return std::make_unique<StepLR>(optimizer, self["step_size"].get<int64_t>() * unit_of(self, run),
-                                                 self["gamma"].get<double>());
-               }});
-    made->add({{"CosineAnnealingLR",
-                "warm-up, then half a cosine down to eta_min",
-                {integer("T_max", nullptr, "where eta_min is reached, in steps or epochs; left out: the end of training")
-                     .at_least(1)
-                     .at_most(kMaxCount),
-                 number("eta_min", 0.0, "last learning rate").at_least(0),
-                 integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr").at_least(0).at_most(kMaxCount)}},
-               make_cosine});
-    return made;
-  }();
-  return all;
-}
-
-std::unique_ptr<Schedule> build_scheduler(const Json& self, Optimizer& optimizer, const RunLength& run) {
-  return self.is_null() ? nullptr : scheduler_catalog().row(self).make(self, optimizer, run);
+  const OptimizerRow& row = optimizer_catalog().row(self);
+  return row.make(self, group_parameters(row, self, model));
 }
 
 }  // namespace halfstep::app

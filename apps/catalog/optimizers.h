@@ -1,6 +1,7 @@
 // The catalogues of optimizers and schedules.
 #pragma once
 
+#include <any>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,8 @@ namespace halfstep::app {
 struct OptimizerRow {
   Component component;
   std::function<std::unique_ptr<Optimizer>(const Json& self, std::vector<ParamGroup> groups)> make;
+  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay only.
+  std::function<std::any(const Json& self, const Json& group)> options = {};
 };
 Catalog<OptimizerRow>& optimizer_catalog();
 inline const Family& optimizer_family() { return optimizer_catalog().family(); }
@@ -33,13 +36,16 @@ OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
 // Parameters fall into the first of `groups` whose pattern is found in their name. Throws ConfigError for a pattern that none has.
 std::unique_ptr<Optimizer> build_optimizer(const Json& optimizer, const Module& model);
 
-// How long a run is, in optimizer steps.
+// How long a run, or the part of it that a schedule is for, is in optimizer steps.
 struct RunLength {
   int64_t steps_per_epoch, total_steps;
+  std::string monitor_mode = "min";  // "max": a larger value of checkpoint.monitor is better
 };
 struct SchedulerRow {
   Component component;
-  std::function<std::unique_ptr<Schedule>(const Json& self, Optimizer& optimizer, const RunLength& run)> make;
+  std::function<std::shared_ptr<Schedule>(const Json& self, Optimizer& optimizer, const RunLength& run)> make;
+  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the warm-up.
+  bool own_clock = false;
 };
 Catalog<SchedulerRow>& scheduler_catalog();
 inline const Family& scheduler_family() { return scheduler_catalog().family(); }
@@ -48,13 +54,13 @@ inline const Family& scheduler_family() { return scheduler_catalog().family(); }
 template <class S, class... Ts>
 SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
-          [args...](const Json& self, Optimizer& optimizer, const RunLength&) -> std::unique_ptr<Schedule> {
-            return std::make_unique<S>(optimizer, value_of(self, args)...);
+          [args...](const Json& self, Optimizer& optimizer, const RunLength&) -> std::shared_ptr<Schedule> {
+            return std::make_shared<S>(optimizer, value_of(self, args)...);
           }};
 }
 
-// `optimizer` must outlive the result. Null config: null.
-std::unique_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, const RunLength& run);
+// Of one schedule, or a list of them that follow one another. `optimizer` must outlive the result. Null config: null.
+std::shared_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, const RunLength& run);
 
 }  // namespace halfstep::app
 

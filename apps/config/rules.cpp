@@ -97,7 +97,7 @@ class Rules {
   }
 
   void schedule() {
-    if (!clean({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["scheduler"].contains("T_max")) return;
+    if (!clean({"scheduler", "train"}) || !c_["scheduler"].is_object() || !c_["scheduler"].contains("T_max")) return;
     const Json& s = c_["scheduler"];
     Json end = s["interval"] == "step" ? s["T_max"] : Json();
     if (end.is_null() && s["T_max"].is_null()) end = c_["train"]["max_steps"];

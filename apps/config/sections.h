@@ -188,7 +188,9 @@ struct Sections {
     key(metrics, list("metrics", Json::array(), component("", metric_family(), "a metric"),
                       "besides the loss; accuracy is always there for classes"));
     key(optimizer, component("optimizer", optimizer_family(), "what changes the weights").required());
-    key(scheduler, component("scheduler", scheduler_family(), "the learning rate over time"));
+    key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"), "the learning rate over time; several, one after the other")
+                       .or_one()
+                       .items(1, 20));
     key.switched(amp, "amp", "mixed precision; left out: off");
     key.section(data, "data", "what is learned");
     key.section(train, "train", "how long");

@@ -98,7 +98,7 @@ Session make_session(Config config) {
   s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
   s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
   s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
-  s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps});
+  s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
   return s;
 }
 

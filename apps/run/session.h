@@ -32,7 +32,7 @@ struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
   std::string optimizer_text;  // as configured, before a schedule changed its rate
   GradScaler scaler;
-  std::unique_ptr<Schedule> schedule;      // may be null
+  std::shared_ptr<Schedule> schedule;      // may be null
   std::unique_ptr<DataLoader> train, val;  // val may be null
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda/kernels/lists.cuh"
-#include "framework/math/update_rules.h"
+#include "framework/math/more_rules.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -22,8 +22,10 @@ constexpr uint32_t kCheckedParts = 4;  // of parameters, by one block
 
 struct Param {
   Operand param, grad, shadow;
-  void* state[math::kMaxStates];  // floats, or doubles of f64 parameters
-  float* step;
+  void* state[ParamUpdate::kStates];  // floats, or doubles of f64 parameters
+  float *step, *number;
+  __device__ double count() const { return step ? double(*step) : 0; }
+  __device__ double own_number() const { return number ? double(*number) : 0; }
 };
 using ParamList = List<Param, 4096>;
 
@@ -36,22 +38,22 @@ struct Control {
   float* found_inf;
   const float* grad_scale;
   bool write_back, check;
-  const double* lr;
+  const double *lr, *momentum;
   Progress* progress;
   void* steps;         // of each parameter, what Rule::begin made of its count
   uint32_t first = 0;  // so many blocks have to be done before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
   template <class Rule>
   __device__ Rule at_rate(Rule rule) const {
-    if (lr) rule.lr = *lr;
+    math::take_rates(rule, lr, momentum);
     return rule;
   }
 };
 
 // Out of line: powers take many registers, which the updates would have to spill.
 template <class Rule>
-__device__ __noinline__ typename Rule::Step begin_costly(const Rule& rule, double count) {
-  return rule.begin(count);
+__device__ __noinline__ typename Rule::Step begin_costly(const Rule& rule, double count, double number) {
+  return rule.begin(count, number);
 }
 
 // Packed memory of T, and anything: how elements i, i + 1, ... of a tensor are read and written.
@@ -92,9 +94,8 @@ __device__ inline void store_shadow(const Operand& shadow, int64_t i, const C (&
 
 template <class Rule, class C, int Pack, class P, class G>
 __device__ inline void update_part(const Param& u, const P& param, const G& grad, const ParamList::Part& part,
-                                   const Control& control, const typename Rule::Step& step, const Rule& rule) {
+                                   const Control& control, const typename Rule::Step& step, const Rule& rule, int states) {
   const float factor = control.factor();
-  const int states = rule.states();
   RowGroup<kBlockWarps>::each<Pack>(part.begin, part.end, [&](int64_t i, auto size) {
     constexpr int kSize = decltype(size)::value;
     C p[kSize], s[Rule::kStates][kSize], g[kSize];
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   const int thread = int(threadIdx.x);
   if (ticket < control.first) {  // all threads alike
     if (Rule::kCostly && ticket == 0 && thread < list.tensors)
-      steps[thread] = begin_costly(control.at_rate(given), double(*list.entry[thread].step));
+      steps[thread] = begin_costly(control.at_rate(given), list.entry[thread].count(), list.entry[thread].own_number());
     bool bad = false;
     if (control.check) bad = has_bad<IsPacked>(list, ticket);
     const bool raised = __syncthreads_or(bad);
@@ -203,16 +204,20 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
     if constexpr (Rule::kCostly)
       step = steps[part.tensor];
     else
-      step = rule.begin(double(*u.step));
-    if constexpr (IsPacked) {
+      step = rule.begin(u.count(), u.own_number());
+    const int states = given.states();  // before a schedule may set the momentum to 0
+    if (math::is_idle(rule, step)) {
+    } else if constexpr (IsPacked) {
       const Packed<float> param(u.param);
       switch (u.grad.dtype) {
-        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, rule); break;
-        case DType::bf16: update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, rule); break;
-        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, rule);
+        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, rule, states); break;
+        case DType::bf16:
+          update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, rule, states);
+          break;
+        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, rule, states);
       }
     } else {
-      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, rule);
+      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, rule, states);
     }
   }
 
@@ -220,7 +225,10 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   if (thread == 0) shared[0] = is_last_block(&progress.done, gridDim.x - control.first);
   __syncthreads();
   if (shared[0] == 0) return;
-  if (thread < list.tensors && !skips) *list.entry[thread].step += 1;
+  if (thread < list.tensors && !skips) {
+    if constexpr (Rule::kCounts) *list.entry[thread].step += 1;
+    if constexpr (math::HasNumber<Rule>) *list.entry[thread].number = steps[thread].number;
+  }
   if (thread != 0) return;
   if (control.check) *control.found_inf = skips ? 1.0f : 0.0f;
   tail.run(skips);
@@ -250,7 +258,7 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
   int members[kKinds] = {}, launches = 0;
   for (const ParamUpdate& u : params) ++members[kind_of(u)];
   for (const int n : members) launches += (n + ParamList::kCapacity - 1) / ParamList::kCapacity;
-  Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr,
+  Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr, c.momentum,
                   reinterpret_cast<Progress*>(q.counters + kStepCounters), q.scratch};
   if (c.check && !control.check) check_all(q, params, c.found_inf);
   if (launches == 0) end_step(q, c.found_inf, c.tail);
@@ -258,7 +266,7 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
   const auto step_those = [&](auto kernel, Kind kind) {
     const auto add = [&](ParamList& list, const ParamUpdate& u) {
       if (kind_of(u) != kind) return false;
-      Param entry{u.param, u.grad, u.shadow, {}, u.step};
+      Param entry{u.param, u.grad, u.shadow, {}, u.step, u.number};
       for (size_t k = 0; k < u.state.size(); ++k) entry.state[k] = u.state[k].data;
       list.add(entry, u.param.numel());
       return true;
@@ -278,7 +286,7 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
 }  // namespace
 
 void update(const Queue& q, std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) {
-  std::visit([&](const auto& r) { step_all(q, params, r, control); }, rule);
+  rule.visit([&](const auto& r) { step_all(q, params, r, control); });
 }
 
 }  // namespace halfstep::cuda

@@ -30,10 +30,11 @@
 #include "framework/base/generator.h"
 #include "framework/math/functors.h"
 #include "framework/math/training.h"
-#include "framework/math/update_rules.h"
 #include "framework/tensor/view.h"
 
 namespace halfstep {
+
+struct UpdateRule;  // framework/math/more_rules.h
 
 enum class Reduce : uint8_t { sum, mean, prod, max, min, any, all, sum_abs, sum_squares };
 enum class Reduction : uint8_t { none, mean, sum };  // of a loss
@@ -85,17 +86,20 @@ struct StepControl {
   const float* grad_scale = nullptr;  // gradients are multiplied by float(1 / double(*grad_scale))
   bool write_back = true;             // store the unscaled gradients
   const double* lr = nullptr;         // replaces the rule's learning rate
+  const double* momentum = nullptr;   // replaces its momentum or beta1, if it has one
   bool check = false;                 // found_inf is written first: 1 when a gradient of the list is not finite, else 0
   math::StepTail tail{};              // done after the updates
 };
 
 // One parameter in a fused optimizer pass. Contiguous, same shape; states that the rule does not keep, and `shadow`, are empty.
 struct ParamUpdate {
+  static constexpr size_t kStates = 3;  // most that a rule keeps
   TensorView param;   // f32, f64, f16 or bf16 master
   TensorView grad;    // any floating dtype
-  std::array<TensorView, math::kMaxStates> state;  // f32 (f64 for f64 parameters), in the rule's order
+  std::array<TensorView, kStates> state;  // f32 (f64 for f64 parameters), in the rule's order
   TensorView shadow;  // f16 or bf16 copy, written with the parameter
-  float* step;        // applied steps so far; the kernel adds 1 when it applies the step
+  float* step;        // applied steps so far; the kernel adds 1 when it applies the step. Null for rules that do not count
+  float* number = nullptr;  // of rules that keep one for a whole parameter, or are given one; else null
 };
 
 // Work that was recorded once and can be done again, with the values its memory then has.

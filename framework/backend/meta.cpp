@@ -8,6 +8,7 @@
 #include "framework/backend/ledger.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/math/more_rules.h"
 
 namespace halfstep {
 namespace {
@@ -255,7 +256,7 @@ class MetaBackend final : public Backend {
       reads += state + bytes(p.grad);
       writes += state + bytes(p.shadow) + (control.grad_scale && control.write_back ? bytes(p.grad) : 0);
     }
-    count(std::visit([](const auto& r) { return r.kName; }, rule), reads, writes);
+    count(rule.visit([](const auto& r) { return r.kName; }), reads, writes);
   }
   void norm(std::span<const TensorView> tensors, double, float*) override { count("norm", bytes(tensors), 0); }
   void clip(std::span<const TensorView> tensors, const float*, double) override { count("clip", bytes(tensors), bytes(tensors)); }

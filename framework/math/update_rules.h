@@ -3,26 +3,79 @@
 //
 //   static constexpr const char* kName    what ledgers call it
 //   double lr                            its learning rate, which StepControl::lr replaces
+//   double momentum or beta1             if it has one: what StepControl::momentum replaces
 //   static constexpr int kStates         most states that it keeps of an element
 //   int states() const                   how many it keeps with these options: the first ones
-//   Step begin(double count) const       what it makes of the number of steps applied so far; the type is the rule's
+//   Step begin(double count, double number) const
+//                                        what it makes of the number of steps applied so far and of ParamUpdate::number (0 where
+//                                        there is none); the type is the rule's. A `number` of it is left there by the step
+//   bool idle(const Step&) const         if it has one: true where the step changes nothing, so that no memory need be read
 //   static constexpr bool kCostly        begin takes long: it is called once a parameter and step, not by every block of a GPU
+//   static constexpr bool kCounts        does the pass count the step? No for the second pass of an optimizer that takes two
 //   T update(T p, T g, T (&state)[kStates], const Step&) const
 //                                        the new parameter, from the old one and the unscaled gradient; T: float or double.
 //                                        States begin at 0; those that it does not keep are 0 and what it writes there is lost
 //
-// Sources: PyTorch's fused SGD, Adam and AdamW; Kingma & Ba 2015; Loshchilov & Hutter 2019.
+// Here are SGD and the relatives of Adam; the others stand in more_rules.h.
+// Sources: PyTorch's SGD, Adam, AdamW, NAdam, RAdam and Adamax; Kingma & Ba 2015; Loshchilov & Hutter 2019; Dozat 2016; Liu et al.
+// 2020 (RAdam); Chen et al. 2023 (Lion); You et al. 2020 (LAMB); Pagliardini, Ablin & Grangier 2024 (AdEMAMix).
 #pragma once
 
 #include <math.h>
-
-#include <variant>
 
 #include "framework/base/hd.h"
 
 namespace halfstep::math {
 
-inline constexpr int kMaxStates = 3;
+template <class T>
+HS_HD T root(T x) {
+  return T(sizeof(T) == 4 ? ::sqrtf(float(x)) : ::sqrt(double(x)));
+}
+template <class T>
+HS_HD T magnitude(T x) {
+  return x < T(0) ? -x : x;
+}
+template <class T>
+HS_HD T sign(T x) {
+  return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;  // of NaN: NaN
+}
+
+// The gradient that a rule descends along: with the weight decay that is part of the gradient, and turned to climb.
+template <class T>
+HS_HD T descent(T g, T p, double weight_decay, bool maximize) {
+  if (maximize) g = -g;
+  return weight_decay != 0 ? g + T(weight_decay) * p : g;  // 0 times an infinite parameter would be NaN
+}
+// The same for rules that choose between this decay and the decoupled one, which shrinks the parameter itself.
+template <class T>
+HS_HD T descent(T g, T& p, double weight_decay, bool maximize, bool decoupled, double lr) {
+  if (!decoupled || weight_decay == 0) return descent(g, p, weight_decay, maximize);
+  p -= T(lr * weight_decay) * p;
+  return maximize ? -g : g;
+}
+// 1 - beta^t of step t = count + 1
+HS_HD double bias_correction(double beta, double count) { return 1 - ::pow(beta, count + 1); }
+
+template <class Rule>
+concept HasNumber = requires(typename Rule::Step step) {
+  step.number;
+};
+
+// What a rule may have, asked of any.
+template <class Rule>
+HS_HD void take_rates(Rule& rule, const double* lr, const double* momentum) {
+  if (lr) rule.lr = *lr;
+  if constexpr (requires { rule.momentum; }) {
+    if (momentum) rule.momentum = *momentum;
+  } else if constexpr (requires { rule.beta1; }) {
+    if (momentum) rule.beta1 = *momentum;
+  }
+}
+template <class Rule>
+HS_HD bool is_idle(const Rule& rule, const typename Rule::Step& step) {
+  if constexpr (requires { rule.idle(step); }) return rule.idle(step);
+  return false;
+}
 
 struct SgdRule {
   static constexpr const char* kName = "sgd";
@@ -30,15 +83,14 @@ struct SgdRule {
   bool nesterov = false, maximize = false;
 
   static constexpr int kStates = 1;  // the momentum buffer
-  static constexpr bool kCostly = false;
+  static constexpr bool kCostly = false, kCounts = true;
   using Step = bool;  // the parameter's first
   HS_HD int states() const { return momentum != 0 ? 1 : 0; }
-  HS_HD Step begin(double count) const { return count == 0; }
+  HS_HD Step begin(double count, double) const { return count == 0; }
 
   template <class T>
   HS_HD T update(T p, T g, T (&state)[kStates], const Step& first) const {
-    if (maximize) g = -g;
-    if (weight_decay != 0) g += T(weight_decay) * p;  // 0 times an infinite parameter would be NaN
+    g = descent(g, p, weight_decay, maximize);
     if (momentum != 0) {
       T& buffer = state[0];
       buffer = first ? g : T(momentum) * buffer + T(1 - dampening) * g;
@@ -55,39 +107,173 @@ struct AdamRule {
   bool amsgrad = false, maximize = false;
 
   static constexpr int kStates = 3;  // first and second moment; amsgrad: the largest second moment so far
-  static constexpr bool kCostly = true;
+  static constexpr bool kCostly = true, kCounts = true;
   struct Step {
     double step_size;   // lr / (1 - beta1^t)
     double bias2_sqrt;  // sqrt(1 - beta2^t)
   };
   HS_HD int states() const { return amsgrad ? 3 : 2; }
-  HS_HD Step begin(double count) const {
-    return {lr / (1 - ::pow(beta1, count + 1)), ::sqrt(1 - ::pow(beta2, count + 1))};
+  HS_HD Step begin(double count, double) const {
+    return {lr / bias_correction(beta1, count), ::sqrt(bias_correction(beta2, count))};
   }
 
   template <class T>
   HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
-    if (maximize) g = -g;
-    if (weight_decay != 0) {
-      if (decoupled)
-        p -= T(lr * weight_decay) * p;
-      else
-        g += T(weight_decay) * p;
-    }
+    g = descent(g, p, weight_decay, maximize, decoupled, lr);
     T &m = state[0], &v = state[1], &top = state[2];
     m = T(beta1) * m + T(1 - beta1) * g;
     v = T(beta2) * v + T(1 - beta2) * g * g;
     if (!amsgrad) top = T(-INFINITY);  // no maximum yet: one path for both
     top = top > v ? top : v;
-    const T root = T(sizeof(T) == 4 ? ::sqrtf(float(top)) : ::sqrt(double(top)));
-    return p - T(step.step_size) * m / (root / T(step.bias2_sqrt) + T(eps));
+    return p - T(step.step_size) * m / (root(top) / T(step.bias2_sqrt) + T(eps));
+  }
+};
+
+// Adam with the momentum that Nesterov looks ahead with, whose coefficient mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2) grows.
+struct NadamRule {
+  static constexpr const char* kName = "nadam";
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
+  bool decoupled = false, maximize = false;
+
+  static constexpr int kStates = 2;
+  static constexpr bool kCostly = true, kCounts = true;
+  struct Step {
+    double of_gradient, of_moment;  // step sizes
+    double bias2_sqrt;
+    float number;  // mu_1 ... mu_t
+  };
+  HS_HD int states() const { return kStates; }
+  HS_HD double mu(double t) const { return beta1 * (1 - 0.5 * ::pow(0.96, t * momentum_decay)); }
+  HS_HD Step begin(double count, double number) const {
+    const double now = mu(count + 1), next = mu(count + 2), product = (count == 0 ? 1 : number) * now;
+    return {lr * (1 - now) / (1 - product), lr * next / (1 - product * next), ::sqrt(bias_correction(beta2, count)),
+            float(product)};
+  }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
+    g = descent(g, p, weight_decay, maximize, decoupled, lr);
+    T &m = state[0], &v = state[1];
+    m = T(beta1) * m + T(1 - beta1) * g;
+    v = T(beta2) * v + T(1 - beta2) * g * g;
+    return p - (T(step.of_gradient) * g + T(step.of_moment) * m) / (root(v) / T(step.bias2_sqrt) + T(eps));
+  }
+};
+
+// Adam that leaves the second moment out until it has seen enough gradients to know it.
+struct RadamRule {
+  static constexpr const char* kName = "radam";
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool decoupled = false, maximize = false;
+
+  static constexpr int kStates = 2;
+  static constexpr bool kCostly = true, kCounts = true;
+  struct Step {
+    double step_size;  // with everything but the second moment
+    bool rectified;
+  };
+  HS_HD int states() const { return kStates; }
+  HS_HD Step begin(double count, double) const {
+    const double t = count + 1, bias2 = bias_correction(beta2, count), last = 2 / (1 - beta2) - 1;
+    const double now = last - 2 * t * (1 - bias2) / bias2, plain = lr / bias_correction(beta1, count);  // lengths of the average
+    if (!(now > 5)) return {plain, false};
+    return {plain * ::sqrt(bias2 * (now - 4) * (now - 2) * last / ((last - 4) * (last - 2) * now)), true};
+  }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
+    g = descent(g, p, weight_decay, maximize, decoupled, lr);
+    T &m = state[0], &v = state[1];
+    m = T(beta1) * m + T(1 - beta1) * g;
+    v = T(beta2) * v + T(1 - beta2) * g * g;
+    const T divisor = step.rectified ? root(v) + T(eps) : T(1);
+    return p - T(step.step_size) * m / divisor;
+  }
+};
+
+// Adam with the largest gradient, which fades, in place of the second moment.
+struct AdamaxRule {
+  static constexpr const char* kName = "adamax";
+  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool maximize = false;
+
+  static constexpr int kStates = 2;
+  static constexpr bool kCostly = true, kCounts = true;
+  using Step = double;  // lr / (1 - beta1^t)
+  HS_HD int states() const { return kStates; }
+  HS_HD Step begin(double count, double) const { return lr / bias_correction(beta1, count); }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step_size) const {
+    g = descent(g, p, weight_decay, maximize);
+    T &m = state[0], &largest = state[1];
+    m = T(beta1) * m + T(1 - beta1) * g;
+    const T faded = T(beta2) * largest, now = magnitude(g) + T(eps);
+    largest = faded > now ? faded : now;
+    return p - T(step_size) * m / largest;
+  }
+};
+
+// The sign of a moment that the gradient is mixed into: p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g).
+struct LionRule {
+  static constexpr const char* kName = "lion";
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  bool maximize = false;
+
+  static constexpr int kStates = 1;
+  static constexpr bool kCostly = false, kCounts = true;
+  struct Step {};
+  HS_HD int states() const { return kStates; }
+  HS_HD Step begin(double, double) const { return {}; }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step&) const {
+    g = descent(g, p, weight_decay, maximize, /*decoupled=*/true, lr);
+    T& m = state[0];
+    const T mixed = T(beta1) * m + T(1 - beta1) * g;
+    m = T(beta2) * m + T(1 - beta2) * g;
+    return p - T(lr) * sign(mixed);
+  }
+};
+
+// AdamW with a second, slower first moment: p -= lr ((m1 / (1 - beta1^t) + alpha m2) / (sqrt(v / (1 - beta2^t)) + eps) +
+// weight_decay p). alpha and beta3 grow to their values over warm-ups: alpha linearly from 0, beta3 from beta1 so that its
+// half-life does.
+struct AdemamixRule {
+  static constexpr const char* kName = "ademamix";
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2, eps = 1e-8, weight_decay = 0;
+  double alpha_warmup = 0, beta3_warmup = 0;  // steps; 0: none
+  bool maximize = false;
+
+  static constexpr int kStates = 3;  // fast and slow first moment, second moment
+  static constexpr bool kCostly = true, kCounts = true;
+  struct Step {
+    double bias1, bias2_sqrt, alpha, beta3;
+  };
+  HS_HD int states() const { return kStates; }
+  // How many steps an average of `beta` takes to forget half.
+  HS_HD static double half_life(double beta) { return ::log(0.5) / ::log(beta + 1e-8) - 1; }
+  HS_HD Step begin(double count, double) const {
+    const double t = count + 1;
+    Step out{bias_correction(beta1, count), ::sqrt(bias_correction(beta2, count)), alpha, beta3};
+    if (t < alpha_warmup) out.alpha = alpha * t / alpha_warmup;
+    if (t < beta3_warmup) {
+      const double share = t / beta3_warmup, life = (1 - share) * half_life(beta1) + share * half_life(beta3);
+      out.beta3 = ::pow(0.5, 1 / (life + 1));
+    }
+    return out;
+  }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
+    if (maximize) g = -g;
+    T &fast = state[0], &slow = state[1], &v = state[2];
+    fast = T(beta1) * fast + T(1 - beta1) * g;
+    slow = T(step.beta3) * slow + T(1 - step.beta3) * g;
+    v = T(beta2) * v + T(1 - beta2) * g * g;
+    const T direction = (fast / T(step.bias1) + T(step.alpha) * slow) / (root(v) / T(step.bias2_sqrt) + T(eps));
+    return p - T(lr) * (direction + T(weight_decay) * p);
   }
 };
 
 }  // namespace halfstep::math
-
-namespace halfstep {
-
-using UpdateRule = std::variant<math::SgdRule, math::AdamRule>;
-
-}  // namespace halfstep

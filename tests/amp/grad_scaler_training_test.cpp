@@ -239,7 +239,7 @@ TEST_CASE("amp 79: the fused path equals the plain one bit for bit: losses, grad
         return std::make_unique<Plain<Adam>>(std::move(p), AdamOptions{.lr = 0.05});
       },
       [](bool fused, std::vector<Tensor> p) -> std::unique_ptr<Optimizer> {
-        const AdamOptions o{.lr = 0.05, .weight_decay = 0.2, .amsgrad = true};
+        const AdamWOptions o{.lr = 0.05, .weight_decay = 0.2, .amsgrad = true};
         if (fused) return std::make_unique<AdamW>(std::move(p), o);
         return std::make_unique<Plain<AdamW>>(std::move(p), o);
       }};

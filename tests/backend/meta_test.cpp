@@ -25,7 +25,7 @@ MemoryStats train(Device device, const Arm& arm, bool adam, const TrainStepOptio
   CrossEntropyLoss loss;
   std::unique_ptr<Optimizer> opt;
   if (adam)
-    opt = std::make_unique<AdamW>(net.parameters(), AdamOptions{.lr = 1e-3});
+    opt = std::make_unique<AdamW>(net.parameters(), AdamWOptions{.lr = 1e-3});
   else
     opt = std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9});
   GradScaler scaler({.enabled = arm.scaled});

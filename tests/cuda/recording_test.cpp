@@ -34,7 +34,7 @@ struct Trainer {
   Tensors losses, outputs;
 
   static std::unique_ptr<Optimizer> optimizer(const Setup& s, const Module& net) {
-    if (s.adam) return std::make_unique<AdamW>(net.parameters(), AdamOptions{.lr = 0.01});
+    if (s.adam) return std::make_unique<AdamW>(net.parameters(), AdamWOptions{.lr = 0.01});
     return std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
   }
   static std::shared_ptr<Sequential> model(const Setup& s) {

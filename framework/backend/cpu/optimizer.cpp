@@ -6,15 +6,16 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/lists.h"
+#include "framework/math/more_rules.h"
 
 namespace halfstep::cpu {
 namespace {
 
 // Updates n elements with a rule that keeps `States` states, each in an array of its own.
 template <int States, class Rule, class T>
-HS_CLONES void update_run(T* p, const T* g, const std::array<T*, math::kMaxStates> kept, int64_t n, const typename Rule::Step step,
+HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> kept, int64_t n, const typename Rule::Step step,
                           const Rule rule) {
-  static_assert(States <= math::kMaxStates);
+  static_assert(States <= int(ParamUpdate::kStates));
   T *const s0 = kept[0], *const s1 = kept[1], *const s2 = kept[2];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
@@ -31,10 +32,10 @@ HS_CLONES void update_run(T* p, const T* g, const std::array<T*, math::kMaxState
 
 // The same with a number of states that is known when it runs.
 template <class Rule, class T, int States = 0>
-void update_with(const Rule& rule, T* p, const T* g, const std::array<T*, math::kMaxStates>& kept, int64_t n,
+void update_with(const Rule& rule, int states, T* p, const T* g, const std::array<T*, ParamUpdate::kStates>& kept, int64_t n,
                  const typename Rule::Step& step) {
-  if (rule.states() == States) return update_run<States>(p, g, kept, n, step, rule);
-  if constexpr (States < Rule::kStates) update_with<Rule, T, States + 1>(rule, p, g, kept, n, step);
+  if (states == States) return update_run<States>(p, g, kept, n, step, rule);
+  if constexpr (States < Rule::kStates) update_with<Rule, T, States + 1>(rule, states, p, g, kept, n, step);
 }
 
 template <class T>
@@ -79,31 +80,36 @@ void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl&
   if (control.check) check(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
-  if (control.lr) rule.lr = *control.lr;
+  const int states = rule.states();  // before a schedule may set the momentum to 0
+  math::take_rates(rule, control.lr, control.momentum);
   std::vector<typename Rule::Step> steps;
-  for (const ParamUpdate& u : params) steps.push_back(rule.begin(double(*u.step)));
+  for (const ParamUpdate& u : params) steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
   const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
     const Part& part = parts[index];
     const ParamUpdate& u = params[part.tensor];
+    if (math::is_idle(rule, steps[part.tensor])) return;
     const auto in = [&]<class T>(T) {
       walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
-        std::array<T*, math::kMaxStates> kept{};
-        for (size_t k = 0; k < size_t(rule.states()); ++k) kept[k] = u.state[k].template as<T>() + i;
-        update_with(rule, p, g, kept, n, steps[part.tensor]);
+        std::array<T*, ParamUpdate::kStates> kept{};
+        for (size_t k = 0; k < size_t(states); ++k) kept[k] = u.state[k].template as<T>() + i;
+        update_with(rule, states, p, g, kept, n, steps[part.tensor]);
       });
     };
     u.param.dtype == DType::f64 ? in(double{}) : in(float{});
   });
-  for (const ParamUpdate& u : params) *u.step += 1;
+  for (size_t k = 0; k < params.size(); ++k) {
+    if constexpr (Rule::kCounts) *params[k].step += 1;
+    if constexpr (math::HasNumber<Rule>) *params[k].number = steps[k].number;
+  }
   control.tail.run(false);
 }
 
 }  // namespace
 
 void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) {
-  std::visit([&](const auto& r) { step_all(params, r, control); }, rule);
+  rule.visit([&](const auto& r) { step_all(params, r, control); });
 }
 
 void end_step(const float* found_inf, const math::StepTail& tail) { tail.run(found_inf && *found_inf != 0); }

@@ -284,8 +284,10 @@ TEST_CASE("broken states, manifests and names: plain words, and nothing changes"
                         {"/loader/next_batch", 99, "99"},
                         {"/generator/seed", false, "generator.seed, an integer >= 0, got false"},
                         {"/schedule", "x", "schedule, an integer >= 0, got \"x\""},
+                        {"/schedule", {{"count", -1}}, "schedule.count, an integer >= 0, got -1"},
+                        {"/schedule", {{"count", 1}, {"best", "x"}}, "schedule.best, a number, got \"x\""},
                         {"/config", 5, "config, an object, got 5"},
-                        {"/format", 2, "the state has format 2, which a newer halfstep wrote"},
+                        {"/format", 3, "the state has format 3, which a newer halfstep wrote"},
                         {"/format", "x", "format, an integer, got \"x\""}};
   for (const Case& c : cases) {
     CAPTURE(c.at);

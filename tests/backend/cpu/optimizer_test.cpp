@@ -1,6 +1,7 @@
 // The fused optimizer passes against the formulas of PyTorch in double.
 #include <algorithm>
 
+#include "framework/math/more_rules.h"
 #include "tests/backend/buffers.h"
 
 using namespace halfstep;
@@ -163,6 +164,32 @@ TEST_CASE("optimizer steps do not depend on the number of threads") {
     const std::vector<ParamUpdate> list{x.update()};
     cpu().update(list, math::SgdRule{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1}, {});
     cpu().update(list, math::AdamRule{.lr = 0.1}, {});
+    cpu().update(list, math::LookaheadRule{.k = 3}, {});
     return x.raw();
   });
+}
+
+TEST_CASE("a schedule's momentum replaces the rule's, and 0 keeps the buffer") {
+  Problem x(DType::f32, DType::f32, 100), y(DType::f32, DType::f32, 100);
+  for (Problem* p : {&x, &y}) p->step = 3;
+  const double zero = 0, half = 0.5;
+  cpu().update(std::vector<ParamUpdate>{x.update()}, math::SgdRule{.lr = 0.1, .momentum = 0.9}, {.momentum = &half});
+  cpu().update(std::vector<ParamUpdate>{y.update()}, math::SgdRule{.lr = 0.1, .momentum = 0.5}, {});
+  CHECK(x.raw() == y.raw());
+  const std::string buffer = x.m.raw();
+  cpu().update(std::vector<ParamUpdate>{x.update()}, math::SgdRule{.lr = 0.1, .momentum = 0.9}, {.momentum = &zero});
+  CHECK(x.m.raw() == buffer);
+}
+
+TEST_CASE("a step that is idle writes nothing but its count") {
+  Problem x(DType::f32, DType::f32, 100);
+  x.step = 1;
+  const std::string param = x.param.raw(), slow = x.m.raw(), shadow = x.shadow.raw();
+  cpu().update(std::vector<ParamUpdate>{x.update()}, math::LookaheadRule{.k = 5}, {});
+  CHECK(x.param.raw() == param);
+  CHECK(x.m.raw() == slow);
+  CHECK(x.shadow.raw() == shadow);
+  CHECK(x.step == 2);
+  cpu().update(std::vector<ParamUpdate>{x.update()}, math::LookaheadRule{.k = 3}, {});
+  CHECK(x.param.raw() == x.m.raw());
 }

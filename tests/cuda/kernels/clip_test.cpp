@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "device.h"
+#include "framework/math/more_rules.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

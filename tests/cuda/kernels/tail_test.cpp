@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "device.h"
+#include "framework/math/more_rules.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -40,6 +41,9 @@ struct Problem {
     TensorView cpu_step;
     d.step = add(cpu_step, DType::f32, 1, 0, steps, steps).as<float>();
     c.step = cpu_step.as<float>();
+    TensorView cpu_number;
+    d.number = add(cpu_number, DType::f32, 1, 0, 0.75, 0.75).as<float>();
+    c.number = cpu_number.as<float>();
     cpu_params.push_back(c);
     device_params.push_back(d);
   }
@@ -50,10 +54,10 @@ struct Problem {
     add(param, grad, shadow, amsgrad, steps, 70, 1);
     add(param, grad, shadow, amsgrad, steps, 70, 4);  // eight bytes off for 16-bit ones
   }
-  void compare(const char* what) {
+  void compare(const char* what, double ulps = 2) {
     for (size_t i = 0; i < on_device.size(); ++i) {
       on_device[i].fetch();
-      check_close(device_buffers[i], cpu_buffers[i], 2, 2e-7, what);
+      check_close(device_buffers[i], cpu_buffers[i], ulps, ulps * 1e-7, what);
     }
   }
 };
@@ -131,6 +135,56 @@ TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped s
         cpu().update(a.cpu_params, adam, on_cpu);
         cuda::update(queue(), a.device_params, adam, on_device);
         a.compare("adam");
+      }
+    }
+  }
+}
+
+TEST_CASE("every rule gives what it gives on the CPU, packed and not, at a rate and a momentum on the device") {
+  const UpdateRule rules[] = {
+      math::SgdRule{.momentum = 0.5},
+      math::NadamRule{.weight_decay = 0.1},
+      math::NadamRule{.weight_decay = 0.1, .decoupled = true, .maximize = true},
+      math::RadamRule{.weight_decay = 0.1},
+      math::RadamRule{.beta2 = 0.5, .decoupled = true, .maximize = true},
+      math::AdamaxRule{.weight_decay = 0.1, .maximize = true},
+      math::LionRule{.weight_decay = 0.1},
+      math::AdemamixRule{.weight_decay = 0.1, .alpha_warmup = 10, .beta3_warmup = 8},
+      math::RmspropRule{.eps = 1e-2},
+      math::RmspropRule{.eps = 1e-2, .momentum = 0.5, .with_momentum = true},
+      math::RmspropRule{.eps = 2, .momentum = 0.5, .centered = true, .with_momentum = true, .maximize = true},
+      math::AdagradRule{.lr_decay = 0.1, .weight_decay = 0.1, .initial_accumulator_value = 2, .eps = 1e-2},
+      math::AdadeltaRule{.eps = 1e-2},
+      math::AsgdRule{.lambd = 0.1, .t0 = 2, .weight_decay = 0.1},
+      math::RpropRule{},
+      math::LambRule{.weight_decay = 0.1},
+      math::MuonRule{},
+      math::MuonRule{.nesterov = false, .maximize = true},
+      math::ApplyRule{.weight_decay = 0.1},
+      math::ApplyRule{.weight_decay = 0.1, .rate = math::ApplyRule::Rate::number},
+      math::ApplyRule{.rate = math::ApplyRule::Rate::lr_times_number},
+      math::AverageRule{},
+      math::AverageRule{.equal = true, .start = 1, .every = 2},
+      math::AverageRule{.start = 9},
+      math::LookaheadRule{.k = 3},
+      math::LookaheadRule{.k = 4},
+  };
+  const Buffer rate = make(DType::f64, {}, {0.03}), momentum = make(DType::f64, {}, {0.25});
+  const OnDevice dev_rate(rate), dev_momentum(momentum);
+  StepControl on_cpu{}, on_device{};
+  on_cpu.lr = rate.view.as<double>(), on_cpu.momentum = momentum.view.as<double>();
+  on_device.lr = dev_rate.as<double>(), on_device.momentum = dev_momentum.as<double>();
+  for (const UpdateRule& rule : rules) {
+    const char* const name = rule.visit([](const auto& r) { return r.kName; });
+    for (const double steps : {0.0, 3.0}) {
+      CAPTURE(rule.index());
+      CAPTURE(steps);
+      Problem p(DType::f32, DType::f32, DType::bf16, true, steps), q(DType::f16, DType::bf16, DType::f32, true, steps),
+          wide(DType::f64, DType::f64, DType::f32, true, steps);
+      for (Problem* problem : {&p, &q, &wide}) {
+        cpu().update(problem->cpu_params, rule, on_cpu);
+        cuda::update(queue(), problem->device_params, rule, on_device);
+        problem->compare(name, 16);  // compilers join products and sums in ways of their own
       }
     }
   }

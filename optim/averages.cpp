@@ -1,0 +1,122 @@
+#include "optim/averages.h"
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+DType kept_dtype(const Tensor& p) { return p.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+StepControl control_of(const AmpStep& amp) {
+  StepControl control;
+  if (amp.found_inf.defined()) control.found_inf = amp.found_inf.data<float>();
+  return control;
+}
+
+}  // namespace
+
+WeightAverage::WeightAverage(Optimizer& optimizer, const WeightAverageOptions& o) : Follower(optimizer), options_(o) {
+  check<ValueError>(o.decay >= 0 && o.decay < 1, "WeightAverage", "decay must be in [0, 1), got ", o.decay);
+  check<ValueError>(o.start >= 0, "WeightAverage", "start must be >= 0, got ", o.start);
+  check<ValueError>(o.every >= 1, "WeightAverage", "every must be >= 1, got ", o.every);
+}
+
+void WeightAverage::stepped(const AmpStep& amp) {
+  const NoGrad off;
+  const math::AverageRule rule{.decay = options_.decay,
+                               .equal = options_.equal,
+                               .warm_up = options_.warm_up,
+                               .start = double(options_.start),
+                               .every = double(options_.every)};
+  size_t i = 0;
+  for (const ParamGroup& group : optimizer().groups()) {
+    std::vector<ParamUpdate> updates;
+    for (const Tensor& p : group.params) {
+      updates.push_back({.param = state(i, "average", p.shape(), kept_dtype(p)).view(),
+                         .grad = p.view(),
+                         .state = {},
+                         .shadow = {},
+                         .step = state(i, "average_step", {}, DType::f32).data<float>()});
+      ++i;
+    }
+    backend_for(group.params.front().device()).update(updates, rule, control_of(amp));
+  }
+}
+
+Tensors WeightAverage::averages() const {
+  Tensors out;
+  for (size_t i = 0; i < optimizer().parameters().size(); ++i) {
+    const Tensor* const steps = find_state(i, "average_step");
+    const bool made = steps && !steps->device().is_meta() && steps->item<double>() > double(options_.start);
+    out.push_back(made ? *find_state(i, "average") : Tensor());
+  }
+  return out;
+}
+
+void WeightAverage::exchange() {
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  const Tensors all = averages();
+  const std::vector<Tensor> params = optimizer().parameters();
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!all[i].defined()) continue;
+    Tensor p = params[i].detach(), average = all[i];
+    const Tensor before = p.clone();
+    p.copy_(average);
+    average.copy_(before);
+  }
+}
+
+void WeightAverage::copy_to_parameters() {
+  const NoGrad off;
+  const Tensors all = averages();
+  const std::vector<Tensor> params = optimizer().parameters();
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (all[i].defined()) params[i].detach().copy_(all[i]);
+  }
+}
+
+std::string WeightAverage::describe() const {
+  const std::string when = joined(options_.start > 0 ? joined(", start=", options_.start) : "",
+                                  options_.every > 1 ? joined(", every=", options_.every) : "");
+  if (options_.equal) return "SWA(" + (when.empty() ? when : when.substr(2)) + ")";
+  return joined("EMA(decay=", options_.decay, options_.warm_up ? ", warm_up=True" : "", when, ")");
+}
+
+Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {
+  check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
+  check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);
+  const NoGrad off;
+  const std::vector<Tensor> params = optimizer.parameters();
+  for (size_t i = 0; i < params.size(); ++i) state(i, "slow", params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
+}
+
+void Lookahead::stepped(const AmpStep& amp) {
+  const NoGrad off;
+  size_t i = 0;
+  for (const ParamGroup& group : optimizer().groups()) {
+    std::vector<ParamUpdate> updates;
+    Tensors shadows;
+    for (const Tensor& p : group.params) {
+      ParamUpdate u{.param = p.view(), .grad = p.view(), .state = {}, .shadow = {}, .step = nullptr};
+      u.state[0] = state(i, "slow", p.shape(), kept_dtype(p)).view();
+      u.step = state(i, "slow_step", {}, DType::f32).data<float>();
+      shadows.push_back(autocast::shadow_of(p));
+      if (shadows.back().defined()) u.shadow = shadows.back().view();
+      updates.push_back(u);
+      ++i;
+    }
+    backend_for(group.params.front().device())
+        .update(updates, math::LookaheadRule{.k = double(options_.k), .alpha = options_.alpha}, control_of(amp));
+    for (size_t k = 0; k < group.params.size(); ++k) {
+      group.params[k].bump_version();
+      if (shadows[k].defined()) autocast::shadow_is_current(group.params[k]);
+    }
+  }
+}
+
+std::string Lookahead::describe() const { return joined("Lookahead(k=", options_.k, ", alpha=", options_.alpha, ")"); }
+
+}  // namespace halfstep

@@ -1,0 +1,22 @@
+// Groups of parameters by what they are.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "layers/module.h"
+#include "optim/optimizer.h"
+
+namespace halfstep {
+
+// The names of those parameters that weight decay does harm to: all of normalisations, and biases (of recurrent and attention layers
+// as well). Embeddings are not among them.
+std::set<std::string> norms_and_biases(const Module& model);
+
+// All parameters of a model in two groups, of which the second, those of norms_and_biases, has no weight decay:
+//   AdamW opt(groups_without_decay(net), {.lr = 1e-3, .weight_decay = 0.1});
+// A group that would be empty is left out.
+std::vector<ParamGroup> groups_without_decay(const Module& model);
+
+}  // namespace halfstep

@@ -1,0 +1,257 @@
+#include "optim/lbfgs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+double dot_of(const Tensor& a, const Tensor& b) { return (a * b).sum({}, false, DType::f64).item<double>(); }
+double largest(const Tensor& a) { return a.abs().max().item<double>(); }
+
+// The minimum of the cubic through two points with these slopes, held to [low, high].
+double cubic_minimum(double x1, double f1, double g1, double x2, double f2, double g2, double low, double high) {
+  const double d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2), square = d1 * d1 - g1 * g2;
+  if (!(square >= 0)) return (low + high) / 2;
+  const double d2 = std::sqrt(square);
+  const double at =
+      x1 <= x2 ? x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2)) : x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2));
+  return std::min(std::max(at, low), high);
+}
+
+// What it keeps between steps, as states of the first parameter: vectors over all parameters, and numbers.
+enum Number { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kNumbers };
+
+}  // namespace
+
+const std::vector<Option<LBFGSOptions>>& LBFGSOptions::list() {
+  using O = LBFGSOptions;
+  static const std::vector<Option<O>> all{
+      option("lr", &O::lr, "length of a step, of a search the first one tried").at_least(0),
+      option("max_iter", &O::max_iter, "iterations a step").at_least(1),
+      option("max_eval", &O::max_eval, "evaluations a step; 0: 5/4 of max_iter").at_least(0),
+      option("tolerance_grad", &O::tolerance_grad, "stops where no element of the gradient is larger").at_least(0),
+      option("tolerance_change", &O::tolerance_change, "stops where nothing changes more").at_least(0),
+      option("history_size", &O::history_size, "steps that are remembered").at_least(1),
+      option("line_search_fn", &O::line_search_fn, "how the length of a step is found").one_of({"none", "strong_wolfe"}),
+      option("maximize", &O::maximize, "climb instead of descend")};
+  return all;
+}
+
+double LBFGS::evaluate(const Closure& closure, Tensor* loss) {
+  const Tensor out = *Optimizer::evaluate(closure);
+  if (loss) *loss = out;
+  const double value = out.item<double>();
+  return options().maximize ? -value : value;
+}
+
+Tensor LBFGS::flat_gradient() const {
+  const NoGrad off;
+  Tensors parts;
+  for (const Tensor& p : groups()[0].params) {
+    const Tensor grad = p.grad();
+    parts.push_back(
+        (grad.defined() ? grad.detach() : zeros_like(p)).reshape({-1}).to(p.dtype() == DType::f64 ? DType::f64 : DType::f32));
+  }
+  const Tensor all = cat(parts);
+  return options().maximize ? -all : all;
+}
+
+// parameters = from + t direction, or += where `from` is null.
+void LBFGS::move(double t, const Tensor& direction, const Tensor* from) {
+  const NoGrad off;
+  int64_t at = 0;
+  for (const Tensor& p : groups()[0].params) {
+    const auto part = [&](const Tensor& flat) { return flat.narrow(0, at, p.numel()).reshape(p.shape()); };
+    const Tensor moved = (from ? part(*from) : p.detach().to(direction.dtype())) + part(direction) * t;
+    p.detach().copy_(moved);
+    at += p.numel();
+  }
+}
+
+// Adds the last step, and how the gradient changed in it, to the history, if the loss is convex along it.
+void LBFGS::remember(const Tensor& gradient) {
+  Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
+  std::vector<double> n = numbers.to_vector<double>();
+  const Tensor change = gradient - state(0, "gradient", gradient.shape(), gradient.dtype());
+  const Tensor moved = state(0, "direction", gradient.shape(), gradient.dtype()) * n[kLength];
+  const double curvature = dot_of(change, moved);
+  if (!(curvature > 1e-10)) return;
+  const std::string slot = std::to_string(int64_t(n[kNext]));
+  state(0, "change" + slot, gradient.shape(), gradient.dtype()).copy_(change);
+  state(0, "moved" + slot, gradient.shape(), gradient.dtype()).copy_(moved);
+  n[kNext] = double((int64_t(n[kNext]) + 1) % options().history_size);
+  n[kPairs] = std::min(n[kPairs] + 1, double(options().history_size));
+  n[kScale] = curvature / dot_of(change, change);
+  numbers.copy_(tensor(n, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
+}
+
+// Minus the approximate inverse Hessian times the gradient, by the two loops over the history.
+Tensor LBFGS::newton_direction(const Tensor& gradient) {
+  const std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
+  const int64_t pairs = int64_t(n[kPairs]), size = options().history_size;
+  const auto pair = [&](const char* name, int64_t i) {  // the i-th, from the oldest
+    const int64_t slot = (int64_t(n[kNext]) - pairs + i + 2 * size) % size;
+    return state(0, name + std::to_string(slot), gradient.shape(), gradient.dtype());
+  };
+  std::vector<double> weight(size_t(pairs), 0.0), inverse(size_t(pairs), 0.0);
+  Tensor q = -gradient;
+  for (int64_t i = pairs - 1; i >= 0; --i) {
+    const Tensor change = pair("change", i), moved = pair("moved", i);
+    inverse[size_t(i)] = 1 / dot_of(change, moved);
+    weight[size_t(i)] = dot_of(moved, q) * inverse[size_t(i)];
+    q = q - change * weight[size_t(i)];
+  }
+  q = q * n[kScale];
+  for (int64_t i = 0; i < pairs; ++i)
+    q = q + pair("moved", i) * (weight[size_t(i)] - dot_of(pair("change", i), q) * inverse[size_t(i)]);
+  return q;
+}
+
+// A length that fulfils the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6): first a bracket around one,
+// then smaller ones. `start`: the loss and slope where the line begins; `longest`: the largest element of the direction.
+LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change,
+                           int64_t most, int64_t& evaluations) {
+  constexpr double kDecrease = 1e-4, kCurvature = 0.9;
+  const auto flat = [&](const Point& p) { return std::abs(p.slope) <= -kCurvature * start.slope; };
+  const auto too_high = [&](const Point& p) { return p.loss > start.loss + kDecrease * p.t * start.slope; };
+  Point last = start, now = evaluate(t);
+  evaluations = 1;
+  int64_t tries = 0;
+  Point bracket[2];
+  bool found = false, done = false;
+  while (tries < most) {
+    if (too_high(now) || (tries > 1 && now.loss >= last.loss) || now.slope >= 0) {
+      done = !too_high(now) && !(tries > 1 && now.loss >= last.loss) && flat(now);
+      bracket[0] = done ? now : last, bracket[1] = now;
+      found = true;
+      break;
+    }
+    if (flat(now)) {
+      bracket[0] = bracket[1] = now;
+      found = done = true;
+      break;
+    }
+    const double next =
+        cubic_minimum(last.t, last.loss, last.slope, now.t, now.loss, now.slope, now.t + 0.01 * (now.t - last.t), now.t * 10);
+    last = now;
+    now = evaluate(next);
+    ++evaluations, ++tries;
+  }
+  if (!found) bracket[0] = start, bracket[1] = now;
+
+  int low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
+  bool insufficient = false;
+  while (!done && tries < most) {
+    const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
+    if ((right - left) * longest < tolerance_change) break;
+    double at = cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t, bracket[1].loss, bracket[1].slope,
+                              left, right);
+    const double margin = 0.1 * (right - left);
+    if (std::min(right - at, at - left) < margin) {  // too near to an end, twice or at the end itself: a tenth away from it
+      if (insufficient || at >= right || at <= left) {
+        at = std::abs(at - right) < std::abs(at - left) ? right - margin : left + margin;
+        insufficient = false;
+      } else {
+        insufficient = true;
+      }
+    } else {
+      insufficient = false;
+    }
+    now = evaluate(at);
+    ++evaluations, ++tries;
+    Point &best = bracket[low], &other = bracket[1 - low];
+    if (too_high(now) || now.loss >= best.loss) {
+      other = now;
+      low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
+    } else {
+      if (flat(now))
+        done = true;
+      else if (now.slope * (other.t - best.t) >= 0)
+        other = best;
+      best = now;
+    }
+  }
+  return bracket[low];
+}
+
+std::optional<Tensor> LBFGS::step(const Closure& closure) {
+  check<ValueError>(bool(closure), "LBFGS.step", "needs a closure that computes the loss and its gradients",
+                    Help{"opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })"});
+  check<ValueError>(groups().size() == 1, "LBFGS.step", "all parameters must be in one group, got ", groups().size(), " groups");
+  const LBFGSOptions o = current(0, last_known_lr(0));
+  const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
+  Tensor first_loss;
+  double loss = evaluate(closure, &first_loss);
+  const NoGrad off;
+  const Autocast exact(first_loss.device(), DType::bf16, false);
+  Tensor gradient = flat_gradient();
+  if (largest(gradient) <= o.tolerance_grad) return first_loss;
+
+  const auto own = [&](const char* name) -> Tensor& { return state(0, name, gradient.shape(), gradient.dtype()); };
+  const auto number = [&](Number which, double value) {
+    Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
+    numbers.select(0, which).fill_(value);
+  };
+  std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
+  double iterations = n[kIterations], total = n[kEvaluations] + 1;
+  int64_t evaluations = 1;
+  for (int64_t i = 1; i <= o.max_iter; ++i) {
+    const bool first = iterations++ == 0;
+    if (first) {
+      own("direction").copy_(-gradient);
+      number(kScale, 1);
+    } else {
+      remember(gradient);
+      own("direction").copy_(newton_direction(gradient));
+    }
+    const Tensor direction = own("direction");
+    own("gradient").copy_(gradient);
+    const double before = loss;
+    double t = first ? std::min(1.0, 1 / gradient.abs().sum().item<double>()) * o.lr : o.lr;
+    const double slope = dot_of(gradient, direction);
+    number(kLength, t);
+    number(kIterations, iterations);
+    if (slope > -o.tolerance_change) break;
+
+    int64_t here = 0;
+    if (o.line_search_fn == "strong_wolfe") {
+      Tensors flat;
+      for (const Tensor& p : groups()[0].params) flat.push_back(p.detach().reshape({-1}).to(gradient.dtype()).clone());
+      const Tensor from = cat(flat);
+      const Evaluate at = [&](double length) {
+        move(length, direction, &from);
+        const double value = evaluate(closure);
+        const Tensor slopes = flat_gradient();
+        return Point{length, value, slopes, dot_of(slopes, direction)};
+      };
+      const Point end =
+          search(at, {0, loss, gradient, slope}, t, largest(direction), o.tolerance_change, most_evaluations - evaluations, here);
+      move(end.t, direction, &from);
+      t = end.t, loss = end.loss, gradient = end.gradient;
+    } else {
+      move(t, direction);
+      if (i != o.max_iter) {
+        loss = evaluate(closure);
+        gradient = flat_gradient();
+        here = 1;
+      }
+    }
+    number(kLength, t);
+    evaluations += here;
+    total += double(here);
+    if (evaluations >= most_evaluations || largest(gradient) <= o.tolerance_grad ||
+        largest(direction) * std::abs(t) <= o.tolerance_change || std::abs(loss - before) < o.tolerance_change)
+      break;
+  }
+  number(kEvaluations, total);
+  followed();
+  return first_loss;
+}
+
+}  // namespace halfstep

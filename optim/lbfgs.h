@@ -1,0 +1,67 @@
+// L-BFGS: Newton's method with an inverse Hessian made of the last steps (Liu & Nocedal 1989; PyTorch's LBFGS, its arguments,
+// defaults and stopping rules), for full batches and few parameters. It evaluates the loss several times a step:
+//
+//   LBFGS opt(net.parameters(), {.line_search_fn = "strong_wolfe"});
+//   opt.step([&] {
+//     opt.zero_grad();
+//     Tensor loss = mse_loss(net(x), y);
+//     loss.backward();
+//     return loss;
+//   });
+//
+// It decides on the host, so it waits for the device, and a GradScaler refuses it: closures and scaled gradients do not go
+// together.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optim/optimizers.h"
+
+namespace halfstep {
+
+struct LBFGSOptions {
+  double lr = 1;
+  int64_t max_iter = 20;           // iterations a step
+  int64_t max_eval = 0;            // evaluations a step; 0: max_iter * 5 / 4
+  double tolerance_grad = 1e-7;    // stops where no element of the gradient is larger
+  double tolerance_change = 1e-9;  // ... and where neither parameters nor loss change more
+  int64_t history_size = 100;
+  std::string line_search_fn = "none";  // "none": every step is lr long; "strong_wolfe"
+  bool maximize = false;
+  void check() const {}
+  static constexpr const char* kName = "LBFGS";
+  static const std::vector<Option<LBFGSOptions>>& list();
+};
+class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
+ public:
+  using WithOptions::WithOptions;
+  // Returns the loss before the step. Throws ValueError without a closure, and for several groups.
+  std::optional<Tensor> step(const Closure& closure = nullptr) override;
+  bool needs_closure() const override { return true; }
+
+ protected:
+  std::optional<StateLayout> state_layout(const std::string&, const Tensor&) const override { return {}; }
+
+ private:
+  // A point on the line of a search: how far, the loss, its gradient, and the slope along the direction.
+  struct Point {
+    double t, loss;
+    Tensor gradient;
+    double slope;
+  };
+  using Evaluate = std::function<Point(double t)>;
+  static Point search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change, int64_t most,
+                      int64_t& evaluations);
+
+  double evaluate(const Closure& closure, Tensor* loss = nullptr);
+  Tensor flat_gradient() const;
+  void move(double t, const Tensor& direction, const Tensor* from = nullptr);
+  Tensor newton_direction(const Tensor& gradient);
+  void remember(const Tensor& gradient);
+};
+
+}  // namespace halfstep

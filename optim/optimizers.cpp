@@ -1,0 +1,289 @@
+#include "optim/optimizers.h"
+
+namespace halfstep {
+namespace {
+
+template <class O>
+Option<O> lr_of() {
+  return option("lr", &O::lr, "learning rate").at_least(0);
+}
+template <class O>
+Option<O> decay_of(const char* doc = "weight decay, added to the gradient") {
+  return option("weight_decay", &O::weight_decay, doc).at_least(0);
+}
+template <class O>
+Option<O> betas_of(const char* doc = "decay rates of the two moments") {
+  return option<O>("betas", typename Option<O>::Numbers{&O::beta1, &O::beta2}, doc).at_least(0).under(1);
+}
+template <class O>
+Option<O> eps_of() {
+  return option("eps", &O::eps, "added to the denominator").at_least(0);
+}
+template <class O>
+Option<O> maximize_of() {
+  return option("maximize", &O::maximize, "climb instead of descend");
+}
+template <class O>
+Option<O> decoupled_of() {
+  return option("decoupled_weight_decay", &O::decoupled_weight_decay, "shrink the weights in place of adding to the gradient");
+}
+constexpr const char* kShrinks = "weight decay, apart from the gradient";
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+const std::vector<Option<SGDOptions>>& SGDOptions::list() {
+  using O = SGDOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(),
+                                          option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                          option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
+                                          decay_of<O>(),
+                                          option("nesterov", &O::nesterov, "look one step ahead"),
+                                          maximize_of<O>()};
+  return all;
+}
+void SGDOptions::check() const {
+  halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), kName,
+                              "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
+}
+Names SGDOptions::states() const { return momentum == 0 ? Names{} : Names{"momentum_buffer"}; }
+UpdateRule SGDOptions::rule() const {
+  return math::SgdRule{.lr = lr,
+                       .momentum = momentum,
+                       .dampening = dampening,
+                       .weight_decay = weight_decay,
+                       .nesterov = nesterov,
+                       .maximize = maximize};
+}
+
+namespace {
+template <class O>
+std::vector<Option<O>> adam_list(const char* decay) {
+  return {lr_of<O>(),
+          betas_of<O>(),
+          eps_of<O>(),
+          decay_of<O>(decay),
+          option("amsgrad", &O::amsgrad, "use the largest second moment seen"),
+          maximize_of<O>()};
+}
+Names adam_states(bool amsgrad) {
+  return amsgrad ? Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : Names{"exp_avg", "exp_avg_sq"};
+}
+template <class O>
+math::AdamRule adam_rule(const O& o, bool decoupled) {
+  return {.lr = o.lr,
+          .beta1 = o.beta1,
+          .beta2 = o.beta2,
+          .eps = o.eps,
+          .weight_decay = o.weight_decay,
+          .decoupled = decoupled,
+          .amsgrad = o.amsgrad,
+          .maximize = o.maximize};
+}
+}  // namespace
+
+const std::vector<Option<AdamOptions>>& AdamOptions::list() {
+  static const std::vector<Option<AdamOptions>> all = adam_list<AdamOptions>("weight decay, added to the gradient");
+  return all;
+}
+Names AdamOptions::states() const { return adam_states(amsgrad); }
+UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
+
+const std::vector<Option<AdamWOptions>>& AdamWOptions::list() {
+  static const std::vector<Option<AdamWOptions>> all = adam_list<AdamWOptions>(kShrinks);
+  return all;
+}
+Names AdamWOptions::states() const { return adam_states(amsgrad); }
+UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
+
+const std::vector<Option<NAdamOptions>>& NAdamOptions::list() {
+  using O = NAdamOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(),
+                                          betas_of<O>(),
+                                          eps_of<O>(),
+                                          decay_of<O>(),
+                                          option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
+                                          decoupled_of<O>(),
+                                          maximize_of<O>()};
+  return all;
+}
+Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+UpdateRule NAdamOptions::rule() const {
+  return math::NadamRule{.lr = lr,
+                         .beta1 = beta1,
+                         .beta2 = beta2,
+                         .eps = eps,
+                         .weight_decay = weight_decay,
+                         .momentum_decay = momentum_decay,
+                         .decoupled = decoupled_weight_decay,
+                         .maximize = maximize};
+}
+
+const std::vector<Option<RAdamOptions>>& RAdamOptions::list() {
+  using O = RAdamOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(),    betas_of<O>(),     eps_of<O>(),
+                                          decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  return all;
+}
+Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+UpdateRule RAdamOptions::rule() const {
+  return math::RadamRule{.lr = lr,
+                         .beta1 = beta1,
+                         .beta2 = beta2,
+                         .eps = eps,
+                         .weight_decay = weight_decay,
+                         .decoupled = decoupled_weight_decay,
+                         .maximize = maximize};
+}
+
+const std::vector<Option<AdamaxOptions>>& AdamaxOptions::list() {
+  using O = AdamaxOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
+                                          option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
+                                          maximize_of<O>()};
+  return all;
+}
+Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
+UpdateRule AdamaxOptions::rule() const {
+  return math::AdamaxRule{.lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
+}
+
+const std::vector<Option<RMSpropOptions>>& RMSpropOptions::list() {
+  using O = RMSpropOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(),
+                                          option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
+                                          eps_of<O>(),
+                                          decay_of<O>(),
+                                          option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                          option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
+                                          maximize_of<O>()};
+  return all;
+}
+Names RMSpropOptions::states() const {
+  Names names{"square_avg"};
+  if (momentum > 0) names.push_back("momentum_buffer");
+  if (centered) names.push_back("grad_avg");
+  return names;
+}
+UpdateRule RMSpropOptions::rule() const {
+  return math::RmspropRule{.lr = lr,
+                           .alpha = alpha,
+                           .eps = eps,
+                           .weight_decay = weight_decay,
+                           .momentum = momentum,
+                           .centered = centered,
+                           .with_momentum = momentum > 0,
+                           .maximize = maximize};
+}
+
+const std::vector<Option<AdagradOptions>>& AdagradOptions::list() {
+  using O = AdagradOptions;
+  static const std::vector<Option<O>> all{
+      lr_of<O>(),
+      option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
+      decay_of<O>(),
+      option("initial_accumulator_value", &O::initial_accumulator_value, "what the sums of squares begin with").at_least(0),
+      eps_of<O>(),
+      maximize_of<O>()};
+  return all;
+}
+Names AdagradOptions::states() const { return {"sum"}; }
+UpdateRule AdagradOptions::rule() const {
+  return math::AdagradRule{.lr = lr,
+                           .lr_decay = lr_decay,
+                           .weight_decay = weight_decay,
+                           .initial_accumulator_value = initial_accumulator_value,
+                           .eps = eps,
+                           .maximize = maximize};
+}
+
+const std::vector<Option<AdadeltaOptions>>& AdadeltaOptions::list() {
+  using O = AdadeltaOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
+                                          eps_of<O>(), decay_of<O>(), maximize_of<O>()};
+  return all;
+}
+Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
+UpdateRule AdadeltaOptions::rule() const {
+  return math::AdadeltaRule{.lr = lr, .rho = rho, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
+}
+
+const std::vector<Option<ASGDOptions>>& ASGDOptions::list() {
+  using O = ASGDOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(),
+                                          option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
+                                          option("alpha", &O::alpha, "power of the step size"),
+                                          option("t0", &O::t0, "step that averaging begins at"),
+                                          decay_of<O>(),
+                                          maximize_of<O>()};
+  return all;
+}
+Names ASGDOptions::states() const { return {"ax"}; }
+UpdateRule ASGDOptions::rule() const {
+  return math::AsgdRule{.lr = lr, .lambd = lambd, .alpha = alpha, .t0 = t0, .weight_decay = weight_decay, .maximize = maximize};
+}
+
+const std::vector<Option<RpropOptions>>& RpropOptions::list() {
+  using O = RpropOptions;
+  static const std::vector<Option<O>> all{
+      lr_of<O>(),
+      option<O>("etas", Option<O>::Numbers{&O::eta_minus, &O::eta_plus},
+                "factors of the step size where the sign changes, and where not")
+          .above(0),
+      option<O>("step_sizes", Option<O>::Numbers{&O::step_min, &O::step_max}, "its bounds").at_least(0), maximize_of<O>()};
+  return all;
+}
+void RpropOptions::check() const {
+  halfstep::check<ValueError>(eta_minus < 1 && eta_plus > 1, kName, "etas must be below and above 1, got ", eta_minus, " and ",
+                              eta_plus);
+  halfstep::check<ValueError>(step_min <= step_max, kName, "step_sizes must be in order, got ", step_min, " and ", step_max);
+}
+Names RpropOptions::states() const { return {"prev", "step_size"}; }
+UpdateRule RpropOptions::rule() const {
+  return math::RpropRule{
+      .lr = lr, .eta_minus = eta_minus, .eta_plus = eta_plus, .step_min = step_min, .step_max = step_max, .maximize = maximize};
+}
+
+const std::vector<Option<LionOptions>>& LionOptions::list() {
+  using O = LionOptions;
+  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
+                                          decay_of<O>(kShrinks), maximize_of<O>()};
+  return all;
+}
+Names LionOptions::states() const { return {"exp_avg"}; }
+UpdateRule LionOptions::rule() const {
+  return math::LionRule{.lr = lr, .beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .maximize = maximize};
+}
+
+const std::vector<Option<AdEMAMixOptions>>& AdEMAMixOptions::list() {
+  using O = AdEMAMixOptions;
+  static const std::vector<Option<O>> all{
+      lr_of<O>(),
+      option<O>("betas", Option<O>::Numbers{&O::beta1, &O::beta2, &O::beta3},
+                "decay rates: fast moment, second moment, slow moment")
+          .at_least(0)
+          .under(1),
+      option("alpha", &O::alpha, "share of the slow moment").at_least(0),
+      option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
+      option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),
+      eps_of<O>(),
+      decay_of<O>(kShrinks),
+      maximize_of<O>()};
+  return all;
+}
+Names AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
+UpdateRule AdEMAMixOptions::rule() const {
+  return math::AdemamixRule{.lr = lr,
+                            .beta1 = beta1,
+                            .beta2 = beta2,
+                            .beta3 = beta3,
+                            .alpha = alpha,
+                            .eps = eps,
+                            .weight_decay = weight_decay,
+                            .alpha_warmup = double(alpha_warmup),
+                            .beta3_warmup = double(beta3_warmup),
+                            .maximize = maximize};
+}
+
+}  // namespace halfstep

@@ -1,0 +1,183 @@
+// Schedules that look at a metric, and schedules made of others.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "optim/schedule.h"
+
+namespace halfstep {
+namespace {
+
+double worst(const std::string& mode) {
+  return mode == "min" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& o)
+    : Schedule(optimizer), options_(o), best_(worst(o.mode)) {
+  const char* name = "ReduceLROnPlateau";
+  check<ValueError>(o.mode == "min" || o.mode == "max", name, "mode must be min or max, got ", o.mode);
+  check<ValueError>(o.threshold_mode == "rel" || o.threshold_mode == "abs", name, "threshold_mode must be rel or abs, got ",
+                    o.threshold_mode);
+  check<ValueError>(o.factor > 0 && o.factor < 1, name, "factor must be in (0, 1), got ", o.factor);
+  check<ValueError>(o.patience >= 0 && o.cooldown >= 0, name, "patience and cooldown must be >= 0, got ", o.patience, " and ",
+                    o.cooldown);
+  check<ValueError>(o.threshold >= 0 && o.min_lr >= 0 && o.eps >= 0, name, "threshold, min_lr and eps must be >= 0, got ",
+                    o.threshold, ", ", o.min_lr, " and ", o.eps);
+  start();
+}
+
+double ReduceLROnPlateau::rate(double initial, int64_t) const {
+  double rate = initial;
+  for (int64_t i = 0; i < reductions_; ++i) {
+    const double lower = std::max(rate * options_.factor, options_.min_lr);
+    if (rate - lower <= options_.eps) break;
+    rate = lower;
+  }
+  return rate;
+}
+
+void ReduceLROnPlateau::observe(double metric) {
+  const double sign = options_.mode == "min" ? -1 : 1;  // a NaN is never better
+  const double margin = options_.threshold_mode == "abs" ? options_.threshold : std::abs(best_) * options_.threshold;
+  const bool better = std::isinf(best_) ? metric != best_ && !std::isnan(metric) : sign * (metric - best_) > margin;
+  if (better) {
+    best_ = metric;
+    bad_ = 0;
+  } else {
+    ++bad_;
+  }
+  if (cooling_ > 0) {
+    --cooling_;
+    bad_ = 0;
+  }
+  if (bad_ <= options_.patience) return;
+  bad_ = 0;
+  cooling_ = options_.cooldown;
+  ++reductions_;
+  changed();
+}
+
+std::string ReduceLROnPlateau::describe() const {
+  return joined("ReduceLROnPlateau(mode=", options_.mode, ", factor=", options_.factor, ", patience=", options_.patience, ")");
+}
+
+std::map<std::string, double> ReduceLROnPlateau::state_dict() const {
+  std::map<std::string, double> out = Schedule::state_dict();
+  if (std::isfinite(best_)) out["best"] = best_;
+  out["bad"] = double(bad_), out["cooling"] = double(cooling_), out["reductions"] = double(reductions_);
+  return out;
+}
+
+void ReduceLROnPlateau::load_state_dict(const std::map<std::string, double>& state) {
+  const auto count = [&](const char* key) {
+    const auto at = state.find(key);
+    if (at == state.end()) return int64_t{0};
+    check<ValueError>(at->second >= 0 && at->second < 0x1p53, "ReduceLROnPlateau", key, " of a state must be a count, got ",
+                      at->second);
+    return int64_t(at->second);
+  };
+  const int64_t bad = count("bad"), cooling = count("cooling"), reductions = count("reductions");
+  best_ = state.contains("best") ? state.at("best") : worst(options_.mode);
+  bad_ = bad, cooling_ = cooling, reductions_ = reductions;
+  Schedule::load_state_dict(state);
+}
+
+ScheduleOfOthers::ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts)
+    : Schedule(optimizer), name_(name), parts_(std::move(parts)) {
+  check<ValueError>(!parts_.empty(), name, "needs at least one schedule");
+  for (const SchedulePtr& part : parts_) check<ValueError>(part != nullptr, name, "got a schedule that is null");
+}
+
+std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
+  std::optional<double> out;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const std::optional<int64_t> own = count_of(i, count);
+    const std::optional<double> its = parts_[i]->momentum(own.value_or(0));
+    if (its && (own || !out)) out = its;  // one that has no say yet holds what it begins with
+  }
+  return out;
+}
+
+void ScheduleOfOthers::observe(double metric) {
+  for (const SchedulePtr& part : parts_) part->observe(metric);
+  changed();
+}
+
+std::map<std::string, double> ScheduleOfOthers::state_dict() const {
+  std::map<std::string, double> out = Schedule::state_dict();
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    for (const auto& [key, value] : parts_[i]->state_dict()) {
+      if (key != "count") out[std::to_string(i) + "." + key] = value;
+    }
+  }
+  return out;
+}
+
+void ScheduleOfOthers::load_state_dict(const std::map<std::string, double>& state) {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const std::string prefix = std::to_string(i) + ".";
+    std::map<std::string, double> own{{"count", 0}};
+    for (const auto& [key, value] : state) {
+      if (key.starts_with(prefix)) own[key.substr(prefix.size())] = value;
+    }
+    parts_[i]->load_state_dict(own);
+  }
+  Schedule::load_state_dict(state);
+}
+
+std::string ScheduleOfOthers::describe() const {
+  std::string all;
+  for (const SchedulePtr& part : parts_) all += (all.empty() ? "" : ", ") + part->describe();
+  return std::string(name_) + "(" + all + ")";
+}
+
+ChainedScheduler::ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules)
+    : ScheduleOfOthers(optimizer, "ChainedScheduler", std::move(schedules)) {
+  start();
+}
+double ChainedScheduler::rate(double initial, int64_t count) const {
+  double rate = initial;
+  for (const SchedulePtr& part : parts()) rate = part->rate(rate, count);
+  return rate;
+}
+
+SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones)
+    : ScheduleOfOthers(optimizer, "SequentialLR", std::move(schedules)), milestones_(std::move(milestones)) {
+  check<ValueError>(milestones_.size() + 1 == parts().size(), "SequentialLR", "needs one milestone less than schedules, got ",
+                    milestones_.size(), " for ", parts().size());
+  for (size_t i = 0; i < milestones_.size(); ++i) {
+    check<ValueError>(milestones_[i] > (i ? milestones_[i - 1] : 0), "SequentialLR", "milestones must be >= 1 and ascend, got ",
+                      milestones_[i]);
+  }
+  start();
+}
+std::optional<int64_t> SequentialLR::count_of(size_t part, int64_t count) const {
+  const int64_t begin = part ? milestones_[part - 1] : 0;
+  if (count < begin || (part < milestones_.size() && count >= milestones_[part])) return {};
+  return count - begin;
+}
+double SequentialLR::rate(double initial, int64_t count) const {
+  size_t part = 0;
+  while (!count_of(part, count)) ++part;
+  return parts()[part]->rate(initial, *count_of(part, count));
+}
+
+WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
+    : ScheduleOfOthers(optimizer, "WarmupLR", {std::move(schedule)}), steps_(steps) {
+  check<ValueError>(steps >= 1, "WarmupLR", "steps must be >= 1, got ", steps);
+  start();
+}
+double WarmupLR::rate(double initial, int64_t count) const {
+  const double then = parts()[0]->rate(initial, std::max<int64_t>(count - steps_, 0));
+  return count < steps_ ? then * double(count + 1) / double(steps_) : then;
+}
+
+Epochs::Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
+    : ScheduleOfOthers(optimizer, "Epochs", {std::move(schedule)}), steps_(steps) {
+  check<ValueError>(steps >= 1, "Epochs", "steps must be >= 1, got ", steps);
+  start();
+}
+
+}  // namespace halfstep

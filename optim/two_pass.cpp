@@ -1,0 +1,275 @@
+#include "optim/two_pass.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "amp/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+#include "optim/gradients.h"
+
+namespace halfstep {
+
+std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
+  std::optional<Tensor> loss = evaluate(closure);
+  const NoGrad off;
+  for (size_t g = 0; g < groups().size(); ++g) {
+    Tensors keep;
+    const std::vector<std::string> names = states(g);
+    std::vector<ParamUpdate> params = updates(g, names, keep, number());
+    if (params.empty()) continue;
+    const Device device = keep.front().device();
+    Backend& backend = backend_for(device);
+    const UpdateRule first = rule(g, last_known_lr(g));
+    if (!takes_two(g)) {
+      backend.update(params, first, control(g));
+      finish(g);
+      continue;
+    }
+    const Autocast exact(device, DType::bf16, false);
+    const MemoryScope tag(MemoryTag::workspace);
+    const StepControl control = this->control(g, /*whole=*/false);
+    StepControl second = control;  // the direction is not scaled
+    second.grad_scale = nullptr, second.write_back = false;
+    size_t next = 0;
+    for (const Tensor& p : groups()[g].params) {
+      if (!p.raw_grad().defined()) continue;
+      ParamUpdate& u = params[next++];
+      const Tensor made = Tensor::empty(p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device});
+      u.state[names.size()] = made.view();
+      backend.update({&u, 1}, first, control);
+      const Direction d = direct(g, p.detach(), made);
+      const ParamUpdate taken{.param = u.param,
+                              .grad = d.direction.view(),
+                              .state = {},
+                              .shadow = u.shadow,
+                              .step = nullptr,
+                              .number = d.number.defined() ? d.number.data<float>() : nullptr};
+      backend.update({&taken, 1}, apply(g, last_known_lr(g)), second);
+    }
+    finish(g);
+  }
+  followed();
+  return loss;
+}
+
+const std::vector<Option<LAMBOptions>>& LAMBOptions::list() {
+  using O = LAMBOptions;
+  static const std::vector<Option<O>> all{
+      option("lr", &O::lr, "learning rate").at_least(0),
+      option<O>("betas", Option<O>::Numbers{&O::beta1, &O::beta2}, "decay rates of the two moments").at_least(0).under(1),
+      option("eps", &O::eps, "added to the denominator").at_least(0),
+      option("weight_decay", &O::weight_decay, "weight decay, a part of the direction").at_least(0),
+      option("always_adapt", &O::always_adapt, "fit the length of the step to the tensor also without weight decay"),
+      option("maximize", &O::maximize, "climb instead of descend")};
+  return all;
+}
+
+UpdateRule LAMB::rule(size_t group, double lr) const {
+  const LAMBOptions o = current(group, lr);
+  return math::LambRule{
+      .lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .maximize = o.maximize};
+}
+math::ApplyRule LAMB::apply(size_t group, double lr) const {
+  const LAMBOptions o = current(group, lr);
+  const bool adapts = o.always_adapt || o.weight_decay != 0;
+  return {.lr = lr, .rate = adapts ? math::ApplyRule::Rate::lr_times_number : math::ApplyRule::Rate::lr};
+}
+TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor made) {
+  const auto norm_of = [](const Tensor& t) {
+    const Tensor out = zeros({}, {.device = t.device()});
+    const TensorView view = t.view();
+    backend_for(t.device()).norm({&view, 1}, 2, out.data<float>());
+    return out;
+  };
+  const Tensor weights = norm_of(param), direction = norm_of(made);
+  // 1 where one of them is 0.
+  const Tensor ratio = where((weights * direction).gt(0), weights / direction, ones_like(weights));
+  return {std::move(made), ratio};
+}
+
+const std::vector<Option<MuonOptions>>& MuonOptions::list() {
+  using O = MuonOptions;
+  static const std::vector<Option<O>> all{
+      option("lr", &O::lr, "learning rate").at_least(0),
+      option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
+      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+      option("nesterov", &O::nesterov, "look one step ahead"),
+      option<O>("ns_coefficients", Option<O>::Numbers{&O::a, &O::b, &O::c}, "of the polynomial of a Newton-Schulz step"),
+      option("eps", &O::eps, "least norm that a matrix is divided by").above(0),
+      option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
+      option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate follows the shape of a matrix")
+          .one_of({"original", "match_rms_adamw"}),
+      option("matrices", &O::matrices, "false: AdamW for all of the group"),
+      option("adamw_lr", &O::adamw_lr, "learning rate of what is left to AdamW; 0: lr").at_least(0),
+      option<O>("adamw_betas", Option<O>::Numbers{&O::adamw_beta1, &O::adamw_beta2}, "its betas").at_least(0).under(1),
+      option("adamw_eps", &O::adamw_eps, "its eps").at_least(0)};
+  return all;
+}
+void MuonOptions::check() const {}
+
+namespace {
+
+// The matrices of each group, and behind them what is left to AdamW.
+std::vector<ParamGroup> split(std::vector<ParamGroup> groups, const MuonOptions& shared) {
+  std::vector<ParamGroup> out;
+  for (ParamGroup& group : groups) {
+    const MuonOptions* const own = std::any_cast<MuonOptions>(&group.options);
+    if (group.options.has_value() && !own) return groups;  // which is refused
+    MuonOptions options = own ? *own : shared;
+    const bool sorts = options.matrices;
+    ParamGroup matrices = group, rest = group;
+    matrices.params.clear(), rest.params.clear();
+    for (Tensor& p : group.params) (sorts && p.defined() && p.dim() >= 2 ? matrices : rest).params.push_back(std::move(p));
+    matrices.options = options;
+    options.matrices = false;
+    rest.options = options;
+    if (options.adamw_lr != 0) rest.lr = options.adamw_lr;
+    if (!matrices.params.empty()) out.push_back(std::move(matrices));
+    if (!rest.params.empty()) out.push_back(std::move(rest));
+  }
+  return out;
+}
+
+}  // namespace
+
+Muon::Muon(std::vector<Tensor> params, const MuonOptions& options)
+    : Muon(std::vector<ParamGroup>{{.params = std::move(params)}}, options) {}
+Muon::Muon(std::vector<ParamGroup> groups, const MuonOptions& options) : WithOptions(split(std::move(groups), options), options) {}
+void Muon::add_param_group(ParamGroup group) {
+  for (ParamGroup& part : split({std::move(group)}, options())) WithOptions::add_param_group(std::move(part));
+}
+
+UpdateRule Muon::rule(size_t group, double lr) const {
+  const MuonOptions o = current(group, lr);
+  if (o.matrices) return math::MuonRule{.lr = lr, .momentum = o.momentum, .nesterov = o.nesterov};
+  return math::AdamRule{.lr = lr,
+                        .beta1 = o.adamw_beta1,
+                        .beta2 = o.adamw_beta2,
+                        .eps = o.adamw_eps,
+                        .weight_decay = o.weight_decay,
+                        .decoupled = true};
+}
+std::vector<std::string> Muon::states(size_t group) const {
+  if (takes_two(group)) return {"momentum_buffer"};
+  return {"exp_avg", "exp_avg_sq"};
+}
+math::ApplyRule Muon::apply(size_t group, double lr) const {
+  return {.lr = lr, .weight_decay = current(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
+}
+TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tensor made) {
+  const MuonOptions& o = options(group);
+  const int64_t rows = param.size(0), columns = rows > 0 ? param.numel() / rows : 0;
+  Tensor x = made.to(DType::bf16).reshape({rows, columns});
+  if (rows > columns) x = x.t();
+  x = x / clamp(norm(x), o.eps, {});
+  for (int64_t i = 0; i < o.ns_steps; ++i) {
+    const Tensor gram = matmul(x, x.t());
+    x = addmm(x, addmm(gram, gram, gram, o.b, o.c), x, o.a);
+  }
+  if (rows > columns) x = x.t();
+  const double high = double(rows), wide = double(columns);
+  const double ratio = o.adjust_lr_fn == "original" ? std::sqrt(std::max(1.0, high / wide)) : 0.2 * std::sqrt(std::max(high, wide));
+  return {x.contiguous().reshape(param.shape()), full({}, ratio, {.device = param.device()})};
+}
+
+const std::vector<Option<AdafactorOptions>>& AdafactorOptions::list() {
+  using O = AdafactorOptions;
+  static const std::vector<Option<O>> all{
+      option("lr", &O::lr, "learning rate").at_least(0),
+      option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
+      option<O>("eps", Option<O>::Numbers{&O::eps1, &O::eps2},
+                "least mean square of a gradient, and least size of a tensor's values")
+          .at_least(0),
+      option("d", &O::d, "most that an update may grow beyond its usual size").at_least(1),
+      option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
+      option("maximize", &O::maximize, "climb instead of descend")};
+  return all;
+}
+void AdafactorOptions::check() const {
+  halfstep::check<ValueError>(beta2_decay <= 0, kName, "beta2_decay must be <= 0, got ", beta2_decay);
+}
+
+std::vector<std::string> Adafactor::state_names(size_t, const Tensor& param) const {
+  if (param.dim() > 1) return {"step", "row_var", "col_var"};
+  return {"step", "variance"};
+}
+std::optional<Optimizer::StateLayout> Adafactor::state_layout(const std::string& name, const Tensor& param) const {
+  StateLayout layout = *Optimizer::state_layout(name, param);
+  if (name == "row_var") layout.shape[size_t(param.dim() - 1)] = 1;
+  if (name == "col_var") layout.shape[size_t(param.dim() - 2)] = 1;
+  return layout;
+}
+
+std::optional<Tensor> Adafactor::step(const Closure& closure) {
+  std::optional<Tensor> loss = evaluate(closure);
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  for (size_t g = 0; g < groups().size(); ++g) {
+    const std::vector<Tensor>& params = groups()[g].params;
+    if (gradients_of(params, /*contiguous=*/true, /*raw=*/true).empty()) continue;
+    const Device device = params.front().device();
+    const Autocast exact(device, DType::bf16, false);
+    const AdafactorOptions o = current(g, last_known_lr(g));
+    StepControl control = this->control(g, /*whole=*/false);
+    const bool write_back = control.write_back;
+    control.grad_scale = nullptr, control.write_back = false;  // of the pass below
+    const AmpStep amp = this->amp();
+    const Tensor skips = amp.found_inf.defined() ? amp.found_inf.ne(0) : Tensor();
+    const auto commit = [&](Tensor state, const Tensor& value) {
+      state.copy_(skips.defined() ? where(skips, state, value.to(state.dtype())) : value);
+    };
+    const Tensor lr = device_lr(g);
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Tensor p = params[i].detach(), raw = params[i].raw_grad();
+      if (!raw.defined()) continue;
+      const auto kept = [&](const std::string& name) {
+        const StateLayout layout = *state_layout(name, p);
+        return state(first_param(g) + i, name, layout.shape, layout.dtype);
+      };
+      Tensor grad = raw.detach().to(p.dtype() == DType::f64 ? DType::f64 : DType::f32);
+      if (amp.grad_scale.defined()) {
+        grad = grad * reciprocal(amp.grad_scale);
+        if (write_back) commit(raw.detach(), grad);
+      }
+      if (o.maximize) grad = -grad;
+      const Tensor step = kept("step"), t = step + 1, weight = pow(t, o.beta2_decay);
+      const double elements = double(std::max<int64_t>(p.numel(), 1));
+      const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps2, {});
+      const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
+      Tensor variance;
+      if (p.dim() > 1) {
+        const auto moved = [&](const char* name, int dim) {
+          const Tensor mean = square(norm(grad, 2, {dim}, true)) / double(p.size(dim)), old = kept(name),
+                       now = old + (mean - old) * weight;
+          commit(old, now);
+          return now;
+        };
+        const Tensor row = moved("row_var", -1), column = moved("col_var", -2);
+        variance = matmul(row, column) / clamp(row.mean({-2}, true), o.eps1, {});
+      } else {
+        const Tensor old = kept("variance");
+        variance = old + (square(grad) - old) * weight;
+        commit(old, variance);
+      }
+      const Tensor update = (rsqrt(clamp(variance, o.eps1 * o.eps1, {})) * grad).contiguous();
+      const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
+      const Tensor number = (rate / excess).to(DType::f32);
+      const Tensor shadow = autocast::shadow_of(params[i]);
+      const ParamUpdate taken{.param = p.view(),
+                              .grad = update.view(),
+                              .state = {},
+                              .shadow = shadow.defined() ? shadow.view() : TensorView{},
+                              .step = nullptr,
+                              .number = number.data<float>()};
+      backend_for(device).update(
+          {&taken, 1}, math::ApplyRule{.lr = o.lr, .weight_decay = o.weight_decay, .rate = math::ApplyRule::Rate::number}, control);
+      commit(step, t);
+    }
+    finish(g);
+  }
+  followed();
+  return loss;
+}
+
+}  // namespace halfstep

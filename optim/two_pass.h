@@ -1,0 +1,106 @@
+// Optimizers whose step depends on whole tensors: norms, means of rows and columns, products. A first pass, or ops, make of a
+// gradient the direction of the step; a second takes it. Both heed found_inf on the device, as those of one pass do
+// (optim/optimizers.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optim/optimizers.h"
+
+namespace halfstep {
+
+// The passes. Each parameter in turn, so that there is one direction at a time.
+class TwoPassOptimizer : public FusedOptimizer {
+ public:
+  std::optional<Tensor> step(const Closure& closure = nullptr) override;
+
+ protected:
+  using FusedOptimizer::FusedOptimizer;
+  // Whether the parameters of a group are stepped in two passes; else rule() steps them in one.
+  virtual bool takes_two(size_t) const { return true; }
+  // What the second pass does with it. `number`: 0-dim f32, where the pass reads one.
+  struct Direction {
+    Tensor direction;  // like the parameter, of any floating dtype
+    Tensor number = {};
+  };
+  // `made`: what the rule wrote to the state behind its own. Of shape and device of `param`.
+  virtual Direction direct(size_t group, const Tensor& param, Tensor made) = 0;
+  virtual math::ApplyRule apply(size_t group, double lr) const = 0;
+};
+
+// Adam whose step has, in each tensor, the length of the tensor itself: p -= lr |p| / |d| d with d = m^ / (sqrt(v^) + eps) +
+// weight_decay p (You et al. 2020). The ratio is 1 where either norm is 0, and for parameters without weight decay unless
+// always_adapt.
+struct LAMBOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
+  bool always_adapt = false, maximize = false;
+  void check() const {}
+  static constexpr const char* kName = "LAMB";
+  static const std::vector<Option<LAMBOptions>>& list();
+};
+class LAMB : public WithOptions<LAMBOptions, TwoPassOptimizer> {
+ public:
+  using WithOptions::WithOptions;
+
+ protected:
+  UpdateRule rule(size_t group, double lr) const override;
+  std::vector<std::string> states(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
+  Direction direct(size_t group, const Tensor& param, Tensor made) override;
+  math::ApplyRule apply(size_t group, double lr) const override;
+};
+
+// Momentum whose matrices are made nearly orthogonal by Newton-Schulz steps in bfloat16 (Jordan et al. 2024; PyTorch's Muon, with
+// its defaults). As in Jordan's code the filters of a convolution are one matrix [out, rest], and all that is no matrix is left to
+// AdamW: the parameters of each group with fewer than two dimensions, and groups with `matrices` false, are groups of their own
+// behind it, with adamw_lr (0: lr), adamw_betas and adamw_eps. Embeddings and the last layer are better left to AdamW, too.
+struct MuonOptions {
+  double lr = 1e-3, weight_decay = 0.1, momentum = 0.95;
+  bool nesterov = true;
+  double a = 3.4445, b = -4.775, c = 2.0315;  // ns_coefficients
+  double eps = 1e-7;
+  int64_t ns_steps = 5;
+  std::string adjust_lr_fn =
+      "original";  // "original": lr sqrt(max(1, rows / columns)); "match_rms_adamw": lr 0.2 sqrt(max(rows, columns))
+  bool matrices = true;
+  double adamw_lr = 0, adamw_beta1 = 0.9, adamw_beta2 = 0.95, adamw_eps = 1e-10;
+  void check() const;
+  static constexpr const char* kName = "Muon";
+  static const std::vector<Option<MuonOptions>>& list();
+};
+class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
+ public:
+  Muon(std::vector<Tensor> params, const MuonOptions& options = {});
+  Muon(std::vector<ParamGroup> groups, const MuonOptions& options = {});
+  void add_param_group(ParamGroup group) override;
+
+ protected:
+  UpdateRule rule(size_t group, double lr) const override;
+  std::vector<std::string> states(size_t group) const override;
+  bool takes_two(size_t group) const override { return options(group).matrices; }
+  Direction direct(size_t group, const Tensor& param, Tensor made) override;
+  math::ApplyRule apply(size_t group, double lr) const override;
+};
+
+// Adam with the second moment of a matrix kept as the means of its rows and columns, and no first moment (Shazeer & Stern 2018;
+// PyTorch's Adafactor, with its defaults). eps1: PyTorch's default, the epsilon of float32.
+struct AdafactorOptions {
+  double lr = 1e-2, beta2_decay = -0.8, eps1 = 0x1p-23, eps2 = 1e-3, d = 1.0, weight_decay = 0;
+  bool maximize = false;
+  void check() const;
+  static constexpr const char* kName = "Adafactor";
+  static const std::vector<Option<AdafactorOptions>>& list();
+};
+class Adafactor : public WithOptions<AdafactorOptions, Optimizer> {
+ public:
+  using WithOptions::WithOptions;
+  std::optional<Tensor> step(const Closure& closure = nullptr) override;
+  bool handles_amp() const override { return true; }
+
+ protected:
+  std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
+  std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const override;
+};
+
+}  // namespace halfstep
