@@ -1,10 +1,10 @@
-// Times networks made from the JSON of a config, for compare_torch_nets.py: a line of JSON in, a line of JSON out.
+// Times networks made from the JSON of a config, for compare_torch_nets.py and compare_torch_optim.py: a line of JSON in, a line out.
 //   {"model": {"type": "LSTM", "input_size": 256, "hidden_size": 256, "batch_first": false}, "input": [64, 32, 256],
 //    "dtype": "bfloat16", "train": true, "seconds": 0.5}
 //   {"ms": 12.34}
 // input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
-// without "train" of a forward in evaluation without a graph.
+// without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/catalog/modules.h"
+#include "apps/catalog/optimizers.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -25,10 +26,10 @@ namespace {
 struct Net {
   std::string text = {};
   std::shared_ptr<Module> module = {};
-  std::unique_ptr<SGD> optimizer = {};
+  std::unique_ptr<Optimizer> optimizer = {};
   Tensor input = {};
   std::optional<DType> low = {};
-  bool train = false;
+  bool train = false, step_only = false;
 
   explicit Net(const std::string& line) : text(line) {
     const Json j = Json::parse(line);
@@ -46,6 +47,13 @@ struct Net {
     train = j.value("train", false);
     module->train(train);
     if (train) optimizer = std::make_unique<SGD>(module->parameters(), SGDOptions{.lr = 1e-3});
+    if (!j.contains("optimizer")) return;
+    step_only = true;
+    app::Issues wrong;
+    const Json own = app::validate(j.at("optimizer"), app::component("optimizer", app::optimizer_family(), ""), "optimizer", wrong);
+    for (const app::Issue& issue : wrong.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
+    optimizer = app::build_optimizer(own, *module);
+    for (const Tensor& p : module->parameters()) p.set_grad(randn(p.shape()));
   }
 
   Tensor forward() {
@@ -55,7 +63,9 @@ struct Net {
   }
   double run() {
     const auto begin = std::chrono::steady_clock::now();
-    if (train) {
+    if (step_only) {
+      optimizer->step();
+    } else if (train) {
       mean(square(forward().to(DType::f32))).backward();
       optimizer->step();
       optimizer->zero_grad();

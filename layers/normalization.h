@@ -29,6 +29,8 @@ class RunningNorm : public Module {
  public:
   std::string describe() const override;
   void reset_running_stats() const;  // to means of 0, variances of 1 and no batches
+  std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages
+  void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 
  protected:

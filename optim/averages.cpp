@@ -38,7 +38,8 @@ void WeightAverage::stepped(const AmpStep& amp) {
                          .grad = p.view(),
                          .state = {},
                          .shadow = {},
-                         .step = state(i, "average_step", {}, DType::f32).data<float>()});
+                         .step = state(i, "average_step", {}, DType::f32).data<float>(),
+                         .number = state(i, "average_count", {}, DType::f32).data<float>()});
       ++i;
     }
     backend_for(group.params.front().device()).update(updates, rule, control_of(amp));
@@ -48,8 +49,8 @@ void WeightAverage::stepped(const AmpStep& amp) {
 Tensors WeightAverage::averages() const {
   Tensors out;
   for (size_t i = 0; i < optimizer().parameters().size(); ++i) {
-    const Tensor* const steps = find_state(i, "average_step");
-    const bool made = steps && !steps->device().is_meta() && steps->item<double>() > double(options_.start);
+    const Tensor* const count = find_state(i, "average_count");
+    const bool made = count && !count->device().is_meta() && count->item<double>() > 0;
     out.push_back(made ? *find_state(i, "average") : Tensor());
   }
   return out;
@@ -83,6 +84,22 @@ std::string WeightAverage::describe() const {
                                   options_.every > 1 ? joined(", every=", options_.every) : "");
   if (options_.equal) return "SWA(" + (when.empty() ? when : when.substr(2)) + ")";
   return joined("EMA(decay=", options_.decay, options_.warm_up ? ", warm_up=True" : "", when, ")");
+}
+
+RunningStatistics::RunningStatistics(Module& model) : model_(model), training_(model.training()) {
+  model.apply([&](Module& m) {
+    auto* const norm = dynamic_cast<RunningNorm*>(&m);
+    if (!norm || !norm->running_mean.defined()) return;
+    norms_.emplace_back(norm, norm->momentum());
+    norm->reset_running_stats();
+    norm->set_momentum({});
+  });
+  if (any()) model.train();
+}
+
+RunningStatistics::~RunningStatistics() {
+  for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
+  if (any()) model_.train(training_);
 }
 
 Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {

@@ -12,8 +12,11 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "framework/autograd/grad_mode.h"
+#include "layers/normalization.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {
@@ -30,7 +33,7 @@ class WeightAverage : public Optimizer::Follower {
   // Throws ValueError for options out of range.
   explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
   void stepped(const AmpStep& amp) override;
-  std::vector<std::string> state_names() const override { return {"average", "average_step"}; }
+  std::vector<std::string> state_names() const override { return {"average", "average_step", "average_count"}; }
   std::string describe() const override;
 
   // The average of each parameter of the optimizer; undefined where there is none yet. Waits for the device.
@@ -53,6 +56,29 @@ class WeightAverage : public Optimizer::Follower {
   void exchange();
   WeightAverageOptions options_;
 };
+
+// Makes the running statistics of all batch norms anew, as equal averages over forwards in training mode of these inputs; a model
+// without any does nothing. For averaged weights, whose own statistics nothing has seen:
+//   update_bn(net, inputs);  // any range of tensors
+class RunningStatistics {
+ public:
+  explicit RunningStatistics(Module& model);  // forgets the statistics
+  ~RunningStatistics();                       // the momenta and modes that the norms had come back
+  RunningStatistics(const RunningStatistics&) = delete;
+  bool any() const { return !norms_.empty(); }
+
+ private:
+  std::vector<std::pair<RunningNorm*, std::optional<double>>> norms_;
+  Module& model_;
+  bool training_;
+};
+template <class Inputs>
+void update_bn(Module& model, Inputs&& inputs) {
+  const RunningStatistics anew(model);
+  if (!anew.any()) return;
+  const NoGrad off;
+  for (const Tensor& x : inputs) model(x);
+}
 
 // Every k steps the slow weights go alpha of the way to the fast ones, which go on from there (Zhang et al. 2019).
 struct LookaheadOptions {

@@ -209,7 +209,7 @@ std::optional<Tensor> Optimizer::evaluate(const Closure& closure) {
 }
 
 std::optional<Optimizer::StateLayout> Optimizer::state_layout(const std::string& name, const Tensor& param) const {
-  return name.ends_with("step") ? StateLayout{{}, DType::f32} : StateLayout{param.shape(), state_dtype(param)};
+  return name.ends_with("step") || name.ends_with("count") ? StateLayout{{}, DType::f32} : StateLayout{param.shape(), state_dtype(param)};
 }
 
 const Tensor* Optimizer::find_state(size_t param, const std::string& name) const {

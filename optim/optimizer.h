@@ -89,7 +89,7 @@ class Optimizer {
 
    protected:
     Optimizer& optimizer() const { return optimizer_; }
-    // As Optimizer::state. The names of counts end in "step".
+    // As Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
     Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
       return optimizer_.state(param, name, shape, dtype);
     }

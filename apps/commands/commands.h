@@ -12,6 +12,7 @@ using Action = std::function<int()>;
 
 // `chosen` is set when the subcommand was given.
 void add_train(CLI::App& program, Action& chosen);
+void add_lr_find(CLI::App& program, Action& chosen);
 void add_eval(CLI::App& program, Action& chosen);
 void add_validate(CLI::App& program, Action& chosen);
 void add_doctor(CLI::App& program, Action& chosen);

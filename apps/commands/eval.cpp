@@ -19,7 +19,7 @@ struct Options {
   std::string path, split;
   ConfigOptions config;
   std::optional<int> threads;
-  bool json = false;
+  bool json = false, trained_weights = false;
 };
 
 int eval(const Options& o) {
@@ -42,6 +42,7 @@ int eval(const Options& o) {
   ModelParts parts = make_model(config);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
+  const bool averaged = !o.trained_weights && use_averages(contents, state) > 0;
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   const auto loader = make_loader(config, split);
@@ -52,13 +53,14 @@ int eval(const Options& o) {
     Json out = metrics_json(split, r.metrics);
     out.update(Json{{split + ".loss", r.loss},
                     {"samples", r.samples},
+                    {"averaged_weights", averaged},
                     {"seconds", r.seconds},
                     {"step", step},
                     {"checkpoint", checkpoint.string()}});
     std::cout << out.dump() << '\n';
     return kDone;
   }
-  std::cout << checkpoint.string() << " (step " << step << ") on " << split << ", " << r.samples << " samples: loss "
+  std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", " << r.samples << " samples: loss "
             << number_text(r.loss, 6);
   for (const MetricValue& m : r.metrics) {
     std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
@@ -77,6 +79,7 @@ void add_eval(CLI::App& program, Action& chosen) {
       ->check(CLI::IsMember({"train", "val", "test"}));
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "evaluate in float32");
+  c->add_flag("--trained-weights", o->trained_weights, "those that were trained, where the run has an average of them (train.ema, swa)");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->config.device);
   add_threads(*c, o->threads);

@@ -89,6 +89,7 @@ int run_command(int argc, const char* const* argv) {
   program.require_subcommand(1);
   Action chosen;
   add_train(program, chosen);
+  add_lr_find(program, chosen);
   add_eval(program, chosen);
   add_validate(program, chosen);
   add_plan(program, chosen);

@@ -7,6 +7,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/plan.h"
+#include "apps/run/rates.h"
 #include "apps/run/signals.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -19,7 +20,7 @@ struct Options {
   ConfigOptions config;
   std::optional<std::string> resume;
   std::optional<int> threads;
-  bool overwrite = false, dry_run = false, json = false, quiet = false, no_color = false;
+  bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
 };
 
 void report_amp(const Json& summary, Progress& progress) {
@@ -35,6 +36,10 @@ int train(const Options& o) {
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
   apply_log_level(config.logging, o.quiet);
+  if (o.lr_preview) {
+    std::cout << line_of(preview_rates(config)) << '\n';
+    return kDone;
+  }
   if (o.dry_run) {
     const StepPlan plan = plan_step(config);
     if (o.json) {
@@ -68,6 +73,7 @@ void add_train(CLI::App& program, Action& chosen) {
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
+  c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");

@@ -61,6 +61,8 @@ class Rules {
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");
+    if (t["ema"]["enabled"] == true && t["swa"]["enabled"] == true)
+      issues_.error("train.swa", "must not be given together with ema: evaluations use one average");
   }
 
   // A name that no file system takes is found before anything is trained.

@@ -82,12 +82,51 @@ struct DataSection {
   }
 };
 
+// Averages of the weights, and Lookahead (optim/averages.h).
+struct EmaSection {
+  bool enabled, warm_up;
+  double decay;
+  int64_t every;
+
+  void keys(auto& key) {
+    key(enabled, boolean("enabled", true, "keep an exponential average of the weights, which evaluations use"));
+    key(decay, number("decay", 0.999, "share of the old average in the new one").at_least(0).below(1));
+    key(warm_up, boolean("warm_up", false, "a smaller decay at first: (1 + t) / (10 + t)"));
+    key(every, integer("every", 1, "steps from one update to the next").at_least(1).at_most(kMaxCount));
+  }
+};
+struct SwaSection {
+  bool enabled;
+  double start;
+  std::optional<int64_t> every;
+
+  void keys(auto& key) {
+    key(enabled, boolean("enabled", true, "keep the mean of the weights of the last part of a run, which evaluations use"));
+    key(start, number("start", 0.75, "share of the run before it").at_least(0).below(1));
+    key(every, integer("every", nullptr, "steps from one update to the next; left out: an epoch").at_least(1).at_most(kMaxCount));
+  }
+};
+struct LookaheadSection {
+  bool enabled;
+  int64_t k;
+  double alpha;
+
+  void keys(auto& key) {
+    key(enabled, boolean("enabled", true, "pull the weights back to slow ones every k steps"));
+    key(k, integer("k", 5, "steps").at_least(1).at_most(kMaxCount));
+    key(alpha, number("alpha", 0.5, "share of the way that the slow weights go").above(0).at_most(1));
+  }
+};
+
 struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
   std::optional<double> clip_grad_norm, clip_grad_value;
   std::optional<int64_t> limit_batches;
   Interval eval_every;
+  EmaSection ema;
+  SwaSection swa;
+  LookaheadSection lookahead;
 
   void keys(auto& key) {
     key(epochs, integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount));
@@ -98,7 +137,9 @@ struct TrainSection {
     key.unread(boolean("deterministic", true, "every run gives the same bits; nothing but true is possible"));
     key(limit_batches, integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
-    key.unread(not_yet("ema", nullptr, "ema"));
+    key.switched(ema, "ema", "exponential average of the weights");
+    key.switched(swa, "swa", "mean of the last weights");
+    key.switched(lookahead, "lookahead", "slow weights");
     key.unread(not_yet("early_stopping", nullptr, "early_stopping"));
     key.unread(not_yet("checkpoint_activations", false, "checkpoint_activations"));
     key.unread(not_yet("detect_anomaly", false, "detect_anomaly"));

@@ -136,6 +136,9 @@ StepPlan plan_step(const Config& config, int64_t batch) {
   plan.parameters = model->parameter_count();
   const auto loss = build_loss(config.loss);
   const auto optimizer = build_optimizer(config.optimizer, *model);
+  check<ConfigError>(!optimizer->needs_closure(), "plan", optimizer->describe(),
+                     " decides by the values of the loss how often it evaluates it: its steps cannot be planned");
+  const auto followers = make_followers(config.train, *optimizer, 1, 1);
   GradScaler scaler(config.scaler);
   TrainStepOptions options = step_options(config);
   options.device = Device::meta;

@@ -98,8 +98,43 @@ Session make_session(Config config) {
   s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
   s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
   s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
+  s.followers = make_followers(t, *s.optimizer, s.steps_per_epoch, s.total_steps);
+  for (const auto& f : s.followers) {
+    if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) s.average = average;
+    s.optimizer_text += ", " + f->describe();
+  }
   s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
   return s;
+}
+
+std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
+                                                                 int64_t steps_per_epoch, int64_t total_steps) {
+  std::vector<std::unique_ptr<Optimizer::Follower>> out;
+  if (train.lookahead.enabled)
+    out.push_back(std::make_unique<Lookahead>(optimizer, LookaheadOptions{train.lookahead.k, train.lookahead.alpha}));
+  if (train.ema.enabled) {
+    out.push_back(std::make_unique<WeightAverage>(
+        optimizer, WeightAverageOptions{.decay = train.ema.decay, .warm_up = train.ema.warm_up, .every = train.ema.every}));
+  }
+  if (train.swa.enabled) {
+    out.push_back(std::make_unique<WeightAverage>(
+        optimizer, WeightAverageOptions{.equal = true,
+                                        .start = int64_t(train.swa.start * double(total_steps)),
+                                        .every = train.swa.every.value_or(std::max<int64_t>(steps_per_epoch, 1))}));
+  }
+  return out;
+}
+
+int use_averages(const CheckpointContents& contents, StateDict& state) {
+  int used = 0;
+  for (NamedTensor& weight : state) {
+    const auto count = contents.state.find("optimizer." + weight.name + ".average_count");
+    const auto average = contents.state.find("optimizer." + weight.name + ".average");
+    if (count == contents.state.end() || average == contents.state.end() || count->second.item<double>() == 0) continue;
+    weight.tensor = average->second;
+    ++used;
+  }
+  return used;
 }
 
 CheckpointContents pack(Session& s, const Json& config, const Counters& n) {

@@ -13,6 +13,7 @@
 #include "framework/data/loader.h"
 #include "framework/io/checkpoint.h"
 #include "layers/layers.h"
+#include "optim/averages.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -30,6 +31,8 @@ ModelParts make_model(const Config& config);
 
 struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
+  std::vector<std::unique_ptr<Optimizer::Follower>> followers;  // of the optimizer
+  WeightAverage* average = nullptr;  // the one among them whose weights evaluations use; may be null
   std::string optimizer_text;  // as configured, before a schedule changed its rate
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;      // may be null
@@ -40,6 +43,11 @@ struct Session : ModelParts {
 Session make_session(Config config);
 
 TrainStepOptions step_options(const Config& config);
+// Lookahead and the averages that a config asks for, made to follow `optimizer`.
+std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
+                                                                 int64_t steps_per_epoch, int64_t total_steps);
+// Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
+int use_averages(const CheckpointContents& contents, StateDict& state);
 // Of "train", "val" or "test", on the config's device.
 std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);

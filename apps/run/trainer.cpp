@@ -271,7 +271,10 @@ void Trainer::show() {
 
 void Trainer::evaluate_now() {
   drain();
+  std::optional<WeightAverage::Scope> averaged;
+  if (s_.average) averaged.emplace(*s_.average);
   const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low);
+  averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
   Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};

@@ -220,22 +220,24 @@ struct AverageRule {
   double every = 1;      // takes part in every so many steps
 
   static constexpr int kStates = 1;  // none
-  static constexpr bool kCostly = false, kCounts = true;
-  using Step = double;  // the weight of the parameter; negative: not this step
+  static constexpr bool kCostly = true, kCounts = true;
+  struct Step {
+    double weight;  // of the parameter; negative: not this step
+    float number;   // of parameters in the average
+  };
   HS_HD int states() const { return 0; }
-  HS_HD bool idle(const Step& weight) const { return weight < 0; }
-  HS_HD Step begin(double count, double) const {
-    const double taken = (count - start) / every, n = ::floor(taken);
-    if (taken < 0 || taken != n) return -1;
-    if (n == 0) return 1;
-    if (equal) return 1 / (n + 1);
+  HS_HD bool idle(const Step& step) const { return step.weight < 0; }
+  HS_HD Step begin(double count, double n) const {
+    const double place = (count - start) / every;
+    if (place < 0 || place != ::floor(place)) return {-1, float(n)};
     const double slower = (1 + n) / (10 + n);
-    return 1 - (warm_up && slower < decay ? slower : decay);
+    const double fading = 1 - (warm_up && slower < decay ? slower : decay);
+    return {n == 0 ? 1 : equal ? 1 / (n + 1) : fading, float(n + 1)};
   }
 
   template <class T>
-  HS_HD T update(T average, T p, T (&)[kStates], const Step& weight) const {
-    return weight == 1 ? p : average + T(weight) * (p - average);
+  HS_HD T update(T average, T p, T (&)[kStates], const Step& step) const {
+    return step.weight == 1 ? p : average + T(step.weight) * (p - average);
   }
 };
 
