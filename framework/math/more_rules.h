@@ -134,8 +134,10 @@ struct RpropRule {
     if (maximize) g = -g;
     T &last = state[0], &size = state[1];
     const T turn = g * last, before = first ? T(lr) : size;
-    const T grown = before * (turn > T(0) ? T(eta_plus) : turn < T(0) ? T(eta_minus) : T(1));
-    size = grown < T(step_min) ? T(step_min) : grown > T(step_max) ? T(step_max) : grown;
+    const T faster = turn > T(0) ? T(eta_plus) : T(1);
+    const T grown = before * (turn < T(0) ? T(eta_minus) : faster);
+    const T least = grown < T(step_min) ? T(step_min) : grown;
+    size = least > T(step_max) ? T(step_max) : least;
     last = turn < T(0) ? T(0) : g;  // where the sign has changed, this step is left out
     return p - sign(last) * size;
   }

@@ -84,17 +84,20 @@ struct SgdRule {
 
   static constexpr int kStates = 1;  // the momentum buffer
   static constexpr bool kCostly = false, kCounts = true;
-  using Step = bool;  // the parameter's first
+  struct Step {
+    double kept, added;  // shares of the buffer and of the gradient in the new buffer: at a parameter's first step, all is gradient
+  };
   HS_HD int states() const { return momentum != 0 ? 1 : 0; }
-  HS_HD Step begin(double count, double) const { return count == 0; }
+  HS_HD Step begin(double count, double) const { return count == 0 ? Step{0, 1} : Step{momentum, 1 - dampening}; }
 
   template <class T>
-  HS_HD T update(T p, T g, T (&state)[kStates], const Step& first) const {
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
     g = descent(g, p, weight_decay, maximize);
     if (momentum != 0) {
       T& buffer = state[0];
-      buffer = first ? g : T(momentum) * buffer + T(1 - dampening) * g;
-      g = nesterov ? g + T(momentum) * buffer : buffer;
+      buffer = T(step.kept) * buffer + T(step.added) * g;
+      const T ahead = g + T(momentum) * buffer;
+      g = nesterov ? ahead : buffer;
     }
     return p - T(lr) * g;
   }
@@ -111,10 +114,11 @@ struct AdamRule {
   struct Step {
     double step_size;   // lr / (1 - beta1^t)
     double bias2_sqrt;  // sqrt(1 - beta2^t)
+    double kept;        // of the largest second moment: 1, or 0 without amsgrad
   };
   HS_HD int states() const { return amsgrad ? 3 : 2; }
   HS_HD Step begin(double count, double) const {
-    return {lr / bias_correction(beta1, count), ::sqrt(bias_correction(beta2, count))};
+    return {lr / bias_correction(beta1, count), ::sqrt(bias_correction(beta2, count)), amsgrad ? 1.0 : 0.0};
   }
 
   template <class T>
@@ -123,8 +127,8 @@ struct AdamRule {
     T &m = state[0], &v = state[1], &top = state[2];
     m = T(beta1) * m + T(1 - beta1) * g;
     v = T(beta2) * v + T(1 - beta2) * g * g;
-    if (!amsgrad) top = T(-INFINITY);  // no maximum yet: one path for both
-    top = top > v ? top : v;
+    const T before = T(step.kept) * top;
+    top = before > v ? before : v;
     return p - T(step.step_size) * m / (root(top) / T(step.bias2_sqrt) + T(eps));
   }
 };
