@@ -4,6 +4,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
+#include "framework/data/image_transforms.h"
 
 namespace halfstep {
 namespace {
@@ -19,58 +20,154 @@ class Subset : public Dataset {
   Shape input_shape() const override { return base_->input_shape(); }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
-  Batch batch(std::span<const int64_t> indices) const override {
-    std::vector<int64_t> mapped;
-    mapped.reserve(indices.size());
-    for (int64_t i : indices) {
-      check<IndexError>(i >= 0 && i < size(), "Dataset", "a sample index must be in [0, ", size(), "), got ", i);
-      mapped.push_back(indices_[size_t(i)]);
+  Batch batch(std::span<const int64_t> indices) const override { return base_->batch(mapped(indices)); }
+  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return base_->batch(mapped(indices), epoch); }
+  std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override { return base_->byte_rows(mapped(indices)); }
+  std::vector<int64_t> lengths() const override {
+    const std::vector<int64_t> all = base_->lengths();
+    std::vector<int64_t> out;
+    for (const int64_t i : indices_) {
+      if (!all.empty()) out.push_back(all[size_t(i)]);
     }
-    return base_->batch(mapped);
+    return out;
   }
   std::string describe() const override { return joined(size(), " samples of: ", base_->describe()); }
 
  private:
+  std::vector<int64_t> mapped(std::span<const int64_t> indices) const {
+    std::vector<int64_t> out;
+    out.reserve(indices.size());
+    for (int64_t i : indices) {
+      check<IndexError>(i >= 0 && i < size(), "Dataset", "a sample index must be in [0, ", size(), "), got ", i);
+      out.push_back(indices_[size_t(i)]);
+    }
+    return out;
+  }
+
   std::shared_ptr<const Dataset> base_;
   std::vector<int64_t> indices_;
 };
 
 constexpr int64_t kSamples = 3;  // of the batch that shapes are learnt from
 
-Tensor run(const Transforms& transforms, Tensor input) {
-  const NoGrad no_grad;
-  const int64_t samples = input.size(0);
-  for (const auto& transform : transforms) {
-    const Tensor out = (*transform)(input);
-    check<ShapeError>(out.dim() > 0 && out.size(0) == samples, "transform", "must keep the batch as dimension 0, but made ",
-                      out.shape(), " of ", input.shape());
-    check<DTypeError>(out.dtype() == DType::f32, "transform", "must make float32 of ", input.dtype(), ", got ", out.dtype());
-    input = out;
+void check_made(const Batch& made, const Batch& of) {
+  check<ShapeError>(made.input.dim() > 0 && made.input.size(0) == of.input.size(0), "transform",
+                    "must keep the batch as dimension 0, but made ", made.input.shape(), " of ", of.input.shape());
+  check<DTypeError>(made.input.dtype() == DType::f32, "transform", "must make float32 of ", of.input.dtype(), ", got ",
+                    made.input.dtype());
+}
+
+Batch run_one(const Transform& transform, const Batch& batch, const Draws& draws) {
+  Batch out = transform.apply(batch, draws);
+  check_made(out, batch);
+  return out;
+}
+
+// Neighbours that are one pass: transforms [first, last) that move pixels, and a scaling after them.
+struct Group {
+  size_t first, last, end;  // end: past the scaling, if there is one
+  std::vector<const MoveTransform*> moves;
+  const ChannelScaling* scaling = nullptr;
+};
+
+std::vector<Group> grouped(const Transforms& transforms) {
+  std::vector<Group> out;
+  size_t at = 0;
+  while (at < transforms.size()) {
+    Group g{at, at, at, {}};
+    std::optional<float> fill;
+    while (g.last < transforms.size()) {
+      const MoveTransform* const next = transforms[g.last]->as_moves();
+      if (!next || (fill && next->fill() && *fill != *next->fill())) break;
+      if (next->fill()) fill = next->fill();
+      g.moves.push_back(next);
+      ++g.last;
+    }
+    g.end = g.last;
+    if (g.end < transforms.size()) g.scaling = transforms[g.end]->as_scaling();
+    if (g.scaling) ++g.end;
+    if (g.end == at) g.end = at + 1;  // neither
+    at = g.end;
+    out.push_back(std::move(g));
   }
-  return input;
+  return out;
+}
+
+bool scales(const Group& group, const Shape& sample) {
+  const size_t channels = group.scaling ? group.scaling->mean.size() : 1;
+  return sample.size() == 3 && numel(sample) > 0 && (channels == 1 || int64_t(channels) == sample[0]);
 }
 
 class Transformed : public Dataset {
  public:
-  Transformed(std::shared_ptr<const Dataset> base, Transforms transforms)
-      : base_(std::move(base)), transforms_(std::move(transforms)), shape_(transformed_shape(transforms_, base_->input_shape())) {}
+  Transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed)
+      : base_(std::move(base)),
+        transforms_(std::move(transforms)),
+        groups_(grouped(transforms_)),
+        seed_(seed),
+        shape_(transformed_shape(transforms_, base_->input_shape(), base_->classes())) {}
   int64_t size() const override { return base_->size(); }
   Shape input_shape() const override { return shape_; }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
-  Batch batch(std::span<const int64_t> indices) const override {
-    Batch out = base_->batch(indices);
+  std::vector<int64_t> lengths() const override { return base_->lengths(); }
+  Batch batch(std::span<const int64_t> indices) const override { return batch(indices, 0); }
+  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override {
+    const NoGrad no_grad;
     const MemoryScope scope(MemoryTag::data);
-    out.input = run(transforms_, out.input);
+    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes()};
+    Batch out = first(indices, draws);
+    for (const Group& g : groups_) {
+      if (int(g.first) < draws.place) continue;  // done with the bytes
+      out = run_group(g, out, draws);
+    }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
                       ", as it did on the device meta, got ", without_batch(out.input.shape()));
     return out;
   }
   std::string describe() const override { return joined(base_->describe(), ", transformed to ", shape_); }
+  const Dataset& untransformed() const override { return base_->untransformed(); }
 
  private:
+  // The batch of the base, or what the first group makes of its bytes: then draws.place is past that group.
+  Batch first(std::span<const int64_t> indices, Draws& draws) const {
+    const Group& g = groups_[0];
+    const Shape sample = base_->input_shape();
+    if ((!g.moves.empty() || g.scaling) && scales(g, sample)) {
+      if (const auto bytes = base_->byte_rows(indices)) {
+        Batch out{run_moves({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
+        draws.place = int(g.end);
+        draws.writable = true;
+        return out;
+      }
+    }
+    return base_->batch(indices, draws.epoch);
+  }
+
+  Batch run_group(const Group& g, const Batch& batch, Draws& draws) const {
+    draws.place = int(g.first);
+    Batch out = batch;
+    if (!g.moves.empty()) check_images(g.moves[0]->name(), batch.input);
+    const bool fused = !g.moves.empty() || g.scaling;
+    if (fused && batch.input.device().is_cpu() && batch.input.dtype() == DType::f32 &&
+        scales(g, without_batch(batch.input.shape()))) {
+      out.input = run_moves({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
+    } else {
+      for (size_t i = g.first; i < g.end; ++i) {
+        draws.place = int(i);
+        const Batch next = run_one(*transforms_[i], out, draws);
+        draws.writable = draws.writable || !next.input.shares_memory_with(out.input);
+        out = next;
+      }
+    }
+    draws.writable = draws.writable || !out.input.shares_memory_with(batch.input);
+    return out;
+  }
+
   std::shared_ptr<const Dataset> base_;
   Transforms transforms_;
+  std::vector<Group> groups_;
+  uint64_t seed_;
   Shape shape_;
 };
 
@@ -89,14 +186,23 @@ std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector
   return std::make_shared<Subset>(std::move(base), std::move(indices));
 }
 
-std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms) {
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed) {
   check<ValueError>(base != nullptr, "transformed", "needs a data set");
-  return std::make_shared<Transformed>(std::move(base), std::move(transforms));
+  check<ValueError>(!transforms.empty(), "transformed", "needs a transform");
+  return std::make_shared<Transformed>(std::move(base), std::move(transforms), seed);
 }
 
-Shape transformed_shape(const Transforms& transforms, const Shape& sample) {
+Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes, DType dtype) {
   const DefaultDevice on(Device::meta);
-  return without_batch(run(transforms, Tensor::empty(with_batch(kSamples, sample))).shape());
+  const NoGrad no_grad;
+  Batch batch{Tensor::empty(with_batch(kSamples, sample), {.dtype = dtype}),
+              Tensor::empty({kSamples}, {.dtype = classes > 0 ? DType::i64 : DType::f32})};
+  Draws draws{.classes = classes};
+  for (const auto& transform : transforms) {
+    batch = run_one(*transform, batch, draws);
+    ++draws.place;
+  }
+  return without_batch(batch.input.shape());
 }
 
 }  // namespace halfstep

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,15 @@ struct Batch {
   Tensor target;  // i64 [B] for classes, f32 [B, ...] for regression
 };
 
-// Const functions are thread-safe, and a batch is a pure function of the indices. A batch may share memory with the data set:
-// do not write into it.
+// Samples as they are stored: the first byte of each, and the function that makes x of a byte.
+struct ByteRows {
+  std::vector<const uint8_t*> rows;
+  Affine affine;
+  Tensor target;  // of the same samples
+};
+
+// Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
+// data set: do not write into it.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -29,7 +37,16 @@ class Dataset {
   virtual int64_t classes() const = 0;     // 0: regression
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
+  // The same in an epoch, on which random transforms depend. What a DataLoader calls.
+  virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
   virtual std::string describe() const = 0;  // one line: kind, samples, shapes
+  // Samples that are held as bytes on the host, so that the first transforms can read them without a copy between. Nothing where
+  // they are not.
+  virtual std::optional<ByteRows> byte_rows(std::span<const int64_t> /*indices*/) const { return {}; }
+  // The data set below what transformed() made.
+  virtual const Dataset& untransformed() const { return *this; }
+  // The length of each sample, where samples differ in it; else empty.
+  virtual std::vector<int64_t> lengths() const { return {}; }
 };
 
 enum class Split : uint8_t { train, test };
@@ -39,11 +56,13 @@ std::string_view name(Split split);
 // The samples `indices` of `base`, in that order. Throws IndexError for an index outside it.
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
-// `base` with `transforms` done to the inputs of each batch, first to last. Throws ShapeError or DTypeError for a transform that
-// does not keep to its contract, and what a transform throws on Device::meta.
+// `base` with `transforms` done to each batch, first to last. Their random numbers are a function of `seed`, the epoch, the index
+// of the sample in `base` and the place in the list. Neighbours that only move pixels, and a Normalize after them, are one pass,
+// which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a transform that does not keep to its
+// contract, and what a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
-std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms);
-// What they make of a sample's shape.
-Shape transformed_shape(const Transforms& transforms, const Shape& sample);
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed = 0);
+// What they make of a sample's shape; `dtype` is that of the inputs, `classes` of the data set.
+Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes = 0, DType dtype = DType::f32);
 
 }  // namespace halfstep

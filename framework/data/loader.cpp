@@ -21,14 +21,14 @@ namespace {
 struct Plan {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const std::vector<int64_t>> order;
-  int64_t batch_size;
+  int64_t batch_size, epoch;
   Device device;
   std::shared_ptr<UploadLane> lane;
 
   Batch make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
     const size_t from = size_t(batch * batch_size), to = std::min(from + size_t(batch_size), order->size());
-    return dataset->batch(std::span<const int64_t>(order->data() + from, to - from));
+    return dataset->batch(std::span<const int64_t>(order->data() + from, to - from), epoch);
   }
 };
 
@@ -145,7 +145,10 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptio
   check<ValueError>(options_.num_workers >= 0, "DataLoader", "num_workers must not be negative, got ", options_.num_workers);
   check<ValueError>(options_.num_workers == 0 || options_.prefetch >= 1, "DataLoader", "prefetch must be at least 1, got ",
                     options_.prefetch);
-  check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", dataset_->size(), " samples, batch_size is ",
+  check<ValueError>(!options_.sampler || options_.sampler->of() == dataset_->size(), "DataLoader",
+                    "the sampler must be made for the data set's ", dataset_->size(), " samples, got one for ",
+                    options_.sampler ? options_.sampler->of() : 0);
+  check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }
 
@@ -154,7 +157,7 @@ DataLoader::DataLoader(DataLoader&&) noexcept = default;
 DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
 
 int64_t DataLoader::size() const {
-  const int64_t n = dataset_->size(), b = options_.batch_size;
+  const int64_t n = samples(), b = options_.batch_size;
   return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
 }
 
@@ -177,7 +180,7 @@ std::optional<Batch> DataLoader::next() {
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
-  const Plan plan{dataset_, order_, options_.batch_size, options_.device, lane_};
+  const Plan plan{dataset_, order_, options_.batch_size, state_.epoch, options_.device, lane_};
   Batch batch;
   if (options_.num_workers == 0) {
     batch = send(plan.make(state_.next_batch), options_.device, nullptr).batch;
@@ -207,9 +210,11 @@ DataLoader::Iterator DataLoader::begin() {
 }
 
 void DataLoader::prepare_order() {
-  if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle)) return;
+  if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle && !options_.sampler)) return;
   std::vector<int64_t> order;
-  if (options_.shuffle) {
+  if (options_.sampler) {
+    order = options_.sampler->order(options_.seed, state_.epoch);
+  } else if (options_.shuffle) {
     order = permutation(dataset_->size(), options_.seed, uint64_t(state_.epoch));
   } else {
     order.resize(size_t(dataset_->size()));

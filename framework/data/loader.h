@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/data/dataset.h"
+#include "framework/data/sampler.h"
 
 namespace halfstep {
 
@@ -17,6 +18,7 @@ class UploadLane;  // framework/backend/backend.h
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
+  std::shared_ptr<const Sampler> sampler = {};  // decides on the order in place of shuffle
   bool drop_last = false;  // leave out a last batch that is not full
   uint64_t seed = 0;       // of the order
   int num_workers = 0;     // background threads that make batches; 0: made when asked for
@@ -33,7 +35,7 @@ struct LoaderState {
 
 // One pass of a range-for is one epoch:
 //   for (auto& [x, target] : loader) ...
-// The order of an epoch is permutation(size, seed, epoch), whatever the workers. A pass begins where set_state put the loader;
+// The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state put the loader;
 // otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
 class DataLoader {
  public:
@@ -82,6 +84,7 @@ class DataLoader {
 
  private:
   class Prefetcher;
+  int64_t samples() const { return options_.sampler ? options_.sampler->size() : dataset_->size(); }  // an epoch
   void prepare_order();
 
   std::shared_ptr<const Dataset> dataset_;

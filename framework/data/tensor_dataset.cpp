@@ -42,7 +42,7 @@ Tensor take(const Tensor& t, std::span<const int64_t> indices) {
 
 Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine affine) {
   std::array<float, 256> value;
-  for (size_t i = 0; i < 256; ++i) value[i] = affine.scale * float(i) + affine.shift;
+  for (size_t i = 0; i < 256; ++i) value[i] = affine.of(float(i));
   const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.device = Device::cpu});
@@ -104,12 +104,30 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
 Shape TensorDataset::input_shape() const { return without_batch(input_.shape()); }
 Shape TensorDataset::target_shape() const { return without_batch(target_.shape()); }
 
-Batch TensorDataset::batch(std::span<const int64_t> indices) const {
+void TensorDataset::check_indices(std::span<const int64_t> indices) const {
   for (int64_t i : indices) check<IndexError>(i >= 0 && i < size(), label_, "a sample index must be in [0, ", size(), "), got ", i);
+}
+
+Tensor TensorDataset::target_of(std::span<const int64_t> indices) const {
+  return target_.dtype() == DType::u8 ? take_u8_as_i64(target_, indices) : take(target_, indices);
+}
+
+Batch TensorDataset::batch(std::span<const int64_t> indices) const {
+  check_indices(indices);
   const MemoryScope scope(MemoryTag::data);
   Batch out;
   out.input = input_.dtype() == DType::u8 ? take_u8_as_f32(input_, indices, affine_) : take(input_, indices);
-  out.target = target_.dtype() == DType::u8 ? take_u8_as_i64(target_, indices) : take(target_, indices);
+  out.target = target_of(indices);
+  return out;
+}
+
+std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indices) const {
+  if (input_.dtype() != DType::u8) return {};
+  check_indices(indices);
+  const MemoryScope scope(MemoryTag::data);
+  ByteRows out{{}, affine_, target_of(indices)};
+  const int64_t row = numel(input_shape());
+  for (int64_t i : indices) out.rows.push_back(input_.data<uint8_t>() + i * row);
   return out;
 }
 

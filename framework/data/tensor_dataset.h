@@ -1,6 +1,7 @@
 // A data set held in memory, and the base of most others.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "framework/data/dataset.h"
@@ -22,12 +23,16 @@ class TensorDataset : public Dataset {
   Shape target_shape() const override;
   int64_t classes() const override { return classes_; }
   Batch batch(std::span<const int64_t> indices) const override;
+  std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::string describe() const override;
 
   const Tensor& input() const { return input_; }  // as stored
   const Tensor& target() const { return target_; }
 
  private:
+  void check_indices(std::span<const int64_t> indices) const;
+  Tensor target_of(std::span<const int64_t> indices) const;
+
   Tensor input_, target_;
   int64_t classes_;
   Affine affine_;

@@ -1,0 +1,50 @@
+// What the samples of a data set are like, gathered in one pass.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "framework/data/dataset.h"
+
+namespace halfstep {
+
+// Of the values of one channel, which is dimension 1 of a batch; without it there is one. What is not finite is counted, and enters
+// nothing else.
+struct ChannelStatistics {
+  int64_t count = 0, nan = 0, inf = 0;
+  double mean = 0, std = 0;  // std: over all values, divided by their count
+  double low = 0, high = 0;
+};
+std::vector<ChannelStatistics> channel_statistics(const Dataset& data);
+// The same of values that come in batches [B, ...].
+class ChannelSums {
+ public:
+  void add(const Tensor& input);  // any dtype; copied to the host
+  std::vector<ChannelStatistics> result() const;
+
+ private:
+  struct Sum {
+    ChannelStatistics s;
+    double squares = 0;  // of the distances from the mean
+  };
+  std::vector<Sum> sums_;
+};
+
+// The class of each sample, before transforms. Throws ValueError for a data set without classes, or with more than one class a
+// sample.
+std::vector<int64_t> class_labels(const Dataset& data);
+
+// Calls f(batch, first sample) with all samples in order, in batches. No random transform is drawn twice: it is epoch 0.
+template <class F>
+void for_each_batch(const Dataset& data, F f) {
+  constexpr int64_t kSamples = 256;
+  std::vector<int64_t> indices;
+  for (int64_t from = 0; from < data.size(); from += kSamples) {
+    indices.clear();
+    for (int64_t i = from; i < std::min(from + kSamples, data.size()); ++i) indices.push_back(i);
+    f(data.batch(indices, 0), from);
+  }
+}
+
+}  // namespace halfstep

@@ -1,0 +1,157 @@
+#include "framework/data/sampler.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "framework/base/check.h"
+#include "framework/data/loader.h"
+#include "framework/data/permutation.h"
+#include "framework/data/statistics.h"
+#include "framework/data/tensor_dataset.h"
+#include "framework/ops/ops.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("WeightedSampler: draws by weight, as a function of seed and epoch") {
+  constexpr int64_t kDraws = 60000;
+  const std::vector<double> weights = {0, 1, 2, 0, 3, 0};
+  const WeightedSampler sampler(weights, kDraws);
+  CHECK(sampler.size() == kDraws);
+  CHECK(sampler.of() == 6);
+  const std::vector<int64_t> order = sampler.order(3, 5);
+  CHECK(order == sampler.order(3, 5));
+  CHECK(order != sampler.order(3, 6));
+  CHECK(order != sampler.order(4, 5));
+  std::vector<int64_t> count(6);
+  for (const int64_t i : order) ++count.at(size_t(i));
+  for (size_t i = 0; i < 6; ++i) {
+    const double p = weights[i] / 6;
+    CHECK(std::abs(double(count[i]) - p * kDraws) <= 4.5 * std::sqrt(kDraws * p * (1 - p)));
+  }
+  CHECK(balanced_weights(std::vector<int64_t>{7, 7, 7, 1}) == std::vector<double>{1 / 3.0, 1 / 3.0, 1 / 3.0, 1});
+  CHECK(contains(message_of<ValueError>([] { WeightedSampler({1, -1}); }), "weights must be numbers >= 0, got -1"));
+  CHECK(contains(message_of<ValueError>([] { WeightedSampler({0, 0}); }), "must have a positive sum, got 0"));
+  CHECK(contains(message_of<ValueError>([] {
+                   WeightedSampler({1, 0, 1}, 3, false);
+                 }),
+                 "without replacement 3 draws need as many positive weights, got 2"));
+}
+
+TEST_CASE("WeightedSampler without replacement: each sample once, the first by weight") {
+  const WeightedSampler sampler({1, 2, 3, 0}, 3, false);
+  constexpr int64_t kEpochs = 6000;
+  std::vector<int64_t> first(4);
+  for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    const std::vector<int64_t> order = sampler.order(1, epoch);
+    CHECK(std::set<int64_t>(order.begin(), order.end()) == std::set<int64_t>{0, 1, 2});
+    ++first.at(size_t(order[0]));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    const double p = double(i + 1) / 6;
+    CHECK(std::abs(double(first[i]) - p * kEpochs) <= 4.5 * std::sqrt(kEpochs * p * (1 - p)));
+  }
+}
+
+TEST_CASE("BucketSampler: batches of nearly one length, in a random order") {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 1003; ++i) lengths.push_back(i * 7919 % 200);
+  const BucketSampler sampler(lengths, 10, 50);
+  const std::vector<int64_t> order = sampler.order(2, 0);
+  CHECK(order == sampler.order(2, 0));
+  CHECK(order != sampler.order(2, 1));
+  std::vector<int64_t> sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t i = 0; i < 1003; ++i) CHECK(sorted[size_t(i)] == i);
+  int64_t spread = 0;
+  std::vector<int64_t> firsts;
+  for (size_t from = 0; from + 10 <= order.size(); from += 10) {
+    const auto [low, high] = std::minmax_element(order.begin() + int64_t(from), order.begin() + int64_t(from) + 10,
+                                                 [&](int64_t a, int64_t b) { return lengths[size_t(a)] < lengths[size_t(b)]; });
+    spread = std::max(spread, lengths[size_t(*high)] - lengths[size_t(*low)]);
+    firsts.push_back(lengths[size_t(*low)]);
+  }
+  CHECK(spread <= 12);  // of 200
+  CHECK(!std::is_sorted(firsts.begin(), firsts.end()));
+  CHECK(contains(message_of<ValueError>([] { BucketSampler({1}, 0); }), "at least 1, got 0 and 100"));
+  CHECK(BucketSampler({}, 4).order(0, 0).empty());
+}
+
+TEST_CASE("DataLoader: a sampler decides on the samples, and resumes") {
+  const Tensor x = arange(0, 40).reshape({40, 1}).to(DType::f32), y = arange(0, 40).to(DType::i64);
+  const auto data = std::make_shared<TensorDataset>(x, y, 40);
+  const auto sampler = std::make_shared<WeightedSampler>(std::vector<double>(40, 1.0), 90);
+  const LoaderOptions options{.batch_size = 20, .shuffle = true, .sampler = sampler, .seed = 9, .num_workers = 2};
+  DataLoader loader(data, options);
+  CHECK(loader.size() == 5);
+  std::vector<int64_t> seen;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    while (const auto batch = loader.next())
+      for (const int64_t i : batch->target.to_vector<int64_t>()) seen.push_back(i);
+  }
+  std::vector<int64_t> expected = sampler->order(9, 0), second = sampler->order(9, 1);
+  expected.insert(expected.end(), second.begin(), second.end());
+  CHECK(seen == expected);
+  DataLoader resumed(data, options);
+  resumed.set_state({1, 2});
+  CHECK(resumed.next()->target.to_vector<int64_t>() == std::vector<int64_t>(second.begin() + 40, second.begin() + 60));
+  const auto small = std::make_shared<WeightedSampler>(std::vector<double>{1.0});
+  CHECK(contains(message_of<ValueError>([&] { DataLoader bad(data, {.sampler = small}); }),
+                 "made for the data set's 40 samples, got one for 1"));
+}
+
+TEST_CASE("stratified_order: every stretch has the classes in their shares") {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 600; ++i) labels.push_back(i < 400 ? 2 : i < 570 ? 0 : 5);  // 400, 170, 30
+  const std::vector<int64_t> order = stratified_order(labels, 4);
+  CHECK(order != stratified_order(labels, 5));
+  for (size_t from = 0; from < 600; from += 45) {
+    for (const auto &[label, all] : {std::pair{2, 400}, {0, 170}, {5, 30}}) {
+      const size_t to = std::min<size_t>(from + 101, 600);
+      const auto n = std::count_if(order.begin() + int64_t(from), order.begin() + int64_t(to),
+                                   [&](int64_t i) { return labels[size_t(i)] == label; });
+      CHECK(std::abs(double(n) - double(all) * double(to - from) / 600) <= 1.5);
+    }
+  }
+  std::vector<int64_t> joined;
+  for (int k = 0; k < 7; ++k) {
+    for (const int64_t i : part_of(order, k / 7.0, (k + 1) / 7.0)) joined.push_back(i);
+  }
+  std::sort(joined.begin(), joined.end());
+  std::vector<int64_t> all(600);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(joined == all);
+  CHECK(part_of(split_order(50, 3), 0.2, 0.5) == split_part(50, 0.2, 0.5, 3));
+}
+
+TEST_CASE("channel_statistics: against the formulas, with what is not finite set apart") {
+  const Tensor x = Tensor::empty({700, 2, 3}), y = zeros({700, 1});
+  std::vector<double> second;
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const bool first = i / 3 % 2 == 0;
+    const double v = first ? 1e4 + double(i % 7) : double(i * i % 101) - 50;
+    x.data<float>()[i] = float(v);
+    if (!first) second.push_back(v);
+  }
+  x.data<float>()[0] = NAN;
+  x.data<float>()[1] = -INFINITY;
+  x.data<float>()[6 * 699] = INFINITY;
+  const TensorDataset data(x, y);
+  const auto found = channel_statistics(data);
+  REQUIRE(found.size() == 2);
+  CHECK((found[0].nan == 1 && found[0].inf == 2 && found[0].count == 2097 && found[1].count == 2100 && found[1].nan == 0));
+  CHECK(found[0].low == 1e4);
+  CHECK(found[0].high == 1e4 + 6);
+  CHECK(found[0].std == doctest::Approx(2).epsilon(0.01));
+  double mean = 0, squares = 0;
+  for (const double v : second) mean += v / 2100;
+  for (const double v : second) squares += (v - mean) * (v - mean) / 2100;
+  CHECK(found[1].mean == doctest::Approx(mean).epsilon(1e-12));
+  CHECK(found[1].std == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
+  CHECK(contains(message_of<ValueError>([&] { class_labels(data); }), "needs data with one class a sample"));
+}
