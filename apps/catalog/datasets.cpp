@@ -9,6 +9,7 @@
 #include "framework/data/digits.h"
 #include "framework/data/mnist.h"
 #include "framework/data/permutation.h"
+#include "framework/data/statistics.h"
 #include "framework/data/synthetic.h"
 
 namespace halfstep::app {
@@ -37,21 +38,62 @@ Transforms transforms_after(const DatasetRow& row, const Json& self) {
 
 double range_at(const Json& self, size_t end) { return self["range"][end]; }
 
-int64_t part_size(const Json& self, int64_t n) {
-  return int64_t(std::floor(range_at(self, 1) * double(n))) - int64_t(std::floor(range_at(self, 0) * double(n)));
+bool is_fold(const Json& self) { return !self["fold"].is_null(); }
+// Is the part taken here, and not by the data set?
+bool cuts(const DatasetRow& row, const Json& self) {
+  const bool whole = range_at(self, 0) == 0 && range_at(self, 1) == 1;
+  return is_fold(self) || (!whole && (!row.takes_range || self["stratified"] == true));
 }
 
-// The data set, or the part of it that "range" names, before its transforms.
+// The samples that "range" or "fold" names, of an order of all.
+std::vector<int64_t> chosen(const Json& self, const std::string& split, std::span<const int64_t> order) {
+  if (!is_fold(self)) return part_of(order, range_at(self, 0), range_at(self, 1));
+  const double fold = self["fold"][0], folds = self["fold"][1];
+  std::vector<int64_t> held_out = part_of(order, fold / folds, (fold + 1) / folds), others;
+  if (split != "train") return held_out;
+  for (int64_t i = 0; i < int64_t(order.size()); ++i) {
+    if (!std::binary_search(held_out.begin(), held_out.end(), i)) others.push_back(i);
+  }
+  return others;
+}
+
+// The data set, or the part of it that "range" or "fold" names, before its transforms.
 std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wanted) {
   const Json& self = wanted.self();
   try {
-    auto all = row.make(wanted);
-    if (row.takes_range || (range_at(self, 0) == 0 && range_at(self, 1) == 1)) return all;
-    const int64_t n = all->size();
-    return subset(std::move(all), split_part(n, range_at(self, 0), range_at(self, 1), wanted.config["seed"]));
+    if (!cuts(row, self)) return row.make(wanted);
+    Json whole = wanted.config;
+    whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
+    auto all = row.make({whole, wanted.split, wanted.device});
+    const uint64_t seed = wanted.config["seed"];
+    const auto order = self["stratified"] == true ? stratified_order(class_labels(*all), seed) : split_order(all->size(), seed);
+    auto part = chosen(self, wanted.split, order);
+    return subset(std::move(all), std::move(part));
   } catch (const IoError& e) {
     throw DataError(e.what());  // for the program a file of data that cannot be read is bad data
   }
+}
+
+// The config with the numbers that "from": "data" stands for written into the split's transforms.
+Json with_statistics(const Json& config, const std::string& split) {
+  Json out = config;
+  std::optional<std::vector<ChannelStatistics>> found;
+  for (Json& t : out["data"][split]["transforms"]) {
+    if (!t.contains("from") || t["from"] != "data") continue;
+    if (!found) {
+      Json raw = config;
+      raw["data"]["train"]["transforms"] = Json::array();
+      const std::string train = "train";
+      found = channel_statistics(*make_part(dataset_catalog().row(raw["data"][train]), {raw, train}));
+    }
+    t["from"] = nullptr;
+    t["mean"] = t["std"] = Json::array();
+    for (const ChannelStatistics& c : *found) {
+      t["mean"].push_back(c.mean);
+      t["std"].push_back(c.std > 0 ? c.std : 1.0);  // of a channel that is constant
+    }
+  }
+  return out;
 }
 
 DataFacts facts_of(const Dataset& data) { return {data.input_shape(), data.target_shape(), data.classes(), data.size()}; }
@@ -151,13 +193,17 @@ Field column_field(std::string key, std::string doc) {
 
 Catalog<DatasetRow>& dataset_catalog() {
   static Catalog<DatasetRow>& all = *[] {
-    auto* const made =
-        new Catalog<DatasetRow>("data set", {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
-                                                  "the part of a seeded split, [from, to)")
-                                                 .items(2, 2),
-                                             list("transforms", Json::array(), component("", transform_family(), "a transform"),
-                                                  "what is done to the inputs of each batch, first to last")
-                                                 .items(0, kMaxTransforms)});
+    auto* const made = new Catalog<DatasetRow>(
+        "data set", {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
+                          "the part of a seeded split, [from, to)")
+                         .items(2, 2),
+                     list("fold", nullptr, integer("", nullptr, "number").at_least(0).at_most(kMaxCount),
+                          "[k, K]: K parts of a seeded split; data.train is all but part k, others are part k")
+                         .items(2, 2),
+                     boolean("stratified", false, "every part of a split has the classes in their shares"),
+                     list("transforms", Json::array(), component("", transform_family(), "a transform"),
+                          "what is done to each batch, first to last")
+                         .items(0, kMaxTransforms)});
     made->add({{"MNIST",
                 "images [1, 28, 28] in 10 classes, from IDX files",
                 {text("root", nullptr, "folder of the files or of mnist/; left out: data.root"), which_split()}},
@@ -202,22 +248,26 @@ Catalog<DatasetRow>& dataset_catalog() {
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {
   const SplitRequest wanted{config, split};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
-  std::optional<DataFacts> facts = row.facts ? row.facts(wanted) : facts_of(*make_part(row, wanted));
+  const bool cut = cuts(row, wanted.self());
+  Json whole = config;
+  if (cut) whole["data"][split]["range"] = Json{0.0, 1.0};
+  std::optional<DataFacts> facts = row.facts ? row.facts({whole, split}) : facts_of(*make_part(row, wanted));
   if (!facts) return facts;
-  if (row.facts && facts->size && !row.takes_range) facts->size = part_size(wanted.self(), *facts->size);
+  if (row.facts && facts->size && cut) facts->size = int64_t(chosen(wanted.self(), split, split_order(*facts->size, 0)).size());
   try {
     const SavedGenerator generator;
-    facts->input = transformed_shape(transforms_after(row, wanted.self()), facts->input);
+    facts->input = transformed_shape(transforms_after(row, wanted.self()), facts->input, facts->classes);
   } catch (const Error& e) { fail<ConfigError>(joined("data.", split, ".transforms"), one_line(e)); }
   return facts;
 }
 
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device) {
-  const SplitRequest wanted{config, split, device};
+  const Json filled = with_statistics(config, split);
+  const SplitRequest wanted{filled, split, device};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
   auto data = make_part(row, wanted);
   Transforms after = transforms_after(row, wanted.self());
-  return after.empty() ? data : transformed(std::move(data), std::move(after));
+  return after.empty() ? data : transformed(std::move(data), std::move(after), config["seed"]);
 }
 
 }  // namespace halfstep::app

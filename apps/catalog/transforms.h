@@ -1,4 +1,4 @@
-// The catalogue of transforms, which are done to the inputs of a data set's batches.
+// The catalogue of transforms, which are done to the batches of a data set.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@ namespace halfstep::app {
 struct TransformRow {
   Component component;
   std::function<std::shared_ptr<const Transform>(const Json& self)> make;
+  bool softens_targets = false;  // classes become shares of classes
 };
 Catalog<TransformRow>& transform_catalog();
 inline const Family& transform_family() { return transform_catalog().family(); }

@@ -45,6 +45,7 @@ int eval(const Options& o) {
   const bool averaged = !o.trained_weights && use_averages(contents, state) > 0;
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
+  config.data.loader.sampler = nullptr;
   const auto loader = make_loader(config, split);
   const auto metrics = make_metrics(config, loader->dataset());
   const EvalResult r = evaluate(*parts.model, *parts.loss, metrics, *loader, parts.device, parts.low);

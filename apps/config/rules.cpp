@@ -7,6 +7,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/transforms.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 
@@ -39,6 +40,7 @@ class Rules {
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
       batches(*out.facts);
+      class_users(*out.facts);
       if (clean({"model"})) model(out);
     }
     if (clean({"metrics", "data"})) metrics(out.facts);
@@ -117,6 +119,7 @@ class Rules {
       if (!(self["range"][0].get<double>() < self["range"][1].get<double>())) {
         issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
       }
+      parts(self, path);
       if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
         issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
       }
@@ -129,6 +132,39 @@ class Rules {
         issues_.error(path + ".target_shape", "must not be given together with classes");
       }
     }
+  }
+
+  // "fold" and "stratified".
+  void parts(const Json& self, const std::string& path) {
+    const bool folds = !self["fold"].is_null(), whole = self["range"] == Json{0.0, 1.0};
+    if (folds && !whole) issues_.error(path + ".fold", "must not be given together with range");
+    if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
+      issues_.error(path + ".fold", "must be [k, K] with 0 <= k < K and K >= 2, got " + self["fold"].dump());
+    const bool cut_here = folds || (self["stratified"] == true && !whole);
+    if (cut_here && self.contains("standardize") && self["standardize"] == true)
+      issues_.error(path + ".standardize",
+                    R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
+    if (self["stratified"] == true && self.contains("task") && self["task"] == "regression")
+      issues_.error(path + ".stratified", "needs data with classes");
+  }
+
+  // Transforms that make shares of classes, and samplers that weigh classes.
+  void class_users(const DataFacts& facts) {
+    const Json& transforms = c_["data"]["train"]["transforms"];
+    for (size_t i = 0; i < transforms.size(); ++i) {
+      if (!transform_catalog().row(transforms[i]).softens_targets || !clean({"loss"})) continue;
+      if (c_["loss"]["type"] != "CrossEntropyLoss")
+        issues_.error(join_path("data.train.transforms", i),
+                      transforms[i]["type"].get<std::string>() +
+                          " makes shares of classes, which CrossEntropyLoss takes, but loss is " +
+                          c_["loss"]["type"].get<std::string>());
+    }
+    const Json& sampler = c_["data"]["loader"]["sampler"];
+    if (sampler.is_null() || sampler["type"] != "weighted") return;
+    if (facts.classes == 0) return issues_.error("data.loader.sampler", "weighted needs data with classes");
+    if (sampler["weights"].is_array() && int64_t(sampler["weights"].size()) != facts.classes)
+      issues_.error("data.loader.sampler.weights", "must have one number for each of the " + std::to_string(facts.classes) +
+                                                       " classes, got " + std::to_string(sampler["weights"].size()));
   }
 
   void facts(RuleResult& out) {

@@ -51,14 +51,33 @@ struct AmpSection {
   }
 };
 
+inline const Section& sampler_section() {
+  static const Section all{
+      "sampler",
+      {choice("type", nullptr, {"weighted", "bucket"},
+              "\"weighted\": samples drawn by the weight of their class; \"bucket\": batches of samples of nearly one length")
+           .required(),
+       list("weights", "balanced", number("", nullptr, "weight").at_least(0),
+            "of weighted: one a class; \"balanced\": all classes are drawn equally often")
+           .or_word("balanced"),
+       integer("num_samples", nullptr, "of weighted: draws an epoch; left out: the size of data.train")
+           .at_least(1)
+           .at_most(kMaxCount),
+       boolean("replacement", true, "of weighted: a sample may be drawn again"),
+       integer("window", 100, "of bucket: batches within which samples are sorted").at_least(1).at_most(kMaxCount)}};
+  return all;
+}
+
 struct LoaderSection {
   int64_t batch_size;
   bool shuffle, drop_last;
   int num_workers, prefetch;
+  Json sampler;
 
   void keys(auto& key) {
     key(batch_size, integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount));
     key(shuffle, boolean("shuffle", true, "of the training data, seeded"));
+    key(sampler, optional_section("sampler", sampler_section(), "of the training data, in place of shuffle").or_text("type"));
     key(drop_last, boolean("drop_last", false, "leave out a last batch that is not full"));
     key(num_workers, integer("num_workers", 0, "background threads").at_least(0).at_most(256));
     key(prefetch, integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount));

@@ -16,6 +16,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
   module.eval();
   EvalResult out;
   for (const NamedMetric& m : metrics) m.metric->reset();
+  loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
     Tensor output, value;

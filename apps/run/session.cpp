@@ -10,6 +10,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "framework/backend/backend.h"
+#include "framework/data/statistics.h"
 #include "framework/io/stored_json.h"
 
 namespace halfstep::app {
@@ -33,18 +34,47 @@ void infer_from(Config& config, const Dataset& data) {
 
 }  // namespace
 
+namespace {
+
+std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data) {
+  const Json& self = l.sampler;
+  if (self.is_null()) return {};
+  constexpr const char* kPath = "data.loader.sampler";
+  try {
+    if (self["type"] == "bucket") {
+      std::vector<int64_t> lengths = data.lengths();
+      check<ConfigError>(!lengths.empty(), kPath,
+                         "bucket needs samples that differ in length, but this data has none: ", data.describe());
+      return std::make_shared<BucketSampler>(std::move(lengths), l.batch_size, self["window"]);
+    }
+    check<ConfigError>(data.classes() > 0, kPath, "weighted needs data with classes, got ", data.describe());
+    const std::vector<int64_t> labels = class_labels(data);
+    std::vector<double> weights;
+    if (self["weights"] == "balanced")
+      weights = balanced_weights(labels);
+    else
+      for (const int64_t c : labels) weights.push_back(self["weights"].at(size_t(c)));
+    return std::make_shared<WeightedSampler>(std::move(weights), self["num_samples"].is_null() ? 0 : int64_t(self["num_samples"]),
+                                             self["replacement"]);
+  } catch (const ValueError& e) { fail<ConfigError>(kPath, one_line(e)); }
+}
+
+}  // namespace
+
 std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split) {
   const MemoryScope scope(MemoryTag::data);
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
+  auto data = build_dataset(config.json, split, config.device);
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
+                              .sampler = train ? make_sampler(l, *data) : nullptr,
                               .drop_last = train && l.drop_last,
                               .seed = config.seed,
                               .num_workers = l.num_workers,
                               .prefetch = l.prefetch,
                               .device = config.device};
-  return std::make_unique<DataLoader>(build_dataset(config.json, split, config.device), options);
+  return std::make_unique<DataLoader>(std::move(data), options);
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {

@@ -7,12 +7,9 @@ namespace halfstep::app {
 
 std::vector<std::string> planned_components(const std::string& what) {
   static const std::map<std::string, std::vector<std::string>> all = {
-      {"layer",
-       {"TransformerDecoder", "Transformer"}},
+      {"layer", {"TransformerDecoder", "Transformer"}},
       {"loss", {"CTCLoss", "GaussianNLLLoss"}},
       {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}},
-      {"metric", {"top5", "perplexity", "bits_per_char"}},
-      {"transform", {"RandomCrop", "RandomHorizontalFlip", "RandomRotation", "RandomErasing", "ColorJitter", "Mixup", "CutMix"}},
   };
   const auto found = all.find(what);
   return found == all.end() ? std::vector<std::string>{} : found->second;

@@ -1,0 +1,173 @@
+// Transforms, splits and samplers as a config names them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "apps/catalog/transforms.h"
+#include "apps/run/session.h"
+#include "framework/data/statistics.h"
+#include "tests/apps/config/load.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+// Every row of the catalogue once, for Digits [1, 28, 28].
+constexpr const char* kAll = R"(data.train.transforms=["ToTensor",
+  {"type": "RandomCrop", "size": 28, "padding": [2, 3]}, {"type": "Pad", "padding": 2, "padding_mode": "reflect"},
+  {"type": "CenterCrop", "size": [28, 30]}, "RandomHorizontalFlip", {"type": "RandomVerticalFlip", "p": 0.1},
+  {"type": "RandomRotation", "degrees": 10, "interpolation": "bilinear"},
+  {"type": "RandomAffine", "degrees": [0, 5], "translate": [0.1, 0.1], "scale": [0.9, 1.1], "shear": 3},
+  {"type": "Resize", "size": [28, 28]}, {"type": "ColorJitter", "brightness": 0.4, "contrast": [0.8, 1.2], "saturation": 0.1, "hue": 0.1},
+  {"type": "RandomErasing", "value": "random"}, {"type": "Normalize", "from": "data"}, {"type": "Mixup", "alpha": 0.2}, "CutMix"])";
+
+Config loaded(const fs::path& file, std::vector<std::string> sets) { return load_config(file, {.sets = std::move(sets)}); }
+
+std::set<std::string> inputs_of(const Dataset& data) {
+  std::set<std::string> out;
+  for_each_batch(data, [&](const Batch& batch, int64_t) {
+    const Tensor x = batch.input.contiguous();
+    const size_t bytes = x.nbytes() / size_t(x.size(0));
+    for (int64_t i = 0; i < x.size(0); ++i) out.emplace(static_cast<const char*>(x.data()) + size_t(i) * bytes, bytes);
+  });
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("transforms of a config: all there are, in a run that trains") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  Session s = make_session(loaded(file, {kAll}));
+  CHECK(s.train->dataset().input_shape() == Shape{1, 28, 28});
+  std::set<std::string> used;
+  const Config all = loaded(file, {kAll});
+  for (const Json& t : all.json["data"]["train"]["transforms"]) used.insert(t["type"]);
+  for (const TransformRow& row : transform_catalog().rows()) {
+    if (!row.component.doc.ends_with("of this program")) CHECK_MESSAGE(used.contains(row.component.type), row.component.type);
+  }
+  const auto batch = s.train->next();
+  REQUIRE(batch);
+  CHECK(batch->target.shape() == Shape{16, 10});
+  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, nullptr, {});
+  CHECK(std::isfinite(step(batch->input, batch->target).loss.item<double>()));
+
+  const auto with = [&](const std::string& transform, std::vector<std::string> more = {}) {
+    more.push_back("data.train.transforms=[" + transform + "]");
+    return error_of(file, {.sets = std::move(more)});
+  };
+  CHECK(contains(with(R"({"type": "RandomCrop", "size": 30})"),
+                 "data.train: [data.train.transforms] [RandomCrop] a crop of [30, 30] does not fit"));
+  CHECK(contains(with(R"({"type": "RandomCrop"})"), "data.train.transforms.0.size: is missing"));
+  CHECK(contains(with(R"({"type": "Pad", "padding": [1, 2, 3]})"), "padding must have 1, 2 or 4 numbers, got 3"));
+  CHECK(contains(with(R"({"type": "Normalize", "preset": "cifar10"})"), "has 3 means and deviations"));
+  CHECK(contains(with(R"({"type": "Normalize", "preset": "mnist", "from": "data"})"),
+                 "takes one of preset, from, and mean with std"));
+  CHECK(contains(with(R"({"type": "ColorJitter", "hue": 0.7})"), "hue must go from a smaller to a larger number in [-0.5, 0.5]"));
+  CHECK(contains(with("\"Mixup\"", {"loss=NLLLoss"}),
+                 "data.train.transforms.0: Mixup makes shares of classes, which CrossEntropyLoss takes"));
+  CHECK(with("\"Mixup\"") == "");
+}
+
+TEST_CASE("Normalize with the numbers of the training data, for every split") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const Config c = loaded(
+      file,
+      {R"(data.train={"type": "Digits", "size": 300, "transforms": ["RandomVerticalFlip", {"type": "Normalize", "from": "data"}]})",
+       R"(data.val={"type": "Digits", "size": 100, "transforms": [{"type": "Normalize", "from": "data"}]})"});
+  const auto raw = make_loader(loaded(file, {"data.train.size=300"}), "train"), train = make_loader(c, "train"),
+             val = make_loader(c, "val");
+  const ChannelStatistics before = channel_statistics(raw->dataset())[0], after = channel_statistics(train->dataset())[0];
+  CHECK(before.mean == doctest::Approx(0.13).epsilon(0.5));
+  CHECK(std::abs(after.mean) < 1e-5);
+  CHECK(std::abs(after.std - 1) < 1e-5);
+  const auto held_raw = make_loader(loaded(file, {R"(data.val={"type": "Digits", "size": 100})"}), "val");
+  const ChannelStatistics held = channel_statistics(held_raw->dataset())[0], scaled = channel_statistics(val->dataset())[0];
+  CHECK(scaled.mean == doctest::Approx((held.mean - before.mean) / before.std).epsilon(1e-4));
+  CHECK(scaled.mean != doctest::Approx(0).epsilon(1e-6));
+}
+
+TEST_CASE("folds and stratified parts share nothing and leave nothing out") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto all = inputs_of(make_loader(loaded(file, {"data.train.size=103"}), "train")->dataset());
+  REQUIRE(all.size() == 103);
+  for (const bool stratified : {false, true}) {
+    std::set<std::string> held_out;
+    size_t sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      const std::string part = R"({"type": "Digits", "split": "train", "size": 103, "fold": [)" + std::to_string(k) + ", 4]" +
+                               (stratified ? R"(, "stratified": true})" : "}");
+      const Config c = loaded(file, {"data.train=" + part, "data.val=" + part});
+      const auto train = make_loader(c, "train"), val = make_loader(c, "val");
+      CHECK(c.facts->size == train->dataset().size());
+      CHECK(train->dataset().size() + val->dataset().size() == 103);
+      const auto here = inputs_of(val->dataset());
+      for (const std::string& x : inputs_of(train->dataset())) CHECK(!here.contains(x));
+      held_out.insert(here.begin(), here.end());
+      sum += here.size();
+      std::map<int64_t, int> classes;
+      for (const int64_t label : class_labels(val->dataset())) ++classes[label];
+      for (const auto& [label, n] : classes) CHECK((!stratified || (n >= 2 && n <= 3)));
+      CHECK((!stratified || classes.size() == 10));
+    }
+    CHECK(sum == 103);
+    CHECK(held_out == all);
+  }
+  const std::string part = R"({"type": "Digits", "size": 200, "stratified": true, "range": )";
+  const Config c = loaded(file, {"data.train=" + part + "[0, 0.8]}"});
+  std::map<int64_t, int> classes;
+  for (const int64_t label : class_labels(make_loader(c, "train")->dataset())) ++classes[label];
+  for (const auto& [label, n] : classes) CHECK(n == 16);
+
+  const auto with = [&](const std::string& more) {
+    return error_of(file, {.sets = {R"(data.train={"type": "Digits", "size": 20, )" + more + "}"}});
+  };
+  CHECK(contains(with("\"fold\": [4, 4]"), "data.train.fold: must be [k, K] with 0 <= k < K and K >= 2, got [4,4]"));
+  CHECK(contains(with("\"fold\": [0, 2], \"range\": [0, 0.5]"), "data.train.fold: must not be given together with range"));
+  write(dir / "t.csv", "a,b,y\n1,2,x\n3,4,z\n5,1,x\n0,2,z\n");
+  const auto csv = [&](const std::string& more) {
+    return R"(data.train={"type": "CSV", "path": ")" + (dir / "t.csv").string() + "\", " + more + "}";
+  };
+  CHECK(contains(error_of(file, {.sets = {csv(R"("fold": [0, 2], "standardize": true)")}}),
+                 "data.train.standardize: would look at held-out data"));
+  CHECK(contains(error_of(file, {.sets = {"loss=MSELoss", csv(R"("stratified": true, "task": "regression", "target": "b")")}}),
+                 "data.train.stratified: needs data with classes"));
+  const Config two = loaded(file, {"model.out_features=2", csv(R"("fold": [0, 2], "stratified": true)")});
+  CHECK(class_labels(make_loader(two, "train")->dataset()).size() == 2);
+}
+
+TEST_CASE("samplers of a config") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto counts = [&](const std::string& sampler) {
+    const auto loader = make_loader(loaded(file, {"data.train.size=1000", "data.loader.sampler=" + sampler}), "train");
+    std::map<int64_t, int> out;
+    for (const Batch& batch : *loader) {
+      for (const int64_t label : batch.target.to_vector<int64_t>()) ++out[label];
+    }
+    return out;
+  };
+  const auto some = counts(R"({"type": "weighted", "weights": [0, 3, 1, 0, 0, 0, 0, 0, 0, 0], "num_samples": 4000})");
+  CHECK(some.size() == 2);
+  CHECK(some.at(1) + some.at(2) == 4000);
+  CHECK(std::abs(some.at(1) - 3000) < 4.5 * std::sqrt(750.0));
+  const auto even = counts("\"weighted\"");
+  CHECK(even.size() == 10);
+  const auto with = [&](std::vector<std::string> sets) { return error_of(file, {.sets = std::move(sets)}); };
+  CHECK(contains(with({R"(data.loader.sampler={"type": "weighted", "weights": [1, 2]})"}),
+                 "data.loader.sampler.weights: must have one number for each of the 10 classes, got 2"));
+  CHECK(contains(with({"data.loader.sampler=random"}), "data.loader.sampler.type: must be \"weighted\" or \"bucket\""));
+  CHECK(contains(with({R"(data.train={"type": "Random", "input_shape": [4], "target_shape": [10]})", "loss=MSELoss",
+                       "data.loader.sampler=weighted"}),
+                 "data.loader.sampler: weighted needs data with classes"));
+  CHECK_THROWS_WITH_AS(counts("\"bucket\""), doctest::Contains("bucket needs samples that differ in length"), ConfigError);
+  CHECK_THROWS_WITH_AS(counts(R"({"type": "weighted", "weights": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]})"),
+                       doctest::Contains("must have a positive sum"), ConfigError);
+}
