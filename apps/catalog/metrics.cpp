@@ -8,13 +8,14 @@
 namespace halfstep::app {
 namespace {
 
-// The share of samples whose largest output is their class.
+// The share of samples, or of the places of sequences, whose largest output is their class.
 class Accuracy : public Metric {
  public:
   void reset() override { correct_ = samples_ = 0; }
   void add(const Tensor& output, const Tensor& target) override {
-    correct_ += eq(argmax(output, -1), target).sum().item<int64_t>();
-    samples_ += target.size(0);
+    const Tensor truth = classes_of(target, output);
+    correct_ += eq(argmax(output, -1), truth).sum().item<int64_t>();
+    samples_ += truth.ge(0).sum().item<int64_t>();  // a negative class is one that losses ignore
   }
   double value() const override { return double(correct_) / double(samples_); }
   bool is_share() const override { return true; }
@@ -46,6 +47,7 @@ Catalog<MetricRow>& metric_catalog() {
     MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
     accuracy.always = true;
     made->add(std::move(accuracy));
+    add_metric_rows(*made);
     return made;
   }();
   return all;

@@ -22,6 +22,7 @@ class Metric {
   // `output` [B, ...] is the model's, in the dtype that it computed in; `target` [B, ...] is the data's. Both are on the device.
   virtual void add(const Tensor& output, const Tensor& target) = 0;
   virtual double value() const = 0;  // over all batches since reset()
+  virtual Json details() const { return {}; }  // what there is besides the value, such as a table: a list of rows; or null
   virtual bool more_is_better() const { return true; }
   virtual bool is_share() const { return false; }  // of 1; people are shown it in percent
 };
@@ -33,6 +34,9 @@ struct MetricRow {
   bool always = false;                  // gathered wherever it can be, also where a config does not list it
 };
 Catalog<MetricRow>& metric_catalog();
+void add_metric_rows(Catalog<MetricRow>& all);  // all but accuracy
+// Class targets of an output as numbers: of shares of classes, which have the output's shape, the largest.
+Tensor classes_of(const Tensor& target, const Tensor& output);
 inline const Family& metric_family() { return metric_catalog().family(); }
 
 // Of a class whose constructor takes the values of its fields, in order.

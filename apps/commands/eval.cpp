@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -21,6 +22,18 @@ struct Options {
   std::optional<int> threads;
   bool json = false, trained_weights = false;
 };
+
+// Rows of numbers, in columns of one width.
+void print_table(const MetricValue& m) {
+  size_t width = 0;
+  for (const Json& row : m.details)
+    for (const Json& cell : row) width = std::max(width, cell.dump().size());
+  std::cout << m.name << " (a row a class of the data, a column a class of the answer):\n";
+  for (const Json& row : m.details) {
+    for (const Json& cell : row) std::cout << ' ' << std::string(width - cell.dump().size(), ' ') << cell.dump();
+    std::cout << '\n';
+  }
+}
 
 int eval(const Options& o) {
   apply_threads(o.threads);
@@ -67,6 +80,9 @@ int eval(const Options& o) {
     std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
   }
   std::cout << '\n';
+  for (const MetricValue& m : r.metrics) {
+    if (!m.details.is_null()) print_table(m);
+  }
   return kDone;
 }
 

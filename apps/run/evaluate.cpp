@@ -32,7 +32,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
   }
   module.train(training);
   out.loss /= double(out.samples);
-  for (const NamedMetric& m : metrics) out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share()});
+  for (const NamedMetric& m : metrics)
+    out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details()});
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }
@@ -41,7 +42,10 @@ Json metrics_json(const std::string& split, const std::vector<MetricValue>& metr
   Json out = Json::object();
   for (const MetricRow& row : metric_catalog().rows())
     if (row.always) out[split + "." + row.component.type] = nullptr;
-  for (const MetricValue& m : metrics) out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
+  for (const MetricValue& m : metrics) {
+    out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
+    if (!m.details.is_null()) out[split + "." + m.name + ".table"] = m.details;
+  }
   return out;
 }
 

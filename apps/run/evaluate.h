@@ -14,7 +14,8 @@ namespace halfstep::app {
 struct MetricValue {
   std::string name;  // "accuracy"
   double value;
-  bool is_share;  // see Metric
+  bool is_share;  // see Metric, as details
+  Json details = {};
 };
 
 struct EvalResult {
@@ -29,7 +30,7 @@ struct EvalResult {
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
                     std::optional<DType> low);
 
-// Their values for other programs: {"val.accuracy": 0.97}. Metrics that are there for other data are null.
+// Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for other data are null.
 Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics);
 
 // The batch on `device`; the copy, if any, counts as data.

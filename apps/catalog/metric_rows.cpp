@@ -1,0 +1,349 @@
+// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts as what it has.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
+
+#include "apps/catalog/metrics.h"
+#include "framework/base/check.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+// Scores [N, C] of N samples, or of the N places of sequences, and the class of each; places with a negative class, which losses
+// ignore, are left out.
+class ClassMetric : public Metric {
+ public:
+  void add(const Tensor& output, const Tensor& target) final {
+    const int64_t classes = output.size(-1);
+    const Tensor scores = output.to(DType::f32).reshape({-1, classes}).to(Device::cpu).contiguous();
+    const Tensor truth = classes_of(target, output).to(Device::cpu).reshape({-1}).contiguous();
+    check<ShapeError>(scores.size(0) == truth.numel(), "metrics", "the output must have scores for each target, got ",
+                      output.shape(), " for targets ", target.shape());
+    for (int64_t i = 0; i < truth.numel(); ++i) {
+      const int64_t c = truth.data<int64_t>()[i];
+      if (c < 0) continue;
+      check<IndexError>(c < classes, "metrics", "a class must be below ", classes, ", the scores of a sample, got ", c);
+      count({scores.data<float>() + i * classes, size_t(classes)}, c);
+    }
+  }
+
+ protected:
+  virtual void count(std::span<const float> scores, int64_t truth) = 0;
+};
+
+size_t best_of(std::span<const float> scores) {
+  size_t best = 0;
+  for (size_t c = 1; c < scores.size(); ++c) {
+    if (!std::isnan(scores[best]) && !(scores[c] <= scores[best])) best = c;
+  }
+  return best;
+}
+
+double share(double part, double all) { return all > 0 ? part / all : 0; }
+
+class TopK : public ClassMetric {
+ public:
+  explicit TopK(int64_t k) : k_(k) {}
+  void reset() override { hits_ = all_ = 0; }
+  double value() const override { return double(hits_) / double(all_); }
+  bool is_share() const override { return true; }
+
+ protected:
+  void count(std::span<const float> scores, int64_t truth) override {
+    check<ConfigError>(k_ <= int64_t(scores.size()), "top_k", "k must be at most the number of classes, ", scores.size(), ", got ",
+                       k_);
+    int64_t before = 0;  // of two equal scores the first is the better one
+    const float own = scores[size_t(truth)];
+    for (int64_t c = 0; c < int64_t(scores.size()); ++c) {
+      const float s = scores[size_t(c)];
+      before += s > own || (s == own && c < truth) || (std::isnan(s) && !std::isnan(own));
+    }
+    hits_ += before < k_ && !std::isnan(own);
+    ++all_;
+  }
+
+ private:
+  int64_t k_, hits_ = 0, all_ = 0;
+};
+
+// How often class t (row) was taken for class p (column).
+class Confusion : public ClassMetric {
+ public:
+  void reset() override { table_.clear(), classes_ = 0; }
+  double value() const override {  // the share on the diagonal
+    double hits = 0;
+    for (size_t c = 0; c < classes_; ++c) hits += at(c, c);
+    return hits / sum();
+  }
+  bool is_share() const override { return true; }
+  Json details() const override {
+    Json rows = Json::array();
+    for (size_t t = 0; t < classes_; ++t) {
+      rows.push_back(Json::array());
+      for (size_t p = 0; p < classes_; ++p) rows.back().push_back(table_[t * classes_ + p]);
+    }
+    return rows;
+  }
+
+ protected:
+  void count(std::span<const float> scores, int64_t truth) override {
+    if (classes_ == 0) classes_ = scores.size(), table_.assign(classes_ * classes_, 0);
+    check<ShapeError>(scores.size() == classes_, "metrics", "all batches must have ", classes_, " classes, got ", scores.size());
+    ++table_[size_t(truth) * classes_ + best_of(scores)];
+  }
+  double at(size_t t, size_t p) const { return double(table_[t * classes_ + p]); }
+  double sum() const {
+    double all = 0;
+    for (const int64_t n : table_) all += double(n);
+    return all;
+  }
+  double truly(size_t c) const {
+    double n = 0;
+    for (size_t p = 0; p < classes_; ++p) n += at(c, p);
+    return n;
+  }
+  double said(size_t c) const {
+    double n = 0;
+    for (size_t t = 0; t < classes_; ++t) n += at(t, c);
+    return n;
+  }
+  size_t classes_ = 0;
+
+ private:
+  std::vector<int64_t> table_;
+};
+
+// Of precision, recall and F1: the mean over the classes that occur, as targets or answers; micro: of all samples as one class,
+// which for one answer a sample is the accuracy.
+class Averaged : public Confusion {
+ public:
+  explicit Averaged(const std::string& average) : micro_(average == "micro") {}
+  double value() const final {
+    if (micro_) return Confusion::value();
+    double total = 0, there = 0;
+    for (size_t c = 0; c < classes_; ++c) {
+      const double answers = said(c), members = truly(c);
+      if (answers + members == 0) continue;
+      total += of(at(c, c), answers, members);
+      ++there;
+    }
+    return total / there;
+  }
+  Json details() const final { return {}; }
+
+ protected:
+  virtual double of(double hits, double said, double truly) const = 0;
+
+ private:
+  bool micro_;
+};
+class Precision : public Averaged {
+  using Averaged::Averaged;
+  double of(double hits, double said, double) const override { return share(hits, said); }
+};
+class Recall : public Averaged {
+  using Averaged::Averaged;
+  double of(double hits, double, double truly) const override { return share(hits, truly); }
+};
+class F1 : public Averaged {
+  using Averaged::Averaged;
+  double of(double hits, double said, double truly) const override { return share(2 * hits, said + truly); }
+};
+
+// The mean of -ln softmax(output)[class].
+class LogLikelihood : public ClassMetric {
+ public:
+  void reset() override { sum_ = 0, all_ = 0; }
+  bool more_is_better() const override { return false; }
+
+ protected:
+  void count(std::span<const float> scores, int64_t truth) override {
+    const double most = double(*std::max_element(scores.begin(), scores.end()));
+    double total = 0;
+    for (const float s : scores) total += std::exp(double(s) - most);
+    sum_ += most + std::log(total) - double(scores[size_t(truth)]);
+    ++all_;
+  }
+  double mean() const { return sum_ / double(all_); }
+
+ private:
+  double sum_ = 0;
+  int64_t all_ = 0;
+};
+class Perplexity : public LogLikelihood {
+  double value() const override { return std::exp(mean()); }
+};
+class BitsPerChar : public LogLikelihood {
+  double value() const override { return mean() / std::numbers::ln2; }
+};
+
+// Outputs and targets of one shape; column j is value j of a sample.
+class NumberMetric : public Metric {
+ public:
+  void add(const Tensor& output, const Tensor& target) final {
+    check<ShapeError>(output.shape() == target.shape(), "metrics", "the output must have the target's shape ", target.shape(),
+                      ", got ", output.shape());
+    const Tensor x = output.to(DType::f32).to(Device::cpu).contiguous(), y = target.to(DType::f32).to(Device::cpu).contiguous();
+    const int64_t columns = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
+    for (int64_t i = 0; i < x.numel(); ++i) count(double(x.data<float>()[i]), double(y.data<float>()[i]), size_t(i % columns));
+  }
+  bool more_is_better() const override { return false; }
+
+ protected:
+  virtual void count(double output, double target, size_t column) = 0;
+};
+
+class MeanError : public NumberMetric {
+ public:
+  void reset() override { sum_ = 0, all_ = 0; }
+
+ protected:
+  void add_error(double error) { sum_ += error, ++all_; }
+  double mean() const { return sum_ / double(all_); }
+
+ private:
+  double sum_ = 0;
+  int64_t all_ = 0;
+};
+class Mae : public MeanError {
+  void count(double output, double target, size_t) override { add_error(std::abs(output - target)); }
+  double value() const override { return mean(); }
+};
+class Rmse : public MeanError {
+  void count(double output, double target, size_t) override { add_error((output - target) * (output - target)); }
+  double value() const override { return std::sqrt(mean()); }
+};
+
+// 1 - sum (output - target)^2 / sum (target - mean)^2 of each column, averaged. A column whose target is constant has 1 where every
+// output is right, else 0.
+class R2 : public NumberMetric {
+ public:
+  void reset() override { columns_.clear(); }
+  bool more_is_better() const override { return true; }
+  double value() const override {
+    double total = 0;
+    for (const Column& c : columns_) total += c.spread > 0 ? 1 - c.error / c.spread : c.error > 0 ? 0 : 1;
+    return total / double(columns_.size());
+  }
+
+ protected:
+  void count(double output, double target, size_t column) override {
+    if (columns_.size() <= column) columns_.resize(column + 1);
+    Column& c = columns_[column];
+    c.error += (output - target) * (output - target);
+    const double apart = target - c.mean;  // Welford, 1962
+    c.mean += apart / ++c.count;
+    c.spread += apart * (target - c.mean);
+  }
+
+ private:
+  struct Column {
+    double count = 0, mean = 0, spread = 0, error = 0;
+  };
+  std::vector<Column> columns_;
+};
+
+// The chance that a positive sample scores above a negative one, ties counting half. Of classes: each against the rest by its share
+// of softmax(output), averaged over those that have both kinds; of numbers 0 and 1: of each column.
+class Auroc : public Metric {
+ public:
+  void reset() override { columns_.clear(); }
+  bool is_share() const override { return true; }
+
+  void add(const Tensor& output, const Tensor& target) override {
+    const Tensor scores = output.to(DType::f32).to(Device::cpu).contiguous();
+    const Tensor truth = target.to(Device::cpu).contiguous();
+    if (truth.is_floating_point()) return add_numbers(scores, truth.to(DType::f32));
+    const int64_t classes = scores.size(-1);
+    check<ShapeError>(truth.numel() * classes == scores.numel(), "auroc", "the output must have scores for each target, got ",
+                      output.shape(), " for targets ", target.shape());
+    columns_.resize(size_t(classes));
+    for (int64_t i = 0; i < truth.numel(); ++i) {
+      const float* const row = scores.data<float>() + i * classes;
+      const int64_t c = truth.data<int64_t>()[i];
+      if (c < 0) continue;
+      const double most = double(*std::max_element(row, row + classes));
+      double total = 0;
+      for (int64_t j = 0; j < classes; ++j) total += std::exp(double(row[j]) - most);
+      for (int64_t j = 0; j < classes; ++j) columns_[size_t(j)].emplace_back(std::exp(double(row[j]) - most) / total, j == c);
+    }
+  }
+
+  double value() const override {
+    double total = 0;
+    int64_t there = 0;
+    for (const auto& column : columns_) {
+      const double area = area_of(column);
+      if (!std::isnan(area)) total += area, ++there;
+    }
+    return there > 0 ? total / double(there) : std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  using Column = std::vector<std::pair<double, bool>>;  // score, positive
+
+  void add_numbers(const Tensor& scores, const Tensor& truth) {
+    check<ShapeError>(scores.shape() == truth.shape(), "auroc", "the output must have the target's shape ", truth.shape(), ", got ",
+                      scores.shape());
+    const int64_t columns = scores.size(0) > 0 ? scores.numel() / scores.size(0) : 0;
+    columns_.resize(size_t(columns));
+    for (int64_t i = 0; i < scores.numel(); ++i)
+      columns_[size_t(i % columns)].emplace_back(double(scores.data<float>()[i]), truth.data<float>()[i] > 0.5f);
+  }
+
+  // By the sum of the positives' ranks (Mann & Whitney); NaN without both kinds, or with a score that is NaN.
+  static double area_of(Column column) {
+    double positives = 0, ranks = 0;
+    for (const auto& [score, positive] : column) {
+      if (std::isnan(score)) return score;
+      positives += positive;
+    }
+    const double negatives = double(column.size()) - positives;
+    if (positives == 0 || negatives == 0) return std::numeric_limits<double>::quiet_NaN();
+    std::sort(column.begin(), column.end());
+    for (size_t from = 0; from < column.size();) {
+      size_t to = from;
+      while (to < column.size() && column[to].first == column[from].first) ++to;
+      for (size_t i = from; i < to; ++i) {
+        if (column[i].second) ranks += 0.5 * double(from + 1 + to);
+      }
+      from = to;
+    }
+    return (ranks - positives * (positives + 1) / 2) / (positives * negatives);
+  }
+
+  std::vector<Column> columns_;
+};
+
+}  // namespace
+
+Tensor classes_of(const Tensor& target, const Tensor& output) {
+  const bool shares = target.is_floating_point() && target.shape() == output.shape();
+  return shares ? argmax(target, -1) : target;
+}
+
+void add_metric_rows(Catalog<MetricRow>& all) {
+  const auto average = arg<std::string>(
+      choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
+  all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
+                           arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
+  all.add(
+      metric_row<Precision>("precision", "of the samples that are called a class, the share that is", Targets::classes, average));
+  all.add(metric_row<Recall>("recall", "of the samples of a class, the share that is called so", Targets::classes, average));
+  all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
+  all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was taken for class j; its value is the accuracy",
+                                Targets::classes));
+  all.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
+  all.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));
+  all.add(metric_row<Mae>("mae", "mean of |output - target|", Targets::numbers));
+  all.add(metric_row<Rmse>("rmse", "root of the mean of (output - target)^2", Targets::numbers));
+  all.add(metric_row<R2>("r2", "share of the target's variance that is explained, mean over the outputs", Targets::numbers));
+  all.add(metric_row<Auroc>("auroc",
+                            "area under the ROC curve: of each class against the rest, or of outputs for targets 0 and 1; the mean",
+                            std::nullopt));
+}
+
+}  // namespace halfstep::app
