@@ -26,6 +26,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
     : module_(module), loss_(loss), optimizer_(optimizer), scaler_(scaler), schedule_(schedule), options_(options) {
   check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
+  check<ValueError>(options.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", options.clip_grad_agc);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
   if (optimizer.needs_closure()) {
     check<ValueError>(!scaler.is_enabled(), "TrainStep", optimizer.describe(),
@@ -121,7 +122,9 @@ StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
   return result;
 }
 
-bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0; }
+bool TrainStep::clips() const {
+  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
+}
 
 void TrainStep::keep_buffers() {
   if (!scaler_.is_enabled()) return;  // every step is applied
@@ -161,8 +164,12 @@ StepResult TrainStep::finish_window(math::StepTail tail) {
   StepResult result;
   if (clips()) {
     scaler_.unscale_(optimizer_);
+    if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);
     if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
-    if (options_.clip_grad_norm > 0) result.grad_norm = clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
+    if (options_.clip_grad_norm > 0)
+      result.grad_norm = clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
+    else if (options_.grad_norm)
+      result.grad_norm = grad_norm(optimizer_.parameters());
   }
   result.stepped = true;
   {

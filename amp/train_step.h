@@ -39,6 +39,8 @@ struct TrainStepOptions {
   DType dtype = DType::bf16;     // its low dtype
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
+  double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
+  bool grad_norm = false;        // say the norm of the gradients, before clip_grad_norm scales them, also where it does not
   int64_t accumulate_steps = 1;  // micro-batches a step
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
 };

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "amp/autocast.h"
+#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/generator.h"
 #include "framework/base/layer_path.h"
@@ -144,6 +147,44 @@ void Module::remove_hook(uint64_t key) {
   std::erase_if(left->after, has_key);
   std::erase_if(left->backward, has_key);
   hooks_ = left->empty() ? nullptr : left;
+}
+
+namespace {
+
+// Gives the buffers other memory, with the same values, until its end.
+class BuffersAside {
+ public:
+  explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
+    const NoGrad off;
+    for (const NamedTensor& b : buffers_) {
+      kept_.push_back(b.tensor.alias(b.tensor.shape(), b.tensor.strides()));
+      replace(b.tensor, b.tensor.detach().clone());
+    }
+  }
+  ~BuffersAside() {
+    for (size_t i = 0; i < kept_.size(); ++i) replace(buffers_[i].tensor, kept_[i]);
+  }
+  BuffersAside(const BuffersAside&) = delete;
+
+ private:
+  std::vector<NamedTensor> buffers_;
+  Tensors kept_;
+};
+
+}  // namespace
+
+Tensor Module::recomputed(const Tensor& x) {
+  const auto again = std::make_shared<bool>(false);
+  const auto f = [this, again](const Tensor& in) {
+    if (!std::exchange(*again, true)) return forward(in);
+    const BuffersAside aside(named_buffers());  // the first time has moved them
+    return forward(in);
+  };
+  return checkpoint(f, x, parameters());
+}
+
+bool Module::any_recomputes() const {
+  return recomputes_ || std::any_of(children_.begin(), children_.end(), [](const auto& c) { return c.second->any_recomputes(); });
 }
 
 bool Module::any_hooks() const {

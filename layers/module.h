@@ -82,6 +82,13 @@ class Module {
   bool has_hooks() const { return hooks_ != nullptr; }
   bool any_hooks() const;  // of this module or one below it
 
+  // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
+  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would fuse
+  // it with its neighbour it is run by itself.
+  void recompute_in_backward(bool on) { recomputes_ = on; }
+  bool recomputes_in_backward() const { return recomputes_; }
+  bool any_recomputes() const;  // of this module or one below it
+
   // A module of the same kind with memory of its own and the same values, device, dtypes, mode and frozen parameters; without
   // hooks. Of modules that make<M>() made, and of containers of such. Throws ValueError for others.
   virtual std::shared_ptr<Module> clone() const;
@@ -146,6 +153,7 @@ class Module {
   template <class M, class... Args>
   friend std::shared_ptr<M> make(Args... arguments);
 
+  Tensor recomputed(const Tensor& x);
   void set_path(const std::string& path);
   void take_values(const Module& from);  // of a module of the same kind
   ModuleHooks& hooks() {
@@ -163,13 +171,13 @@ class Module {
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::string name_;  // in its parent
   const std::string* path_ = nullptr;
-  bool training_ = true;
+  bool training_ = true, recomputes_ = false;
   std::shared_ptr<ModuleHooks> hooks_;               // null: none
   std::function<std::shared_ptr<Module>()> remake_;  // the constructor's call, of modules that make() made
 };
 
 inline Tensor Module::operator()(const Tensor& x) {
-  return run([this](const Tensor& in) { return forward(in); }, x);
+  return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
 }
 
 // A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),

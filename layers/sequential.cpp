@@ -61,7 +61,7 @@ std::shared_ptr<Module> Sequential::clone() const {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  if (any_hooks()) {  // which see each layer's own tensors
+  if (any_hooks() || any_recomputes()) {  // which see each layer's own tensors
     for (const auto& [name, child] : children()) y = (*child)(y);
     return y;
   }

@@ -8,30 +8,64 @@
 
 namespace halfstep {
 
-Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, double norm_type, bool error_if_nonfinite) {
-  check<ValueError>(max_norm >= 0, "clip_grad_norm_", "max_norm must be >= 0, got ", max_norm);
-  check<ValueError>(norm_type > 0, "clip_grad_norm_", "norm_type must be > 0 or infinity, got ", norm_type);
-  NoGrad off;
-  const Tensors grads = gradients_of(params);
+namespace {
+
+// Of gradients on one device; 0 where there are none.
+Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tensors& grads, double norm_type) {
+  check<ValueError>(norm_type > 0, where, "norm_type must be > 0 or infinity, got ", norm_type);
   if (grads.empty()) return zeros({}, {.device = params.empty() ? Device::cpu : params.front().device()});
   const Device device = grads.front().device();
-  for (const Tensor& g : grads) {
-    check<DeviceError>(g.device() == device, "clip_grad_norm_", "gradients must be on one device, got ", device, " and ",
-                       g.device());
-  }
+  for (const Tensor& g : grads)
+    check<DeviceError>(g.device() == device, where, "gradients must be on one device, got ", device, " and ", g.device());
   Tensor norm = zeros({}, {.device = device});
-  const std::vector<TensorView> views = views_of(grads);
-  Backend& backend = backend_for(device);
-  backend.norm(views, norm_type, norm.data<float>());
+  backend_for(device).norm(views_of(grads), norm_type, norm.data<float>());
+  return norm;
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, double norm_type, bool error_if_nonfinite) {
+  check<ValueError>(max_norm >= 0, "clip_grad_norm_", "max_norm must be >= 0, got ", max_norm);
+  NoGrad off;
+  const Tensors grads = gradients_of(params);
+  const Tensor norm = norm_of("clip_grad_norm_", params, grads, norm_type);
+  if (grads.empty()) return norm;
   if (error_if_nonfinite) {
     const double value = norm.item<double>();
     check<ValueError>(std::isfinite(value), "clip_grad_norm_", "the total norm of order ", norm_type, " is ", value,
                       ", so it cannot be clipped",
                       Help{"set error_if_nonfinite = false to scale by it anyway; a GradScaler skips such steps"});
   }
-  backend.clip(views, norm.data<float>(), max_norm);
+  backend_for(norm.device()).clip(views_of(grads), norm.data<float>(), max_norm);
   for (const Tensor& g : grads) g.bump_version();
   return norm;
+}
+
+Tensor grad_norm(const std::vector<Tensor>& params, double norm_type) {
+  NoGrad off;
+  return norm_of("grad_norm", params, gradients_of(params), norm_type);
+}
+
+void clip_grad_agc_(const std::vector<Tensor>& params, double clip_factor, double eps) {
+  check<ValueError>(clip_factor > 0, "clip_grad_agc_", "clip_factor must be > 0, got ", clip_factor);
+  check<ValueError>(eps > 0, "clip_grad_agc_", "eps must be > 0, got ", eps);
+  NoGrad off;
+  for (const Tensor& p : params) {
+    const Tensors found = gradients_of({p});
+    if (found.empty()) continue;
+    const Tensor &g = found[0], w = p.detach();
+    const auto unit_norms = [](const Tensor& t) {
+      const Tensor squares = t.to(DType::f32).square();
+      if (t.dim() <= 1) return squares.sum().sqrt();
+      Dims inner;
+      for (int64_t d = 1; d < t.dim(); ++d) inner.push_back(d);
+      return squares.sum(inner, true).sqrt();
+    };
+    const Tensor most = clamp(unit_norms(w), eps, {}) * clip_factor, norm = unit_norms(g);
+    // Where the norm is not finite the comparison holds or NaN stays: a scaler still sees what overflowed.
+    const Tensor scaled = g.to(DType::f32) * (most / clamp(norm, 1e-6, {}));
+    g.copy_(where(norm.gt(most), scaled, g.to(DType::f32)));
+  }
 }
 
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {

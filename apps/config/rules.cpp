@@ -59,7 +59,13 @@ class Rules {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
-      issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, and none is faster without");
+      issues_.error("train.deterministic",
+                    "must be true: every run gives the same bits on every device, and none is faster without");
+    if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
+      issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
+    if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !t["checkpoint_activations"].empty())
+      issues_.error("performance.cuda_graph",
+                    "must not be true together with train.checkpoint_activations, whose steps are not recorded");
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");
@@ -209,11 +215,17 @@ class Rules {
     return "loss";
   }
 
-  // Which value decides about the best checkpoint, and which way.
+  // Which values decide about the best checkpoint and about stopping, and which way.
   void monitor(std::optional<Targets> targets) {
     Json& ck = c_["checkpoint"];
+    if (ck["keep_best"].is_null()) ck["keep_best"] = c_["data"]["val"].is_null() ? 0 : 1;
+    monitored(ck, "checkpoint", ck["keep_best"] != 0, targets);
+    Json& stop = c_["train"]["early_stopping"];
+    if (clean({"train"}) && !stop.is_null()) monitored(stop, "train.early_stopping", true, targets);
+  }
+
+  void monitored(Json& ck, const std::string& path, bool used, std::optional<Targets> targets) {
     const bool val = !c_["data"]["val"].is_null();
-    if (ck["keep_best"].is_null()) ck["keep_best"] = val ? 1 : 0;
     if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : "val/" + first_choice(targets);
     const std::string what = ck["monitor"];
     bool more_is_better = false, known = false;  // known: of data that it fits
@@ -226,11 +238,13 @@ class Rules {
     const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
     if (ck["mode"].is_null()) ck["mode"] = more_is_better ? "max" : "min";
     if (!known && !fits)
-      return issues_.error("checkpoint.monitor",
+      return issues_.error(path + ".monitor",
                            "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
-    if (ck["keep_best"] != 1) return;
-    if (what.starts_with("val/") && !val) issues_.error("checkpoint.monitor", what + " needs data.val");
-    if (!fits) issues_.error("checkpoint.monitor", what + " needs data with classes");
+    if (!used) return;
+    if (what.starts_with("val/") && !val) issues_.error(path + ".monitor", what + " needs data.val");
+    if (!fits)
+      issues_.error(path + ".monitor",
+                    what + (targets == Targets::numbers ? " needs data with classes" : " needs numbers as targets"));
   }
 
   std::optional<DType> low() const {

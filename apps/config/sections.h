@@ -137,11 +137,22 @@ struct LookaheadSection {
   }
 };
 
+inline const Section& early_stopping_section() {
+  static const Section all{
+      "early_stopping",
+      {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
+       integer("patience", 3, "values in a row without a better one, after which training ends").at_least(1).at_most(kMaxCount),
+       number("min_delta", 0.0, "a better value is better by more than this").at_least(0)}};
+  return all;
+}
+
 struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
-  std::optional<double> clip_grad_norm, clip_grad_value;
-  std::optional<int64_t> limit_batches;
+  std::optional<double> clip_grad_norm, clip_grad_value, clip_grad_agc;
+  bool grad_norm;
+  std::optional<int64_t> limit_batches, overfit_batches;
+  Json early_stopping, checkpoint_activations;
   Interval eval_every;
   EmaSection ema;
   SwaSection swa;
@@ -153,14 +164,24 @@ struct TrainSection {
     key(accumulate_steps, integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount));
     key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
     key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
+    key(clip_grad_agc,
+        number("clip_grad_agc", nullptr, "bound of each unit's gradient norm over the norm of its weights").above(0));
+    key(grad_norm, boolean("grad_norm", false, "tell the norm of the gradients also without clip_grad_norm"));
     key.unread(boolean("deterministic", true, "every run gives the same bits; nothing but true is possible"));
     key(limit_batches, integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
     key.switched(ema, "ema", "exponential average of the weights");
     key.switched(swa, "swa", "mean of the last weights");
     key.switched(lookahead, "lookahead", "slow weights");
-    key.unread(not_yet("early_stopping", nullptr, "early_stopping"));
-    key.unread(not_yet("checkpoint_activations", false, "checkpoint_activations"));
+    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate on the first so many batches alone, in one order")
+                             .at_least(1)
+                             .at_most(kMaxCount));
+    key(early_stopping, optional_section("early_stopping", early_stopping_section(), "end when a value gets no better"));
+    key(checkpoint_activations,
+        list("checkpoint_activations", Json::array(), pattern("", nullptr, "a module's name"),
+             "modules with such names keep only their input for backward, and are computed again there: memory for time")
+            .items(0, 100)
+            .or_one());
     key.unread(not_yet("detect_anomaly", false, "detect_anomaly"));
   }
 };
@@ -174,7 +195,9 @@ struct CheckpointSection {
   void keys(auto& key) {
     key(every, interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""));
     key(keep_last, integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount));
-    key(keep_best, integer("keep_best", nullptr, "1: keep the best too; left out: 1 with data.val").at_least(0).at_most(1));
+    key(keep_best, integer("keep_best", nullptr, "so many of the best are kept too; left out: 1 with data.val")
+                       .at_least(0)
+                       .at_most(kMaxCount));
     key(monitor, text("monitor", nullptr,
                       "what best means: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
     key(mode, choice("mode", nullptr, {"min", "max"}, "left out: max for accuracy, min for loss, and as a metric says"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "amp/run_state.h"
 #include "apps/catalog/datasets.h"
@@ -9,7 +10,9 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/schema/pattern.h"
 #include "framework/backend/backend.h"
+#include "framework/data/permutation.h"
 #include "framework/data/statistics.h"
 #include "framework/io/stored_json.h"
 
@@ -66,6 +69,15 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
   auto data = build_dataset(config.json, split, config.device);
+  if (const auto batches = config.train.overfit_batches; batches && split != "test") {
+    data = build_dataset(config.json, "train", config.device);
+    std::vector<int64_t> some = permutation(data->size(), config.seed);
+    if (!l.shuffle) std::iota(some.begin(), some.end(), 0);
+    some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
+    return std::make_unique<DataLoader>(
+        subset(std::move(data), std::move(some)),
+        LoaderOptions{.batch_size = l.batch_size, .num_workers = l.num_workers, .prefetch = l.prefetch, .device = config.device});
+  }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
                               .sampler = train ? make_sampler(l, *data) : nullptr,
@@ -105,11 +117,33 @@ TrainStepOptions step_options(const Config& config) {
           .dtype = config.low.value_or(DType::bf16),
           .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
           .clip_grad_value = t.clip_grad_value.value_or(0.0),
+          .clip_grad_agc = t.clip_grad_agc.value_or(0.0),
+          .grad_norm = t.grad_norm,
           .accumulate_steps = t.accumulate_steps,
-          .graph = !graph   ? GraphMode::automatic
-                   : *graph ? GraphMode::on
-                            : GraphMode::off};
+          .graph = !t.checkpoint_activations.empty() ? GraphMode::off
+                   : !graph                          ? GraphMode::automatic
+                   : *graph                          ? GraphMode::on
+                                                     : GraphMode::off};
 }
+
+namespace {
+
+void recompute_activations(Module& model, const Config& config) {
+  const Json& given = config.train.checkpoint_activations;
+  for (const Json& text : given.is_array() ? given : Json::array({given})) {
+    const Pattern pattern(text.get<std::string>());
+    bool found = false;
+    for (const auto& [name, module] : model.named_modules()) {
+      if (!pattern.found_in(name)) continue;
+      module->recompute_in_backward(true);
+      found = true;
+    }
+    check<ConfigError>(found, "train.checkpoint_activations", text.dump(), " is in no module's name",
+                       Help{"halfstep validate lists the modules"});
+  }
+}
+
+}  // namespace
 
 Session make_session(Config config) {
   backend_for(config.device);
@@ -118,6 +152,7 @@ Session make_session(Config config) {
   Session s;
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
+  recompute_activations(*s.model, config);
   s.metrics = make_metrics(config, s.train->dataset());
   if (config.data.has("val")) s.val = make_loader(config, "val");
   s.optimizer = build_optimizer(config.optimizer, *s.model);
@@ -171,25 +206,47 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
   CheckpointContents out = halfstep::pack(parts_of(s));
   const LoaderState at = s.train->state();
   Json trainer = {{"steps", n.steps},
-                     {"skipped", n.skipped},
-                     {"samples", n.samples},
-                     {"epoch_loss", n.epoch_loss},
-                     {"epoch_samples", n.epoch_samples},
-                     {"window_loss", n.window_loss},
-                     {"window_samples", n.window_samples},
-                     {"last_log_step", n.last_log_step},
-                     {"last_eval_step", n.last_eval_step},
-                     {"best", optional(n.best)},
-                     {"best_step", n.best_step},
-                     {"train_loss", optional(n.train_loss)},
-                     {"val_loss", optional(n.val_loss)},
-                     {"seconds", n.seconds}};
+                  {"skipped", n.skipped},
+                  {"samples", n.samples},
+                  {"epoch_loss", n.epoch_loss},
+                  {"epoch_samples", n.epoch_samples},
+                  {"window_loss", n.window_loss},
+                  {"window_samples", n.window_samples},
+                  {"last_log_step", n.last_log_step},
+                  {"last_eval_step", n.last_eval_step},
+                  {"bests", Json::array()},
+                  {"stop_best", optional(n.stop_best)},
+                  {"stop_waited", n.stop_waited},
+                  {"stopped", n.stopped},
+                  {"train_loss", optional(n.train_loss)},
+                  {"val_loss", optional(n.val_loss)},
+                  {"seconds", n.seconds}};
+  for (const Counters::Best& b : n.bests) trainer["bests"].push_back({b.value, b.step});
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
   out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
   out.meta["config"] = config;
   return out;
 }
+
+namespace {
+
+std::vector<Counters::Best> stored_bests(const StoredJson& t) {
+  std::vector<Counters::Best> out;
+  const auto& list = t.get("bests");
+  if (list.is_null()) {  // of a halfstep that kept one
+    const auto value = t.number_or_null("best");
+    const int64_t step = t.integer("best_step", -1, -1);
+    if (value) out.push_back({*value, step});
+    return out;
+  }
+  const auto is_best = [](const auto& b) { return b.is_array() && b.size() == 2 && b[0].is_number() && b[1].is_number_integer(); };
+  t.expect(list.is_array() && std::all_of(list.begin(), list.end(), is_best), "bests", "a list of values and steps");
+  for (const auto& b : list) out.push_back({b[0].template get<double>(), b[1].template get<int64_t>()});
+  return out;
+}
+
+}  // namespace
 
 Counters unpack(const CheckpointContents& contents, Session& s) {
   const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");
@@ -204,8 +261,10 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .window_samples = t.integer("window_samples", 0),
                     .last_log_step = t.integer("last_log_step", -1, steps),
                     .last_eval_step = t.integer("last_eval_step", -1),
-                    .best = t.number_or_null("best"),
-                    .best_step = t.integer("best_step", -1, -1),
+                    .bests = stored_bests(t),
+                    .stop_best = t.number_or_null("stop_best"),
+                    .stop_waited = t.integer("stop_waited", 0, 0),
+                    .stopped = t.get("stopped") == true,
                     .train_loss = t.number_or_null("train_loss"),
                     .val_loss = t.number_or_null("val_loss"),
                     .val_metrics = {},

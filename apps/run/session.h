@@ -60,8 +60,15 @@ struct Counters {
   double window_loss = 0;
   int64_t window_samples = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
-  std::optional<double> best;                  // value of checkpoint.monitor
-  int64_t best_step = -1;                      // whose checkpoint has it
+  struct Best {
+    double value;  // of checkpoint.monitor
+    int64_t step;  // whose checkpoint has it
+  };
+  std::vector<Best> bests;                     // the checkpoint.keep_best best of them, the best first
+  std::optional<double> stop_best;             // value of train.early_stopping.monitor
+  int64_t stop_waited = 0;                     // values since then
+  bool stopped = false;                        // early
+  int64_t best_step() const { return bests.empty() ? -1 : bests[0].step; }
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <tuple>
 
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
@@ -78,9 +77,14 @@ TrainSummary Trainer::run() {
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
   if (stop_signal()) return stopped("before training began; nothing was changed");
-  n_.best_step =
-      dir_.open(config_.json, {n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step}, !config_.logging.sinks.empty());
-  if (dir_.continues() && n_.best_step < 0) n_.best.reset();  // its checkpoint is gone: the next evaluation marks one
+  const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step()};
+  const int64_t best = dir_.open(config_.json, from, !config_.logging.sinks.empty());
+  if (dir_.continues()) {  // of the best, those whose checkpoint is gone are forgotten: the next evaluation marks one
+    const std::vector<int64_t> there = list_checkpoints(dir_.path());
+    if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
+    if (best != n_.best_step()) n_.bests.clear();
+    std::erase_if(n_.bests, [&](const auto& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+  }
   introduce();
   s_.model->train();
   allocator(s_.device).reset_peak();
@@ -116,6 +120,7 @@ void Trainer::introduce() const {
 }
 
 bool Trainer::finished() const {
+  if (n_.stopped) return true;
   const auto& epochs = config_.train.epochs;
   return epochs ? epoch() >= *epochs : n_.steps >= s_.total_steps;
 }
@@ -157,6 +162,7 @@ void Trainer::end_epoch() {
   if (due_now(config_.logging.every, last_log_)) log();
   const bool evaluated = s_.val && due_now(config_.train.eval_every, last_eval_);
   if (evaluated) evaluate_now();
+  consider_stopping("train/loss", n_.train_loss);
   consider_best("train/loss", n_.train_loss);
   std::string line = joined("epoch ", epoch());
   if (config_.train.epochs) line += joined("/", *config_.train.epochs);
@@ -278,28 +284,51 @@ void Trainer::evaluate_now() {
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
   Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
-  for (const MetricValue& m : r.metrics) entry["val/" + m.name] = or_null(m.value);
+  for (const MetricValue& m : r.metrics) {
+    entry["val/" + m.name] = or_null(m.value);
+    if (!m.details.is_null()) entry["val/" + m.name + "/table"] = m.details;
+  }
   dir_.metrics().write(entry);
+  consider_stopping("val/loss", r.loss);
+  for (const MetricValue& m : r.metrics) consider_stopping("val/" + m.name, m.value);
   consider_best("val/loss", r.loss);
   for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
-// A checkpoint of now becomes the best one if `what` is monitored and better than ever. Which one is the best is in the checkpoint
+// Before a checkpoint of this moment is written, so that it holds the decision.
+void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
+  const Json& stop = config_.train.early_stopping;
+  if (stop.is_null() || stop["monitor"] != what || n_.stopped) return;
+  const double least = stop["min_delta"];
+  const bool finite = value && std::isfinite(*value);
+  const bool better =
+      finite && (!n_.stop_best || (stop["mode"] == "max" ? *value > *n_.stop_best + least : *value < *n_.stop_best - least));
+  if (better) n_.stop_best = value;
+  n_.stop_waited = better ? 0 : n_.stop_waited + 1;
+  if (n_.stop_waited < stop["patience"].get<int64_t>()) return;
+  n_.stopped = true;
+  progress_.note(joined("stopped early: ", what, " got no better than ", n_.stop_best ? number_text(*n_.stop_best, 4) : "nothing",
+                        " in ", n_.stop_waited, " evaluations"));
+}
+
+// A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint
 // itself, so that a run that dies before `best` is written finds it again.
 void Trainer::consider_best(const std::string& what, std::optional<double> value) {
   const CheckpointSection& ck = config_.checkpoint;
-  if (ck.monitor != what || ck.keep_best != 1 || ck.every.unit == Interval::Unit::never) return;
+  if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
   if (!value || !std::isfinite(*value)) return;
-  const bool better = !n_.best || (ck.mode == "max" ? *value > *n_.best : *value < *n_.best);
-  if (!better) return;
-  const auto before = std::pair(n_.best, n_.best_step);
-  n_.best = value, n_.best_step = n_.steps;
+  const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
+  const auto place = std::find_if(n_.bests.begin(), n_.bests.end(), [&](const auto& b) { return better(b.value); });
+  if (place == n_.bests.end() && int64_t(n_.bests.size()) >= ck.keep_best) return;
+  const auto before = n_.bests;
+  n_.bests.insert(place, {*value, n_.steps});
+  if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
   saved_.reset();
   save();
-  if (saved_)
+  if (!saved_)
+    n_.bests = before;
+  else if (n_.best_step() == n_.steps)
     mark_best(dir_.path(), n_.steps);
-  else
-    std::tie(n_.best, n_.best_step) = before;
 }
 
 void Trainer::save() {
@@ -312,7 +341,9 @@ void Trainer::save() {
   }
   n_.seconds = seconds();
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
-  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last);
+  std::vector<int64_t> best;
+  for (const auto& b : n_.bests) best.push_back(b.step);
+  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   saved_ = now;
   dir_.established();
 }
@@ -333,6 +364,7 @@ TrainSummary Trainer::summary(Ending ending) {
   out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
                        {"train.loss", or_null(n_.train_loss)},
                        {"epochs", epoch()},
+                       {"stopped_early", n_.stopped},
                        {"steps_applied", n_.steps - n_.skipped},
                        {"steps_skipped", n_.skipped},
                        {"seconds", seconds()},

@@ -56,6 +56,7 @@ class Trainer {
   void show();
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value);
+  void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last) const;
   int64_t epoch() const { return s_.train->state().epoch; }

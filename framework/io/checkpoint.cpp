@@ -153,13 +153,14 @@ void put_in_place(const fs::path& from, const fs::path& to) {
   fs::remove_all(old);
 }
 
-void prune(const fs::path& dir, int keep_last) {
+void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep) {
   std::vector<int64_t> steps = list_checkpoints(dir);
   std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / step_name(step)); });
   const std::string latest = pointee_or_empty(dir / kLatest), best = pointee_or_empty(dir / kBest);
   for (size_t i = 0; i + size_t(keep_last) < steps.size(); ++i) {
     const std::string name = step_name(steps[i]);
-    if (name != latest && name != best) remove_checkpoint(dir / name);
+    const bool kept = std::find(keep.begin(), keep.end(), steps[i]) != keep.end();
+    if (!kept && name != latest && name != best) remove_checkpoint(dir / name);
   }
 }
 
@@ -189,7 +190,8 @@ int64_t checkpoint_step(const fs::path& checkpoint) {
   return step_of((checkpoint.has_filename() ? checkpoint : checkpoint.parent_path()).filename().string());
 }
 
-fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last) {
+fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last,
+                         const std::vector<int64_t>& keep) {
   check<ValueError>(step >= 0, kWhere, "a step must not be negative, got ", step);
   const fs::path done = dir / step_name(step), temporary = with_suffix(done, kBeingWritten);
   guarded([&] {
@@ -214,7 +216,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
     sync_directory(dir);
     fs::remove_all(temporary);
     atomic_write(dir / kLatest, step_name(step) + '\n');
-    if (keep_last > 0) prune(dir, keep_last);
+    if (keep_last > 0) prune(dir, keep_last, keep);
   });
   return done;
 }

@@ -38,10 +38,10 @@ struct CheckpointContents {
 };
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.
-// keep_last > 0 then removes all but the newest `keep_last` checkpoints; never those that `latest` and `best` name, nor those that
-// cannot be read.
+// keep_last > 0 then removes all but the newest `keep_last` checkpoints; never those that `latest` and `best` name, those of the
+// steps `keep`, nor those that cannot be read.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, int64_t step, const CheckpointContents& contents,
-                                      int keep_last = 0);
+                                      int keep_last = 0, const std::vector<int64_t>& keep = {});
 
 // Points <dir>/latest and <dir>/best at the checkpoint of `step`, which must be there. Nothing is written where they do already.
 void mark_latest(const std::filesystem::path& dir, int64_t step);

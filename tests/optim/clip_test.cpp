@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -87,4 +88,47 @@ TEST_CASE("clip_grad_value_ clamps every element") {
   p.set_grad(tensor({-3, -0.5, 0.5, 3}));
   clip_grad_value_({p}, 1);
   CHECK(p.grad().to_vector<float>() == std::vector<float>{-1, -0.5, 0.5, 1});
+}
+
+TEST_CASE("clip_grad_agc_ is the paper's formula, unit by unit") {
+  for (const double factor : {0.01, 0.3, 1e5}) {
+    std::vector<Tensor> params = parameters();
+    {
+      const NoGrad off;
+      params[2].mul_(1e-5);  // so small that eps counts
+    }
+    std::vector<std::vector<double>> expected;
+    for (const Tensor& p : params) {
+      if (!p.grad().defined()) continue;
+      const auto w = p.to_vector<double>();
+      auto g = p.grad().to_vector<double>();
+      const size_t units = p.dim() <= 1 ? 1 : size_t(p.size(0)), n = g.size() / units;
+      for (size_t u = 0; u < units; ++u) {
+        double ww = 0, gg = 0;
+        for (size_t i = u * n; i < (u + 1) * n; ++i) ww += w[i] * w[i], gg += g[i] * g[i];
+        const double most = factor * std::max(std::sqrt(ww), 1e-3), norm = std::sqrt(gg);
+        for (size_t i = u * n; i < (u + 1) * n; ++i) g[i] *= norm > most ? most / std::max(norm, 1e-6) : 1;
+      }
+      expected.push_back(g);
+    }
+    const double norm = grad_norm(params).item<double>();
+    CHECK(norm == doctest::Approx(norm_of(params, 2)));
+    clip_grad_agc_(params, factor);
+    size_t at = 0;
+    bool changed = false;
+    for (const Tensor& p : params) {
+      if (!p.grad().defined()) continue;
+      const auto g = p.grad().to_vector<double>();
+      for (size_t i = 0; i < g.size(); ++i) CHECK(g[i] == doctest::Approx(expected[at][i]).epsilon(1e-5));
+      ++at;
+    }
+    changed = std::abs(norm_of(params, 2) - norm) > 1e-6;
+    CHECK(changed == (factor < 1e5));
+  }
+  std::vector<Tensor> params = parameters();
+  params[1].set_grad(full({3}, kInf));
+  clip_grad_agc_(params, 0.1);  // a scaler still sees it
+  for (const double g : params[1].grad().to_vector<double>()) CHECK(!std::isfinite(g));
+  CHECK_THROWS_WITH_AS(clip_grad_agc_(params, 0), doctest::Contains("clip_factor must be > 0, got 0"), ValueError);
+  CHECK_THROWS_WITH_AS(clip_grad_agc_(params, 1, 0), doctest::Contains("eps must be > 0, got 0"), ValueError);
 }

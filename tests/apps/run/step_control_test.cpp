@@ -1,0 +1,155 @@
+// Early stopping, the best few checkpoints, overfitting, recomputation, and the norm of gradients, as a config asks for them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "framework/io/checkpoint.h"
+#include "tests/apps/config/load.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+constexpr const char* kConfig = R"({
+  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16}, {"type": "BatchNorm1d", "name": "norm"},
+                                             "ReLU", {"type": "Dropout", "p": 0.2}, {"type": "Linear", "out_features": "auto"}]},
+  "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "device": "cpu", "output_dir": "r",
+  "data": {"train": {"type": "Digits", "size": 60}, "val": {"type": "Digits", "size": 40}, "loader": {"batch_size": 16}},
+  "logging": {"every": 1}, "train": {"epochs": 30}})";
+
+std::vector<Json> lines(const fs::path& file, const std::string& key) {
+  std::vector<Json> out;
+  std::istringstream text(read(file));
+  for (std::string line; std::getline(text, line);) {
+    const Json entry = Json::parse(line);
+    if (entry.contains(key)) out.push_back(entry);
+  }
+  return out;
+}
+
+// What early stopping decides about these values: how many are seen.
+size_t stops_after(const std::vector<double>& values, double min_delta, int patience, bool more) {
+  double best = NAN;
+  int waited = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool better = std::isnan(best) || (more ? values[i] > best + min_delta : values[i] < best - min_delta);
+    if (better) best = values[i];
+    waited = better ? 0 : waited + 1;
+    if (waited == patience) return i + 1;
+  }
+  return values.size();
+}
+
+}  // namespace
+
+TEST_CASE("early stopping: ends by its rule, and the same after a resume") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const std::string stop = R"( --set 'train.early_stopping={"monitor": "val/loss", "patience": 3, "min_delta": 0.05}' )";
+  REQUIRE(run(dir, "train c.json --set output_dir=full --quiet").code == 0);
+  std::vector<double> losses;
+  for (const Json& line : lines(dir / "full/metrics.jsonl", "val/loss")) losses.push_back(line["val/loss"]);
+  REQUIRE(losses.size() == 30);
+  const size_t expected = stops_after(losses, 0.05, 3, false);
+  REQUIRE(expected < 28);
+  const Ran one = run(dir, "train c.json --set output_dir=one --json" + stop);
+  REQUIRE(one.code == 0);
+  CHECK(one.json()["epochs"] == expected);
+  CHECK(one.json()["stopped_early"] == true);
+  CHECK(contains(one.err, "stopped early: val/loss got no better than"));
+  CHECK(lines(dir / "one/metrics.jsonl", "val/loss").size() == expected);
+
+  // Cut short two evaluations before the end, then resumed.
+  const std::string shorter = " --set train.epochs=" + std::to_string(expected - 2);
+  REQUIRE(run(dir, "train c.json --set output_dir=two --quiet" + stop + shorter).code == 0);
+  const Ran two = run(dir, "train c.json --set output_dir=two --resume auto --json" + stop);
+  CHECK(two.json()["epochs"] == expected);
+  CHECK(two.json()["val.loss"] == one.json()["val.loss"]);
+  CHECK(load_checkpoint(dir / "two").model.begin()->second.to_vector<float>() ==
+        load_checkpoint(dir / "one").model.begin()->second.to_vector<float>());
+  // A run that has stopped takes no more steps.
+  const Ran again = run(dir, "train c.json --set output_dir=two --resume auto --json" + stop);
+  CHECK(again.code == 0);
+  CHECK(again.json()["steps_applied"] == two.json()["steps_applied"]);
+
+  const auto file = dir / "c.json";
+  const auto with = [&](std::vector<std::string> sets) { return error_of(file, {.sets = std::move(sets)}); };
+  CHECK(contains(with({"train.early_stopping.monitor=val/f1"}),
+                 "train.early_stopping.monitor: must be \"val/loss\", \"val/accuracy\""));
+  CHECK(contains(with({"train.early_stopping.monitor=val/loss", "data.val=null"}),
+                 "train.early_stopping.monitor: val/loss needs data.val"));
+  CHECK(contains(with({"train.early_stopping.patience=0"}), "train.early_stopping.patience: must be an integer in [1, "));
+  const Config c = load_config(file, {.sets = {"train.early_stopping.patience=2"}});
+  CHECK(c.train.early_stopping["monitor"] == "val/accuracy");
+  CHECK(c.train.early_stopping["mode"] == "max");
+}
+
+TEST_CASE("keep_best keeps the best few, by any metric") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const std::string options =
+      R"( --quiet --set 'metrics=["perplexity"]' --set checkpoint.monitor=val/perplexity --set checkpoint.keep_best=3 --set checkpoint.keep_last=1 )";
+  REQUIRE(run(dir, "train c.json --set train.epochs=8" + options).code == 0);
+  REQUIRE(run(dir, "train c.json --set train.epochs=20 --resume auto" + options).code == 0);
+  std::vector<std::pair<double, int64_t>> values;
+  for (const Json& line : lines(dir / "r/metrics.jsonl", "val/perplexity"))
+    values.emplace_back(line["val/perplexity"], line["step"]);
+  REQUIRE(values.size() == 20);
+  const int64_t last = values.back().second;
+  std::sort(values.begin(), values.end());
+  std::set<int64_t> expected{last};
+  for (size_t i = 0; i < 3; ++i) expected.insert(values[i].second);
+  const auto kept = list_checkpoints(dir / "r");
+  // What fell out of the best is removed by the next save.
+  for (const int64_t step : expected) CHECK(std::find(kept.begin(), kept.end(), step) != kept.end());
+  CHECK(kept.size() == expected.size());
+  CHECK(checkpoint_step(*best_checkpoint(dir / "r")) == values[0].second);
+}
+
+TEST_CASE("overfit_batches: the first batches, over and over, are evaluated too") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const Ran ran = run(dir, "train c.json --json --set train.overfit_batches=2 --set train.epochs=60 --set model.layers.4.p=0");
+  REQUIRE(ran.code == 0);
+  CHECK(ran.json()["steps_applied"] == 120);
+  CHECK(ran.json()["val.accuracy"] == 1);
+  CHECK(ran.json()["train.loss"].get<double>() < 0.1);
+  CHECK(contains(ran.err, "data: 32 samples of:"));
+}
+
+TEST_CASE("checkpoint_activations: the same weights, to the bit") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const std::string base = "train c.json --quiet --set train.epochs=3 --set train.accumulate_steps=2 --set train.grad_norm=true ";
+  REQUIRE(run(dir, base + "--set output_dir=plain").code == 0);
+  REQUIRE(run(dir, base + R"(--set output_dir=again --set 'train.checkpoint_activations=["^[1-4]$", "norm"]')").code == 0);
+  const auto plain = load_checkpoint(dir / "plain").model, again = load_checkpoint(dir / "again").model;
+  CHECK(plain.size() == again.size());
+  for (const auto& [name, tensor] : plain) CHECK_MESSAGE(tensor.to_vector<double>() == again.at(name).to_vector<double>(), name);
+  for (const Json& line : lines(dir / "plain/metrics.jsonl", "train/loss")) CHECK(line["grad_norm"].get<double>() > 0);
+  const Ran wrong = run(dir, base + "--set output_dir=w --set train.checkpoint_activations=nowhere");
+  CHECK(wrong.code == 2);
+  CHECK(contains(wrong.err, "[train.checkpoint_activations] \"nowhere\" is in no module's name"));
+  CHECK(contains(error_of(dir / "c.json", {.sets = {"train.checkpoint_activations=norm", "performance.cuda_graph=true"}}),
+                 "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
+}
+
+TEST_CASE("clip_grad_agc in a config bounds the gradients") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const auto largest = [&](const std::string& name, const std::string& options) {
+    REQUIRE(
+        run(dir, "train c.json --quiet --set train.epochs=2 --set train.grad_norm=true --set output_dir=" + name + options).code ==
+        0);
+    double most = 0;
+    for (const Json& line : lines(dir / name / "metrics.jsonl", "grad_norm"))
+      most = std::max(most, line["grad_norm"].get<double>());
+    return most;
+  };
+  CHECK(largest("a", " --set train.clip_grad_agc=0.001") < 0.01 * largest("b", ""));
+}
