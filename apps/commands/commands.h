@@ -17,6 +17,7 @@ void add_eval(CLI::App& program, Action& chosen);
 void add_validate(CLI::App& program, Action& chosen);
 void add_doctor(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
+void add_inspect(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);

@@ -93,6 +93,7 @@ int run_command(int argc, const char* const* argv) {
   add_eval(program, chosen);
   add_validate(program, chosen);
   add_plan(program, chosen);
+  add_inspect(program, chosen);
   add_doctor(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);

@@ -11,7 +11,8 @@ namespace halfstep {
 void ChannelSums::add(const Tensor& given) {
   if (given.numel() == 0) return;
   const Tensor input = given.to(Device::cpu).to(DType::f32).contiguous();
-  const int64_t channels = input.dim() >= 2 ? input.size(1) : 1, samples = input.size(0);
+  // Tokens at different places are of one kind.
+  const int64_t channels = input.dim() >= 2 && given.is_floating_point() ? input.size(1) : 1, samples = input.size(0);
   const int64_t inner = input.numel() / (samples * channels);
   if (sums_.empty()) {
     sums_.resize(size_t(channels));

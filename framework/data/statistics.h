@@ -9,7 +9,7 @@
 
 namespace halfstep {
 
-// Of the values of one channel, which is dimension 1 of a batch; without it there is one. What is not finite is counted, and enters
+// Of the values of one channel, which is dimension 1 of a batch; without it, and of integers such as tokens, there is one. What is not finite is counted, and enters
 // nothing else.
 struct ChannelStatistics {
   int64_t count = 0, nan = 0, inf = 0;

@@ -1,0 +1,170 @@
+#include "apps/run/inspect_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iomanip>
+#include <iostream>
+#include <string_view>
+#include <unordered_map>
+
+#include "apps/catalog/datasets.h"
+#include "apps/run/progress.h"
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr size_t kExamples = 5, kShown = 16;
+
+std::string_view bytes_of(const Tensor& t, int64_t sample) {
+  const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
+  return {static_cast<const char*>(t.data()) + size_t(sample) * size, size};
+}
+
+Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
+
+Json json_of(const std::vector<ChannelStatistics>& channels) {
+  Json out = Json::array();
+  for (const ChannelStatistics& c : channels) {
+    out.push_back({{"mean", or_null(c.mean)},
+                   {"std", or_null(c.std)},
+                   {"min", or_null(c.low)},
+                   {"max", or_null(c.high)},
+                   {"nan", c.nan},
+                   {"inf", c.inf}});
+  }
+  return out;
+}
+
+void warn(DataReport& r) {
+  int64_t bad = 0, constant = 0;
+  for (const auto* part : {&r.inputs, &r.targets})
+    for (const ChannelStatistics& c : *part) bad += c.nan + c.inf;
+  for (const ChannelStatistics& c : r.inputs) constant += c.count > 1 && c.low == c.high;
+  if (bad > 0) r.warnings.push_back(joined(bad, " values are NaN or infinite"));
+  if (constant > 0) r.warnings.push_back(joined(constant, " of ", r.inputs.size(), " channels are constant"));
+  const auto empty = std::count(r.class_counts.begin(), r.class_counts.end(), 0);
+  if (empty > 0) r.warnings.push_back(joined(empty, " of ", r.classes, " classes have no sample"));
+  if (r.contradictions > 0) r.warnings.push_back(joined(r.contradictions, " samples have the input of another and another target"));
+}
+
+void print_channels(std::ostream& out, const char* what, const std::vector<ChannelStatistics>& channels) {
+  if (channels.empty()) return;
+  out << what << ", by channel:\n        mean         std         min         max     NaN     inf\n";
+  for (size_t i = 0; i < channels.size() && i < kShown; ++i) {
+    const ChannelStatistics& c = channels[i];
+    for (const double v : {c.mean, c.std, c.low, c.high}) out << std::setw(12) << number_text(v, 5);
+    out << std::setw(8) << c.nan << std::setw(8) << c.inf << '\n';
+  }
+  if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
+}
+
+}  // namespace
+
+DataReport inspect_data(const Config& config, const std::string& split) {
+  Json raw = config.json;
+  raw["data"][split]["transforms"] = Json::array();
+  const auto data = build_dataset(raw, split);
+  DataReport out{.split = split, .describe = data->describe(), .samples = data->size(), .classes = data->classes()};
+  out.input = data->input_shape(), out.target = data->target_shape();
+  if (out.classes > 0) out.class_counts.resize(size_t(out.classes));
+
+  ChannelSums inputs, targets;
+  struct Seen {
+    int64_t first;
+    size_t target;
+  };
+  std::unordered_map<size_t, Seen> seen;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
+  const std::hash<std::string_view> hash;
+  for_each_batch(*data, [&](const Batch& batch, int64_t first) {
+    inputs.add(batch.input);
+    const Tensor x = batch.input.contiguous(), y = batch.target.contiguous();
+    if (out.classes > 0) {
+      for (const int64_t c : y.to_vector<int64_t>())
+        if (c >= 0 && c < out.classes) ++out.class_counts[size_t(c)];
+    } else {
+      targets.add(batch.target);
+    }
+    for (int64_t i = 0; i < x.size(0); ++i) {
+      const size_t target = hash(bytes_of(y, i));
+      const auto [at, is_new] = seen.try_emplace(hash(bytes_of(x, i)), Seen{first + i, target});
+      if (is_new) continue;
+      ++out.duplicates;
+      out.contradictions += at->second.target != target;
+      if (out.examples.size() < kExamples) out.examples.emplace_back(first + i, at->second.first);
+    }
+  });
+  out.inputs = inputs.result(), out.targets = targets.result();
+  if (!config.json["data"][split]["transforms"].empty()) out.transformed = channel_statistics(*build_dataset(config.json, split));
+  warn(out);
+  return out;
+}
+
+Json report_json(const DataReport& r) {
+  Json out = {{"split", r.split},       {"data", r.describe},       {"samples", r.samples},
+              {"input_shape", r.input}, {"target_shape", r.target}, {"classes", r.classes}};
+  if (r.classes > 0) out["class_counts"] = r.class_counts;
+  out["inputs"] = json_of(r.inputs);
+  if (!r.transformed.empty()) out["transformed"] = json_of(r.transformed);
+  if (!r.targets.empty()) out["targets"] = json_of(r.targets);
+  out["duplicates"] = r.duplicates;
+  out["contradictions"] = r.contradictions;
+  out["duplicate_examples"] = r.examples;
+  out["warnings"] = r.warnings;
+  return out;
+}
+
+void print_report(std::ostream& out, const DataReport& r) {
+  out << r.split << ": " << r.describe << '\n';
+  if (r.classes > 0) {
+    out << "classes:";
+    for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c) out << ' ' << c << ':' << r.class_counts[c];
+    out << (r.class_counts.size() > 10 * kShown ? " ...\n" : "\n");
+  }
+  print_channels(out, "inputs", r.inputs);
+  print_channels(out, "inputs after transforms", r.transformed);
+  print_channels(out, "targets", r.targets);
+  out << "duplicates: " << r.duplicates;
+  for (const auto& [sample, before] : r.examples) out << (sample == r.examples[0].first ? " (" : ", ") << sample << " = " << before;
+  out << (r.examples.empty() ? "" : size_t(r.duplicates) > r.examples.size() ? ", ...)" : ")") << '\n';
+  for (const std::string& w : r.warnings) out << "warning: " << w << '\n';
+}
+
+Picture sample_sheet(const Config& config, const std::string& split, int64_t samples) {
+  const auto data = build_dataset(config.json, split);
+  const Shape shape = data->input_shape();
+  check<ConfigError>(shape.size() == 3 && (shape[0] == 1 || shape[0] == 3), "inspect",
+                     "--out needs images of 1 or 3 channels, but a sample has shape ", shape);
+  const int64_t channels = shape[0], height = shape[1], width = shape[2], n = std::min(samples, data->size());
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < n; ++i) chosen.push_back(i * data->size() / n);
+  const Tensor x = data->batch(chosen, 0).input.to(Device::cpu).contiguous();
+
+  constexpr int64_t kGap = 2, kCell = 64, kGrey = 128;
+  const int64_t zoom = std::max<int64_t>(1, kCell / std::max(height, width));
+  const auto columns = int64_t(std::ceil(std::sqrt(double(n)))), rows = (n + columns - 1) / columns;
+  const int64_t cell_width = width * zoom + kGap, cell_height = height * zoom + kGap;
+  Picture out{columns * cell_width + kGap, rows * cell_height + kGap, channels};
+  out.pixels.assign(size_t(out.width * out.height * channels), uint8_t(kGrey));
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto value = [&](int64_t i, int64_t p) { return x.data<float>()[(i * channels + c) * height * width + p]; };
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t p = 0; p < height * width; ++p)
+        if (std::isfinite(value(i, p))) low = std::min(low, value(i, p)), high = std::max(high, value(i, p));
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t top = kGap + i / columns * cell_height, left = kGap + i % columns * cell_width;
+      for (int64_t y = 0; y < height * zoom; ++y) {
+        for (int64_t z = 0; z < width * zoom; ++z) {
+          const float v = (value(i, y / zoom * width + z / zoom) - low) / (high > low ? high - low : 1);
+          const float shade = std::isnan(v) ? 0 : std::clamp(v, 0.f, 1.f);
+          out.pixels[size_t(((top + y) * out.width + left + z) * channels + c)] = uint8_t(std::lround(255 * shade));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace halfstep::app

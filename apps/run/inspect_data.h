@@ -1,0 +1,39 @@
+// What the data of a config is like, for people to see before they train.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "framework/data/statistics.h"
+#include "framework/io/png.h"
+
+namespace halfstep::app {
+
+struct DataReport {
+  std::string split, describe;
+  int64_t samples = 0, classes = 0;
+  Shape input, target;                                // of a sample, before transforms
+  std::vector<int64_t> class_counts;                  // empty without classes
+  std::vector<ChannelStatistics> inputs;              // before transforms
+  std::vector<ChannelStatistics> transformed;         // after them, in epoch 0; empty without transforms
+  std::vector<ChannelStatistics> targets;             // of numbers
+  int64_t duplicates = 0;                             // samples with the input of an earlier one
+  int64_t contradictions = 0;                         // of them those with another target
+  std::vector<std::pair<int64_t, int64_t>> examples;  // the first few: a sample, and the one before it
+  std::vector<std::string> warnings;
+};
+
+// Reads all samples of the split. Throws as build_dataset.
+DataReport inspect_data(const Config& config, const std::string& split);
+Json report_json(const DataReport& report);
+void print_report(std::ostream& out, const DataReport& report);
+
+// Samples after transforms, evenly from the whole split, in rows from the left; black is the least value of a channel on the sheet
+// and white the largest. Throws ConfigError for data that is no images of 1 or 3 channels.
+Picture sample_sheet(const Config& config, const std::string& split, int64_t samples = 64);
+
+}  // namespace halfstep::app

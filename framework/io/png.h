@@ -1,0 +1,21 @@
+// Pictures for people: PNG files of bytes (RFC 2083).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace halfstep {
+
+struct Picture {
+  int64_t width = 0, height = 0, channels = 1;  // 1: grey, 3: red, green, blue
+  std::vector<uint8_t> pixels = {};             // rows from the top, channels of a pixel side by side
+};
+
+// Throws ValueError for sizes that do not fit the pixels.
+std::string png_bytes(const Picture& picture);
+// Atomically. Throws IoError, and as above.
+void save_png(const std::filesystem::path& path, const Picture& picture);
+
+}  // namespace halfstep
