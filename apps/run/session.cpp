@@ -214,14 +214,16 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
                   {"window_samples", n.window_samples},
                   {"last_log_step", n.last_log_step},
                   {"last_eval_step", n.last_eval_step},
-                  {"bests", Json::array()},
+                  {"best", n.bests.empty() ? Json() : Json(n.bests[0].value)},
+                  {"best_step", n.best_step()},
+                  {"next_best", Json::array()},
                   {"stop_best", optional(n.stop_best)},
                   {"stop_waited", n.stop_waited},
                   {"stopped", n.stopped},
                   {"train_loss", optional(n.train_loss)},
                   {"val_loss", optional(n.val_loss)},
                   {"seconds", n.seconds}};
-  for (const Counters::Best& b : n.bests) trainer["bests"].push_back({b.value, b.step});
+  for (size_t i = 1; i < n.bests.size(); ++i) trainer["next_best"].push_back({n.bests[i].value, n.bests[i].step});
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
   out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
@@ -233,15 +235,12 @@ namespace {
 
 std::vector<Counters::Best> stored_bests(const StoredJson& t) {
   std::vector<Counters::Best> out;
-  const auto& list = t.get("bests");
-  if (list.is_null()) {  // of a halfstep that kept one
-    const auto value = t.number_or_null("best");
-    const int64_t step = t.integer("best_step", -1, -1);
-    if (value) out.push_back({*value, step});
-    return out;
-  }
+  // A state that is older than best_step leaves it to the file `best`.
+  if (const auto value = t.number_or_null("best")) out.push_back({*value, t.integer("best_step", -1, -1)});
+  const auto& list = t.get("next_best");
   const auto is_best = [](const auto& b) { return b.is_array() && b.size() == 2 && b[0].is_number() && b[1].is_number_integer(); };
-  t.expect(list.is_array() && std::all_of(list.begin(), list.end(), is_best), "bests", "a list of values and steps");
+  t.expect(list.is_null() || (list.is_array() && std::all_of(list.begin(), list.end(), is_best)), "next_best",
+           "a list of values and steps");
   for (const auto& b : list) out.push_back({b[0].template get<double>(), b[1].template get<int64_t>()});
   return out;
 }
