@@ -133,6 +133,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
     return build_model(config.model);
   }();
   model->train();
+  recompute_activations(*model, config);
   plan.parameters = model->parameter_count();
   const auto loss = build_loss(config.loss);
   const auto optimizer = build_optimizer(config.optimizer, *model);

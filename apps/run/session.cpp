@@ -126,8 +126,6 @@ TrainStepOptions step_options(const Config& config) {
                                                      : GraphMode::off};
 }
 
-namespace {
-
 void recompute_activations(Module& model, const Config& config) {
   const Json& given = config.train.checkpoint_activations;
   for (const Json& text : given.is_array() ? given : Json::array({given})) {
@@ -139,11 +137,9 @@ void recompute_activations(Module& model, const Config& config) {
       found = true;
     }
     check<ConfigError>(found, "train.checkpoint_activations", text.dump(), " is in no module's name",
-                       Help{"halfstep validate lists the modules"});
+                       Help{"halfstep train --dry-run lists the layers by their names"});
   }
 }
-
-}  // namespace
 
 Session make_session(Config config) {
   backend_for(config.device);

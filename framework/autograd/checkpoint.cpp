@@ -6,6 +6,7 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/base/generator.h"
+#include "framework/tensor/storage.h"
 
 namespace halfstep {
 namespace {
@@ -68,6 +69,7 @@ class CheckpointNode final : public Node {
     Tensor y;
     {
       const Restored as_in_forward(around_);
+      const MemoryScope tag(MemoryTag::activations);
       y = f_(x);
     }
     const Tensors got = grad({y}, wanted, {grads[0]}, {.create_graph = recorded, .allow_unused = true});

@@ -106,3 +106,26 @@ TEST_CASE("the predicted peak is the measured one, for every config") {
     }
   }
 }
+
+TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
+  const OneThread one;
+  const std::string block = R"({"type": "Sequential", "layers": [{"type": "Linear", "out_features": 64}, "Tanh",
+    {"type": "Linear", "out_features": 64}, "Sigmoid", {"type": "Linear", "out_features": 64}, "Tanh"]})";
+  testing::TempDir dir;
+  const auto file = testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," +
+                                                       block + "," + block + R"(, {"type": "Linear", "out_features": 10}]},
+    "loss": "MSELoss", "optimizer": "SGD", "device": "cpu", "train": {"epochs": 1},
+    "data": {"train": {"type": "Random", "input_shape": [64], "target_shape": [10], "num_batches": 3},
+             "loader": {"batch_size": 256, "shuffle": false}}})");
+  const StepPlan all = plan_step(load_config(file));
+  const Config config = load_config(file, {.sets = {R"(train.checkpoint_activations="^[0-3]$")"}});
+  const StepPlan plan = plan_step(config);
+  Peaks real = measured(config);
+  const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];  // a view of the data set
+  for (MemoryStats* m : {&real.first, &real.middle}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
+  check_equal(plan.first, real.first);
+  check_equal(plan.middle, real.middle);
+  const auto activations = [](const StepPlan& p) { return p.middle.peak_by_tag[size_t(MemoryTag::activations)]; };
+  CHECK(activations(plan) * 5 < activations(all) * 3);  // the inputs of four blocks, and one block at a time
+  CHECK(plan.middle.peak < all.middle.peak);
+}

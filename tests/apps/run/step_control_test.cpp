@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <set>
 #include <sstream>
 
@@ -152,4 +153,36 @@ TEST_CASE("clip_grad_agc in a config bounds the gradients") {
     return most;
   };
   CHECK(largest("a", " --set train.clip_grad_agc=0.001") < 0.01 * largest("b", ""));
+}
+
+TEST_CASE("an augmented, weighted, accumulating run goes on after any checkpoint to the bit") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const std::string transforms = R"([{"type": "RandomCrop", "size": 28, "padding": 3}, {"type": "RandomRotation", "degrees": 8},
+    {"type": "Normalize", "from": "data"}, "RandomErasing", {"type": "Mixup", "alpha": 0.3}])";
+  const std::string options = " --quiet --set 'data.train.transforms=" + transforms +
+                              R"(' --set 'data.val.transforms=["RandomHorizontalFlip"]' --set data.loader.batch_size=8)"
+                              " --set data.loader.sampler=weighted --set train.accumulate_steps=2 --set train.epochs=3"
+                              " --set checkpoint.every=1 --set checkpoint.keep_last=0 ";
+  REQUIRE(run(dir, "train c.json --set output_dir=full" + options).code == 0);
+  const auto expected = load_checkpoint(dir / "full");
+  const auto same = [&](const std::string& name) {
+    const auto got = load_checkpoint(dir / name);
+    for (const auto& [key, tensor] : expected.model)
+      CHECK_MESSAGE(tensor.to_vector<double>() == got.model.at(key).to_vector<double>(), key);
+    CHECK(got.meta["trainer"]["val_loss"] == expected.meta["trainer"]["val_loss"]);
+  };
+  REQUIRE(run(dir, "train c.json --set output_dir=workers --set data.loader.num_workers=3" + options).code == 0);
+  same("workers");
+  const auto steps = list_checkpoints(dir / "full");
+  REQUIRE(steps.size() == 12);
+  for (const int64_t step : {2, 4, 7}) {
+    char from[40];
+    std::snprintf(from, sizeof from, "full/step-%08d", int(step));
+    const std::string name = "from" + std::to_string(step);
+    const Ran resumed =
+        run(dir, "train c.json --set data.loader.num_workers=2 --set output_dir=" + name + " --resume " + from + options);
+    REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
+    same(name);
+  }
 }
