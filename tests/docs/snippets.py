@@ -2,7 +2,7 @@
 """Makes tests of the tables of docs/from_pytorch.md: a function for each line of their right column.
 
     tests/docs/snippets.py DOC OUT.cpp    writes the functions, which tests/docs/from_pytorch_test.h gives their variables
-    tests/docs/snippets.py DOC --torch    runs the left column with PyTorch, to see that it is PyTorch; needs torch
+    tests/docs/snippets.py DOC --torch    runs the left column with PyTorch, to see that it is PyTorch; needs torch and torchvision
 """
 import re
 import sys
@@ -31,6 +31,8 @@ def write(doc, target):
 
 def check_torch(doc):
     import torch
+    import torch.utils.checkpoint
+    import torchvision.transforms.v2
 
     wrong = 0
     for number, left, _ in rows(doc):
@@ -38,7 +40,7 @@ def check_torch(doc):
             continue
         x, y = torch.rand(4, 5), torch.rand(4, 5)
         model = torch.nn.Sequential(torch.nn.Linear(5, 5))
-        names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": y, "model": model, "device": "cpu",
+        names = {"torch": torch, "torchvision": torchvision, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": y, "model": model, "device": "cpu",
                  "w": torch.rand(4, 5, requires_grad=True), "mask": x > 0.5, "rows": torch.tensor([0, 3, 1]), "a": torch.arange(3.0),
                  "b": torch.arange(4.0), "square": torch.eye(3) + 0.1, "classes": torch.tensor([0, 1, 2, 3]),
                  "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0], "optimizer": torch.optim.SGD(model.parameters()),
