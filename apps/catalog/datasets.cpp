@@ -257,6 +257,12 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
   try {
     const SavedGenerator generator;
     facts->input = transformed_shape(transforms_after(row, wanted.self()), facts->input, facts->classes);
+    int64_t values = 1;
+    for (const int64_t size : facts->input) {
+      check<ValueError>(size <= kMaxSample / std::max<int64_t>(values, 1), "transforms", "a sample may have ", kMaxSample,
+                        " values, got one of shape ", facts->input);
+      values *= size;
+    }
   } catch (const Error& e) { fail<ConfigError>(joined("data.", split, ".transforms"), one_line(e)); }
   return facts;
 }

@@ -203,6 +203,12 @@ class Rules {
   void metrics(const std::optional<DataFacts>& facts) {
     const std::optional<Targets> targets = facts ? std::optional(facts->targets()) : std::nullopt;
     check_metrics(c_["metrics"], targets, issues_);
+    for (size_t i = 0; clean({"metrics"}) && facts && facts->classes > 0 && i < c_["metrics"].size(); ++i) {
+      const Json& m = c_["metrics"][i];
+      if (m["type"] == "top_k" && m["k"].get<int64_t>() > facts->classes)
+        issues_.error(join_path(join_path("metrics", i), "k"),
+                      "must be at most the number of classes, " + std::to_string(facts->classes) + ", got " + m["k"].dump());
+    }
     if (clean({"metrics", "checkpoint"})) monitor(targets);
   }
 

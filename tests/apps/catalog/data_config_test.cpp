@@ -72,6 +72,7 @@ TEST_CASE("transforms of a config: all there are, in a run that trains") {
   CHECK(contains(with("\"Mixup\"", {"loss=NLLLoss"}),
                  "data.train.transforms.0: Mixup makes shares of classes, which CrossEntropyLoss takes"));
   CHECK(with("\"Mixup\"") == "");
+  CHECK(contains(with(R"({"type": "Pad", "padding": 40000})"), "a sample may have 2147483647 values, got one of shape [1, 80028, 80028]"));
 }
 
 TEST_CASE("Normalize with the numbers of the training data, for every split") {
