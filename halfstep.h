@@ -16,6 +16,7 @@
 #include "framework/data/mnist.h"
 #include "framework/data/synthetic.h"
 #include "framework/data/tensor_dataset.h"
+#include "framework/data/text.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"

@@ -186,5 +186,7 @@ def losses():
     yield "CrossEntropyLoss", {"label_smoothing": 0.2}, [2, 4, 3], "normal", "classes"
     yield "NLLLoss", {}, [5, 4], "log", "classes"
     yield "NLLLoss", {"weight": [0.5, 1.0, 2.0, 0.25], "ignore_index": 2}, [5, 4], "log", "classes"
+    yield "CTCLoss", {}, [3, 5, 3], "log", "padded labels"
+    yield "CTCLoss", {"blank": 0, "zero_infinity": True}, [3, 6, 4], "log", "padded labels"
     yield "MultiMarginLoss", {}, [5, 4], "normal", "classes"
     yield "MultiMarginLoss", {"p": 2, "margin": 0.5, "weight": [0.5, 1.0, 2.0, 0.25]}, [5, 4], "normal", "classes"

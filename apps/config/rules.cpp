@@ -35,6 +35,7 @@ class Rules {
     precision();
     schedule();
     ranges();
+    streams();
     RuleResult out;
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
@@ -57,7 +58,8 @@ class Rules {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
-      issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, and none is faster without");
+      issues_.error("train.deterministic",
+                    "must be true: every run gives the same bits on every device, and none is faster without");
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");
@@ -129,6 +131,23 @@ class Rules {
     }
   }
 
+  // Data that is read in streams has an order of its own.
+  void streams() {
+    if (!clean({"data"})) return;
+    Json& loader = c_["data"]["loader"];
+    const bool stateful = loader["stateful"] == true;
+    if (stateful && loader["shuffle"] == true)
+      issues_.error("data.loader.shuffle", "must not be true with stateful: a batch goes on where the one before it ended");
+    if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
+    for (const char* split : {"train", "val", "test"}) {
+      const Json& self = c_["data"][split];
+      if (stateful && !self.is_null() && !dataset_catalog().row(self).streams) {
+        issues_.error("data.loader.stateful", joined("needs data that can be read in streams, which is Text, but data.", split,
+                                                     " is ", self["type"].get<std::string>()));
+      }
+    }
+  }
+
   void facts(RuleResult& out) {
     try {
       out.facts = dataset_facts(c_, "train");
@@ -137,14 +156,21 @@ class Rules {
     } catch (const Error&) {
       // bad data, which the run itself reports as such
     }
+    if (out.facts) hold_vocabulary();
     if (!out.facts || c_["data"]["val"].is_null()) return;
     try {
       const auto val = dataset_facts(c_, "val");
-      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
+      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target) ||
+                  val->vocabulary != out.facts->vocabulary)) {
         issues_.error("data.val", "must have the shapes and classes of data.train");
       }
     } catch (const ConfigError& e) { issues_.error("data.val", e.what()); } catch (const Error&) {
     }
+  }
+
+  void hold_vocabulary() {
+    const Json tokens = stored_vocabulary(c_);
+    if (!tokens.is_null()) c_["data"]["train"]["vocabulary"] = tokens;
   }
 
   void batches(const DataFacts& facts) {

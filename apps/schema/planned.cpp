@@ -9,12 +9,12 @@ std::vector<std::string> planned_components(const std::string& what) {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"layer",
        {"TransformerDecoder", "Transformer"}},
-      {"loss", {"CTCLoss", "GaussianNLLLoss"}},
+      {"loss", {"GaussianNLLLoss"}},
       {"optimizer", {"RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "Lion", "LAMB", "Muon", "Adafactor"}},
       {"scheduler",
        {"MultiStepLR", "ExponentialLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LinearLR", "ConstantLR",
         "CyclicLR", "ReduceLROnPlateau", "SequentialLR"}},
-      {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}},
+      {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "NPY", "TimeSeries"}},
       {"metric", {"top5", "perplexity", "bits_per_char"}},
       {"transform", {"RandomCrop", "RandomHorizontalFlip", "RandomRotation", "RandomErasing", "ColorJitter", "Mixup", "CutMix"}},
   };

@@ -19,6 +19,10 @@ class Subset : public Dataset {
   Shape input_shape() const override { return base_->input_shape(); }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
+  DType input_dtype() const override { return base_->input_dtype(); }
+  int64_t vocabulary() const override { return base_->vocabulary(); }
+  bool label_sequences() const override { return base_->label_sequences(); }
+  TargetScale target_scale() const override { return base_->target_scale(); }
   Batch batch(std::span<const int64_t> indices) const override {
     std::vector<int64_t> mapped;
     mapped.reserve(indices.size());
@@ -58,6 +62,9 @@ class Transformed : public Dataset {
   Shape input_shape() const override { return shape_; }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
+  int64_t streams() const override { return base_->streams(); }
+  bool label_sequences() const override { return base_->label_sequences(); }
+  TargetScale target_scale() const override { return base_->target_scale(); }
   Batch batch(std::span<const int64_t> indices) const override {
     Batch out = base_->batch(indices);
     const MemoryScope scope(MemoryTag::data);
@@ -91,6 +98,8 @@ std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector
 
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms) {
   check<ValueError>(base != nullptr, "transformed", "needs a data set");
+  check<DTypeError>(base->input_dtype() == DType::f32, "transformed", "transforms are for numbers, but the inputs are ",
+                    base->input_dtype(), " tokens");
   return std::make_shared<Transformed>(std::move(base), std::move(transforms));
 }
 

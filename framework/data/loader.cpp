@@ -145,6 +145,10 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptio
   check<ValueError>(options_.num_workers >= 0, "DataLoader", "num_workers must not be negative, got ", options_.num_workers);
   check<ValueError>(options_.num_workers == 0 || options_.prefetch >= 1, "DataLoader", "prefetch must be at least 1, got ",
                     options_.prefetch);
+  const int64_t streams = dataset_->streams();
+  check<ValueError>(streams == 0 || (!options_.shuffle && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
+                    " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
+                    options_.shuffle ? " and shuffle" : "");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", dataset_->size(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }
