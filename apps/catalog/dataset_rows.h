@@ -24,6 +24,8 @@ Field path_field(const char* doc);
 // What a data set of bytes does to its pixels: the first transform, if it can be done there.
 std::optional<Normalize> normalize_of(const Json& self);
 
+// "range" of data whose order means something: a part that is not shuffled.
+Field part_field();
 Field which_split();
 Split split_of(const SplitRequest& r);
 

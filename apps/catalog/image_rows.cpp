@@ -1,15 +1,47 @@
 // Data sets of images.
+#include <algorithm>
+
 #include "apps/catalog/dataset_rows.h"
+#include "framework/data/cifar.h"
 #include "framework/data/mnist.h"
 
 namespace halfstep::app {
 namespace {
 
-std::shared_ptr<Dataset> make_mnist(const SplitRequest& r) {
-  return std::make_shared<MnistDataset>(data_root(r), split_of(r), normalize_of(r.self()));
+// A row of the MNIST family. `kind_of`: of a config.
+DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more, std::function<MnistKind(const Json&)> kind_of,
+                     bool known_sizes) {
+  std::vector<Field> fields = {root_field("folder of the files or of theirs"), which_split()};
+  fields.insert(fields.end(), more.begin(), more.end());
+  const auto make = [kind_of](const SplitRequest& r) {
+    return std::make_shared<MnistDataset>(data_root(r), MnistOptions{split_of(r), normalize_of(r.self()), kind_of(r.self())});
+  };
+  const auto facts = [kind_of, known_sizes](const SplitRequest& r) {
+    DataFacts out{{1, 28, 28}, {}, classes_of(kind_of(r.self())), {}};
+    if (known_sizes) out.size = split_of(r) == Split::train ? 60000 : 10000;
+    return std::optional(out);
+  };
+  return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
-std::optional<DataFacts> mnist_facts(const SplitRequest& r) {
-  return DataFacts{{1, 28, 28}, {}, 10, split_of(r) == Split::train ? 60000 : 10000};
+
+DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
+                     std::function<CifarLabels(const Json&)> labels_of) {
+  std::vector<Field> fields = {
+      root_field("folder of the files or of theirs"), which_split(),
+      list("files", Json::array(), text("", nullptr, "a file"), "others than the split's: parts of whole records")};
+  fields.insert(fields.end(), more.begin(), more.end());
+  const auto make = [labels_of](const SplitRequest& r) {
+    return std::make_shared<CifarDataset>(
+        data_root(r),
+        CifarOptions{labels_of(r.self()), split_of(r), r.self()["files"].get<std::vector<std::string>>(), normalize_of(r.self())});
+  };
+  const auto facts = [labels_of](const SplitRequest& r) {
+    const CifarLabels labels = labels_of(r.self());
+    DataFacts out{{3, 32, 32}, {}, labels == CifarLabels::ten ? 10 : labels == CifarLabels::fine ? 100 : 20, {}};
+    if (r.self()["files"].empty()) out.size = split_of(r) == Split::train ? 50000 : 10000;
+    return std::optional(out);
+  };
+  return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
 
 }  // namespace
@@ -33,6 +65,11 @@ std::optional<Normalize> normalize_of(const Json& self) {
   return all.empty() ? std::nullopt : all[0]->as_normalize();
 }
 
+Field part_field() {
+  return list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
+              "the part of the file, [from, to), in its order")
+      .items(2, 2);
+}
 Field which_split() { return choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"); }
 Split split_of(const SplitRequest& r) {
   const Json& given = r.self()["split"];
@@ -45,13 +82,23 @@ SplitRequest train_of(const SplitRequest& r) {
 }
 
 void add_image_rows(Catalog<DatasetRow>& all) {
-  all.add({{"MNIST",
-            "images [1, 28, 28] in 10 classes, from IDX files",
-            {root_field("folder of the files or of mnist/"), which_split()}},
-           make_mnist,
-           mnist_facts,
-           /*takes_range=*/false,
-           /*normalizes=*/true});
+  const auto always = [](MnistKind kind) { return [kind](const Json&) { return kind; }; };
+  all.add(mnist_row("MNIST", "images [1, 28, 28] in 10 classes, from IDX files", {}, always(MnistKind::mnist), true));
+  all.add(mnist_row("FashionMNIST", "clothes in the form of MNIST", {}, always(MnistKind::fashion), true));
+  all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", {}, always(MnistKind::kmnist), true));
+  static const std::vector<std::string> parts = {"byclass", "bymerge", "balanced", "letters", "digits", "mnist"};
+  all.add(mnist_row(
+      "EMNIST", "letters and digits in the form of MNIST, on their side as in its files",
+      {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
+      [](const Json& self) {
+        return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
+      },
+      false));
+  all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
+                    [](const Json&) { return CifarLabels::ten; }));
+  all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",
+                    {choice("labels", "fine", {"fine", "coarse"}, "100 classes or 20")},
+                    [](const Json& self) { return self["labels"] == "fine" ? CifarLabels::fine : CifarLabels::coarse; }));
 }
 
 }  // namespace halfstep::app

@@ -44,7 +44,7 @@ void add_text_rows(Catalog<DatasetRow>& all) {
             {path_field("the file"), root_field("folder of path"),
              choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32"},
                     "characters (UTF-8), bytes, words between white space, or a file of such tokens, little-endian"),
-             integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+             part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
              list("vocabulary", Json::array(), text("", nullptr, "a token"),
                   "characters or words by number; empty: those of the training data's file, which a run's config then holds"),
              integer("vocab_size", nullptr, "of u16 and u32: all tokens are below it; left out: the training data's")

@@ -14,7 +14,7 @@ std::vector<std::string> planned_components(const std::string& what) {
       {"scheduler",
        {"MultiStepLR", "ExponentialLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LinearLR", "ConstantLR",
         "CyclicLR", "ReduceLROnPlateau", "SequentialLR"}},
-      {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolder", "NPY", "TimeSeries"}},
+      {"data set", {"ImageFolder", "NPY"}},
       {"metric", {"top5", "perplexity", "bits_per_char"}},
       {"transform", {"RandomCrop", "RandomHorizontalFlip", "RandomRotation", "RandomErasing", "ColorJitter", "Mixup", "CutMix"}},
   };

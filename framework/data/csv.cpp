@@ -1,15 +1,13 @@
 #include "framework/data/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "framework/base/check.h"
-#include "framework/data/csv_table.h"
+#include "framework/data/csv_sheet.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
 
@@ -25,76 +23,10 @@ struct CsvDataset::Parsed {
 namespace {
 
 constexpr const char* kWhere = "CSV";
-constexpr size_t kMaxCategories = 64, kMaxClasses = 1000, kMaxShown = 500;
-
-bool parse_integer(std::string_view s, int64_t& value) {
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  return error == std::errc() && end == s.data() + s.size();
-}
-
-bool has_number(const CsvTable& table, size_t row) {
-  double ignored;
-  for (size_t c = 0; c < table.columns(); ++c) {
-    if (parse_number(table.cell(row, c), ignored)) return true;
-  }
-  return false;
-}
-
-// A table with its header told apart.
-struct Sheet {
-  CsvTable table;
-  size_t first = 0;                // row of data
-  std::vector<std::string> names;  // of columns; their numbers where there is no header
-
-  Sheet(const std::filesystem::path& path, const CsvOptions& o) : table(path, o.delimiter) {
-    const bool automatic = table.rows() > 1 && !has_number(table, 0) && has_number(table, 1);
-    const bool header = o.header == CsvOptions::Header::yes || (o.header == CsvOptions::Header::automatic && automatic);
-    first = header ? 1 : 0;
-    for (size_t c = 0; c < table.columns(); ++c) names.push_back(header ? std::string(table.cell(0, c)) : std::to_string(c));
-    check<DataError>(rows() > 0, kWhere, path.string(), ": the file has a header but no rows");
-  }
-
-  size_t rows() const { return table.rows() - first; }
-  std::string_view cell(size_t row, size_t column) const { return table.cell(first + row, column); }
-
-  template <class... Parts>
-  [[noreturn]] void fail_at(size_t row, size_t column, const Parts&... parts) const {
-    fail<DataError>(kWhere, table.where(first + row, column), ": column \"", names[column], "\" ", parts...);
-  }
-};
-
-size_t find_column(const Sheet& sheet, const std::string& what, const std::filesystem::path& path) {
-  const auto named = std::find(sheet.names.begin(), sheet.names.end(), what);
-  if (named != sheet.names.end()) return size_t(named - sheet.names.begin());
-  const int64_t n = int64_t(sheet.names.size());
-  int64_t index = 0;
-  if (!parse_integer(what, index) || index < -n || index >= n) {
-    std::string all;
-    for (const std::string& name : sheet.names) {
-      if (all.size() > kMaxShown) {
-        all += ", ...";
-        break;
-      }
-      all += (all.empty() ? "" : ", ") + name.substr(0, kMaxShown);
-    }
-    fail<ConfigError>(kWhere, path.string(), " has no column \"", what, "\"; its ", n, " columns are ", all);
-  }
-  return size_t(index < 0 ? index + n : index);
-}
-
-double number(const Sheet& sheet, size_t row, size_t column) {
-  const std::string_view cell = sheet.cell(row, column);
-  double value = 0;
-  if (cell.empty()) sheet.fail_at(row, column, "must be a number, but the cell is empty");
-  if (!parse_number(cell, value)) sheet.fail_at(row, column, "must be a number, got \"", cell.substr(0, 60), '"');
-  if (!(std::abs(value) <= double(std::numeric_limits<float>::max()))) {
-    sheet.fail_at(row, column, "must be finite in float32, got \"", cell.substr(0, 60), '"');
-  }
-  return value;
-}
+constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
 
 // The classes in order, and the class of each row.
-std::vector<std::string> read_classes(const Sheet& sheet, size_t column, std::vector<int64_t>& of_row) {
+std::vector<std::string> read_classes(const CsvSheet& sheet, size_t column, std::vector<int64_t>& of_row) {
   std::map<int64_t, int64_t> integers;
   std::map<std::string_view, int64_t> strings;
   bool all_integers = true;
@@ -135,13 +67,13 @@ struct Feature {
   bool categorical = false;
 };
 
-void append_features(const Sheet& sheet, size_t column, std::vector<Feature>& out) {
+void append_features(const CsvSheet& sheet, size_t column, std::vector<Feature>& out) {
   double ignored;
   bool numeric = false;
   for (size_t r = 0; r < sheet.rows() && !numeric; ++r) numeric = parse_number(sheet.cell(r, column), ignored);
   if (numeric) {
-    Feature f{sheet.names[column], {}};
-    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(number(sheet, r, column));
+    Feature f{sheet.names()[column], {}};
+    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(sheet.number(r, column));
     return out.push_back(std::move(f));
   }
   std::set<std::string_view> categories;
@@ -154,7 +86,7 @@ void append_features(const Sheet& sheet, size_t column, std::vector<Feature>& ou
     }
   }
   for (std::string_view category : categories) {
-    Feature f{sheet.names[column] + '=' + std::string(category), {}, true};
+    Feature f{sheet.names()[column] + '=' + std::string(category), {}, true};
     for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(sheet.cell(r, column) == category ? 1 : 0);
     out.push_back(std::move(f));
   }
@@ -177,12 +109,16 @@ CsvScaling measure(const std::vector<Feature>& features, const std::vector<int64
 
 }  // namespace
 
+std::optional<bool> has_header(CsvOptions::Header header) {
+  return header == CsvOptions::Header::automatic ? std::nullopt : std::optional(header == CsvOptions::Header::yes);
+}
+
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  const Sheet sheet(path, o);
-  const size_t target = find_column(sheet, o.target.empty() ? "-1" : o.target, path);
+  const CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
+  const size_t target = sheet.find(o.target.empty() ? "-1" : o.target);
   std::vector<size_t> columns;
-  for (const std::string& name : o.features) columns.push_back(find_column(sheet, name, path));
-  for (size_t c = 0; c < sheet.names.size() && o.features.empty(); ++c) {
+  for (const std::string& name : o.features) columns.push_back(sheet.find(name));
+  for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
     if (c != target) columns.push_back(c);
   }
   check<ConfigError>(!columns.empty(), kWhere, path.string(), " has only one column, which leaves none for the features");
@@ -218,9 +154,9 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     out.target = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
     for (size_t i = 0; i < rows.size(); ++i) out.target.data<int64_t>()[i] = of_row[size_t(rows[i])];
   } else {
-    for (size_t r = 0; r < sheet.rows(); ++r) number(sheet, r, target);
+    for (size_t r = 0; r < sheet.rows(); ++r) sheet.number(r, target);
     out.target = Tensor::empty({n, 1}, {.device = Device::cpu});
-    for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(number(sheet, size_t(rows[i]), target));
+    for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(sheet.number(size_t(rows[i]), target));
   }
   return out;
 }

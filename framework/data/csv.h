@@ -30,6 +30,8 @@ struct CsvOptions {
   uint64_t seed = 0;
 };
 
+std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells
+
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
 // "column=value" and not standardized. Classes and categories come from the whole file, so that all parts agree.
 // Throws IoError when the file cannot be read, ConfigError for columns it does not have, and DataError
