@@ -13,6 +13,7 @@
 #include "framework/data/cifar.h"
 #include "framework/data/csv.h"
 #include "framework/data/digits.h"
+#include "framework/data/generators.h"
 #include "framework/data/loader.h"
 #include "framework/data/mnist.h"
 #include "framework/data/synthetic.h"

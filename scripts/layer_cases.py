@@ -97,6 +97,7 @@ def layers():
 
     yield "Flatten", {"start_dim": 0, "end_dim": 1}, [2, 3, 4]
     yield "Unflatten", {"dim": 1, "unflattened_size": [2, 3]}, [2, 6]
+    yield "Permute", {"dims": [0, 3, 1, 2]}, [2, 3, 4, 5]
     yield "Unflatten", {"dim": -1, "unflattened_size": [2, -1]}, [2, 2, 6]
     yield "PixelShuffle", {"upscale_factor": 2}, [2, 8, 2, 3]
     yield "PixelUnshuffle", {"downscale_factor": 2}, [2, 2, 4, 6]

@@ -140,9 +140,24 @@ class RotaryEmbedding(nn.Module):
             ", interleaved=True" if self.interleaved else "")
 
 
+class Permute(nn.Module):
+    """torchvision.ops.Permute"""
+
+    def __init__(self, dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x.permute(self.dims)
+
+    def extra_repr(self):
+        return f"dims={self.dims}"
+
+
 # Types of a config that are made of PyTorch's, or whose call takes more in PyTorch.
 MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder,
-        "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding}
+        "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding,
+        "Permute": Permute}
 
 
 def waves(y):

@@ -1,6 +1,7 @@
 // Data sets that need no files.
 #include "apps/catalog/dataset_rows.h"
 #include "framework/data/digits.h"
+#include "framework/data/generators.h"
 #include "framework/data/synthetic.h"
 
 namespace halfstep::app {
@@ -43,6 +44,52 @@ std::optional<DataFacts> digits_facts(const SplitRequest& r) {
   return DataFacts{{1, 28, 28}, {}, 10, size > 0 ? size : split_of(r) == Split::train ? 8000 : 2000};
 }
 
+Field count(const char* key, int64_t fallback, const char* doc, int64_t least = 1) {
+  return integer(key, fallback, doc).at_least(double(least)).at_most(1 << 24);
+}
+
+// A row of a data set that is drawn from an Options with a split, a size and a seed.
+template <class D, class Options>
+DatasetRow drawn_row(const char* type, const char* doc, std::vector<Field> more, std::function<void(const Json&, Options&)> read) {
+  std::vector<Field> fields = {which_split(), count("size", 1000, "samples")};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return {{type, doc, fields}, [read](const SplitRequest& r) -> std::shared_ptr<Dataset> {
+            Options options;
+            options.split = split_of(r), options.size = r.self()["size"], options.seed = r.config["seed"];
+            read(r.self(), options);
+            return std::make_shared<D>(options);
+          }};
+}
+
+void add_problems(Catalog<DatasetRow>& all) {
+  const Field noise = number("noise", 0.02, "deviation").at_least(0);
+  all.add(drawn_row<SpiralsDataset, SpiralsOptions>(
+      "Spirals", "points [2] on the arms of a spiral, a class each",
+      {count("arms", 2, "classes"), number("turns", 1.5, "of an arm around the middle").above(0), noise},
+      [](const Json& self, SpiralsOptions& o) { o.arms = self["arms"], o.turns = self["turns"], o.noise = self["noise"]; }));
+  all.add(drawn_row<SinesDataset, SinesOptions>(
+      "Sines", "sums of sines [window, 1] with noise, and their next values [horizon]",
+      {count("window", 32, "values that are seen"), count("horizon", 1, "values that are to be told"),
+       count("waves", 3, "sines of a sum"), noise},
+      [](const Json& self, SinesOptions& o) {
+        o.window = self["window"], o.horizon = self["horizon"], o.waves = self["waves"], o.noise = self["noise"];
+      }));
+  all.add(drawn_row<CopyTaskDataset, CopyTaskOptions>(
+      "CopyTask", "tokens [2 length + wait]: symbols to be said again after a wait",
+      {count("length", 10, "symbols to remember"), count("wait", 20, "steps until they are asked for"),
+       count("symbols", 8, "different ones")},
+      [](const Json& self, CopyTaskOptions& o) { o.length = self["length"], o.wait = self["wait"], o.symbols = self["symbols"]; }));
+  all.add(drawn_row<AddingDataset, AddingOptions>(
+      "Adding", "sequences [length, 2] of numbers, of which the two that are marked are to be added",
+      {count("length", 50, "steps", 2)}, [](const Json& self, AddingOptions& o) { o.length = self["length"]; }));
+  all.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
+      "DigitStrips",
+      "several Digits side by side [1, 28, 28 max_digits], and which they are: labels for CTCLoss, the digits plus 1",
+      {count("min_digits", 3, "digits of a strip, at least").at_most(64),
+       count("max_digits", 6, "digits of a strip, at most").at_most(64)},
+      [](const Json& self, DigitStripsOptions& o) { o.min_digits = self["min_digits"], o.max_digits = self["max_digits"]; }));
+}
+
 }  // namespace
 
 void add_generated_rows(Catalog<DatasetRow>& all) {
@@ -63,6 +110,7 @@ void add_generated_rows(Catalog<DatasetRow>& all) {
          not_yet("resident", true, "Random data that is not resident")}},
        make_random,
        random_facts});
+  add_problems(all);
 }
 
 }  // namespace halfstep::app

@@ -244,6 +244,13 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
              return std::make_shared<Unflatten>(self["dim"].get<int64_t>(),
                                                 ReadArg<Sizes>::from(self["unflattened_size"]).values());
            }});
+  all.add({{"Permute",
+            "dimensions in another order",
+            {list("dims", nullptr, integer("", nullptr, "dimension").at_least(0).at_most(kMaxDims - 1),
+                  "where each comes from; the first is 0, the batch")
+                 .items(2, kMaxDims)
+                 .required()}},
+           [](const Json& self) { return std::make_shared<Permute>(ReadArg<Sizes>::from(self["dims"]).values()); }});
   all.add(pad_row<ZeroPad1d>("ZeroPad1d", 1, "zeros around [C, L]"));
   all.add(pad_row<ZeroPad2d>("ZeroPad2d", 2, "zeros around [C, H, W]"));
   all.add(pad_row<ZeroPad3d>("ZeroPad3d", 3, "zeros around [C, D, H, W]"));

@@ -46,6 +46,7 @@ Catalog<MetricRow>& metric_catalog() {
     MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
     accuracy.always = true;
     made->add(std::move(accuracy));
+    add_label_metrics(*made);
     return made;
   }();
   return all;

@@ -33,6 +33,7 @@ struct MetricRow {
   bool always = false;                  // gathered wherever it can be, also where a config does not list it
 };
 Catalog<MetricRow>& metric_catalog();
+void add_label_metrics(Catalog<MetricRow>& all);  // rows of metrics of labels
 inline const Family& metric_family() { return metric_catalog().family(); }
 
 // Of a class whose constructor takes the values of its fields, in order.
