@@ -12,6 +12,7 @@ namespace halfstep::app {
 
 void add_image_rows(Catalog<DatasetRow>& all);
 void add_table_rows(Catalog<DatasetRow>& all);
+void add_array_rows(Catalog<DatasetRow>& all);
 void add_text_rows(Catalog<DatasetRow>& all);
 void add_generated_rows(Catalog<DatasetRow>& all);
 

@@ -48,6 +48,7 @@ Catalog<DatasetRow>& dataset_catalog() {
                                                  .items(0, kMaxTransforms)});
     add_image_rows(*made);
     add_table_rows(*made);
+    add_array_rows(*made);
     add_text_rows(*made);
     add_generated_rows(*made);
     return made;

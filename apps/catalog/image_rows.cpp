@@ -3,6 +3,7 @@
 
 #include "apps/catalog/dataset_rows.h"
 #include "framework/data/cifar.h"
+#include "framework/data/image_folder.h"
 #include "framework/data/mnist.h"
 
 namespace halfstep::app {
@@ -42,6 +43,14 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
     return std::optional(out);
   };
   return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
+}
+
+std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
+  const Json& self = r.self();
+  ImageFolderOptions options{self["size"], self["grayscale"], {}};
+  const SplitRequest train = train_of(r);
+  if (r.split != "train" && train.self()["type"] == "ImageFolder") options.classes = make_folder(train)->class_names();
+  return std::make_shared<ImageFolderDataset>(data_path(r), options);
 }
 
 }  // namespace
@@ -94,6 +103,15 @@ void add_image_rows(Catalog<DatasetRow>& all) {
         return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
       },
       false));
+  all.add({{"ImageFolder",
+            "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
+            {path_field("the folder"), root_field("folder of path"),
+             integer("size", 0, "the shorter side is made this long and a square cut out of the middle; 0: all have one size")
+                 .at_least(0)
+                 .at_most(1 << 14),
+             boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
+           make_folder,
+           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_folder(r); }); }});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
                     [](const Json&) { return CifarLabels::ten; }));
   all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",

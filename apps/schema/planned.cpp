@@ -14,7 +14,6 @@ std::vector<std::string> planned_components(const std::string& what) {
       {"scheduler",
        {"MultiStepLR", "ExponentialLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LinearLR", "ConstantLR",
         "CyclicLR", "ReduceLROnPlateau", "SequentialLR"}},
-      {"data set", {"ImageFolder", "NPY"}},
       {"metric", {"top5", "perplexity", "bits_per_char"}},
       {"transform", {"RandomCrop", "RandomHorizontalFlip", "RandomRotation", "RandomErasing", "ColorJitter", "Mixup", "CutMix"}},
   };

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace halfstep {
 namespace {
@@ -28,9 +29,15 @@ bool parse_integer(std::string_view s, int64_t& value) {
 CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header)
     : where_(where), path_(path.string()), table_(path, delimiter) {
   if (!header) header = table_.rows() > 1 && !has_number(table_, 0) && has_number(table_, 1);
-  first_ = *header ? 1 : 0;
+  for (size_t r = *header ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
   for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(*header ? std::string(table_.cell(0, c)) : std::to_string(c));
   check<DataError>(rows() > 0, where_, path_, ": the file has a header but no rows");
+}
+
+void CsvSheet::keep(const std::vector<size_t>& rows) {
+  std::vector<size_t> kept;
+  for (const size_t r : rows) kept.push_back(rows_[r]);
+  rows_ = std::move(kept);
 }
 
 size_t CsvSheet::find(const std::string& what) const {
