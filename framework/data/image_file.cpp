@@ -29,10 +29,14 @@ std::string ending(const std::filesystem::path& path) {
 #ifdef HALFSTEP_WITH_IMAGES
 
 constexpr int64_t kMaxPixels = int64_t(1) << 28;
+constexpr size_t kMaxPacked = 8256;  // pixels of a byte: 1032 bytes of deflate, of a bit each; JPEG stays far below
 
-void check_size(const std::string& path, int64_t height, int64_t width) {
+// Before memory is taken for what a header promises.
+void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
   check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kWhere, path, ": a picture may have 2^28 pixels, got ",
                    width, " x ", height);
+  check<DataError>(size_t(height * width) / kMaxPacked <= bytes, kWhere, path, ": ", width, " x ", height, " pixels cannot lie in ",
+                   bytes, " bytes: the file is cut off or damaged");
 }
 
 Picture decode_png(const std::string& path, const std::string& bytes) {
@@ -46,8 +50,9 @@ Picture decode_png(const std::string& path, const std::string& bytes) {
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
   Picture out{image.height, image.width, 3};
   try {
-    check_size(path, out.height, out.width);
+    check_size(path, out.height, out.width, bytes.size());
     image.format = PNG_FORMAT_RGB;
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16 bits without a word about it would be light, not colors
     out.pixels.resize(size_t(out.height) * size_t(out.width) * 3);
   } catch (...) {
     png_image_free(&image);
@@ -105,7 +110,7 @@ Picture decode_jpeg(const std::string& path, const std::string& bytes) {
   const auto refuse = [&] { fail<DataError>(kWhere, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')'); };
   if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
   Picture out{int64_t(info.image_height), int64_t(info.image_width), 3};
-  check_size(path, out.height, out.width);
+  check_size(path, out.height, out.width, bytes.size());
   out.pixels.resize(size_t(out.height) * size_t(out.width) * 3);
   if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();
   return out;

@@ -136,6 +136,8 @@ std::vector<Broken> all() {
       {"safetensors cut off", "a.safetensors", safetensors(R"({"x":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})", "abcd"),
        tensors, "a.safetensors"},
       {"PNG cut off", "p.png", picture_bytes.substr(0, picture_bytes.size() - 20), picture, "p.png: the PNG is cut off or damaged"},
+      {"PNG of a size beyond its bytes", "p.png", png(16000, 16000, std::string(16000, 'x')), picture,
+       "16000 x 16000 pixels cannot lie in "},
       {"PNG damaged", "p.png", changed(picture_bytes, 45), picture, "p.png: the PNG is cut off or damaged"},
       {"JPEG cut off", "p.jpg", jpeg().substr(0, jpeg().size() - 12), picture, "p.jpg: the JPEG is cut off or damaged"},
       {"JPEG that is a PNG", "p.jpg", picture_bytes, picture, "p.jpg: the name says JPEG, but the content is PNG"},

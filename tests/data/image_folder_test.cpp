@@ -32,6 +32,8 @@ TEST_CASE("pictures: PNG and JPEG, in color and gray") {
   write_bytes(dir / "g.PNG", png(2, 2, std::string("\0\x10\x80\xff", 4), 0));
   CHECK(read_picture(dir / "g.PNG", 1).pixels == std::vector<uint8_t>{0, 16, 128, 255});
   CHECK(read_picture(dir / "g.PNG", 3).pixels[3] == 16);
+  write_bytes(dir / "w.png", png(2, 1, std::string("\x80\x00\x10\xff", 4), 0, 16));
+  CHECK(read_picture(dir / "w.png", 1).pixels == std::vector<uint8_t>{128, 17});
   write_bytes(dir / "t.png", png(1, 1, std::string("\xff\xff\xff\0", 4), 6));
   CHECK(read_picture(dir / "t.png", 3).pixels == std::vector<uint8_t>{0, 0, 0});
   write_bytes(dir / "j.jpeg", jpeg());

@@ -8,8 +8,8 @@
 
 namespace halfstep::testing {
 
-// A PNG of 8-bit pixels: color 2 is RGB, 0 gray, 6 RGBA.
-inline std::string png(uint32_t width, uint32_t height, const std::string& pixels, char color = 2) {
+// A PNG: color 2 is RGB, 0 gray, 6 RGBA.
+inline std::string png(uint32_t width, uint32_t height, const std::string& pixels, char color = 2, char depth = 8) {
   const size_t row = pixels.size() / height;
   const auto big = [](uint64_t value) {
     std::string out;
@@ -26,7 +26,7 @@ inline std::string png(uint32_t width, uint32_t height, const std::string& pixel
   uLongf size = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(raw.data()), raw.size());
   packed.resize(size);
-  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big(width) + big(height) + std::string{8, color, 0, 0, 0}) + chunk("IDAT", packed) +
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big(width) + big(height) + std::string{depth, color, 0, 0, 0}) + chunk("IDAT", packed) +
          chunk("IEND", "");
 }
 
