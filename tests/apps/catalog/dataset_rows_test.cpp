@@ -3,13 +3,22 @@
 
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
+#include "framework/data/image_file.h"
 #include "framework/data/time_series.h"
+#include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/data/array_files.h"
+#include "tests/data/picture_files.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
-using namespace halfstep::app::testing;
+using halfstep::app::testing::contains;
+using halfstep::app::testing::Ran;
+using halfstep::app::testing::run;
+using halfstep::app::testing::TempDir;
+using halfstep::app::testing::write;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -58,6 +67,69 @@ TEST_CASE("generated data sets train, and their dry runs agree with them") {
     CHECK(result["val.loss"].get<double>() > 0);
     if (std::string(t.loss) == "CTCLoss") CHECK(result["val.label_error_rate"].get<double>() >= 0);
   }
+}
+
+TEST_CASE("data sets in files train, and their dry runs agree with them") {
+  const TempDir dir;
+  const std::string pixels(784, 'x'), record = std::string(1, 2) + std::string(3072, 'x');
+  const auto idx = [](const std::string& sizes, const std::string& data) {
+    return std::string("\0\0\x08", 3) + char(sizes.size() / 4) + sizes + data;
+  };
+  const std::string two("\0\0\0\2", 4), side("\0\0\0\x1c", 4);
+  for (const char* name : {"kmnist/train", "kmnist/t10k", "emnist/emnist-letters-train", "emnist/emnist-letters-test"}) {
+    fs::create_directories((dir / name).parent_path());
+    write(dir / (std::string(name) + "-images-idx3-ubyte"), idx(two + side + side, pixels + pixels));
+    write(dir / (std::string(name) + "-labels-idx1-ubyte"), idx(two, "\3\5"));
+  }
+  write(dir / "c10.bin", record + record);
+  write(dir / "c100.bin", "\1" + record + "\2" + record);
+  write(dir / "table.csv", "a,b,y\n1,red,0.5\n,blue,1\n4,red,2\n7,,3\n");
+  write(dir / "series.csv", "t,v\n1,10\n2,20\n3,30\n4,40\n5,50\n6,70\n");
+  const auto x = randn({6, 3}), y = from_vector<int64_t>({0, 1, 2, 0, 1, 2}, {6});
+  save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", y}, {"tokens", y.reshape({3, 2})}});
+  write(dir / "x.npy", halfstep::testing::npy("<f4", "(6, 3)", std::string(static_cast<const char*>(x.data()), x.nbytes())));
+  write(dir / "y.npy", halfstep::testing::npy("<i8", "(6,)", std::string(static_cast<const char*>(y.data()), y.nbytes())));
+  write(dir / "d.npz", halfstep::testing::zip({{"x.npy", halfstep::app::testing::read(dir / "x.npy")},
+                                               {"y.npy", halfstep::app::testing::read(dir / "y.npy")}},
+                                              true));
+  for (const char* kind : {"cats", "dogs"}) {
+    fs::create_directories(dir / "pictures" / kind);
+    write(dir / "pictures" / kind / "a.png", halfstep::testing::png(4, 6, std::string(72, 'x')));
+  }
+  const char* const mlp = R"({"type": "MLP", "hidden": [8]})";
+  const char* const tokens =
+      R"({"type": "Sequential", "layers": [{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 3},
+                                 {"type": "Linear", "out_features": "auto"}]})";
+  for (const Trained& t :
+       {Trained{R"({"type": "KMNIST"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "EMNIST", "part": "letters"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CIFAR10", "files": ["c10.bin"], "transforms": [{"type": "Normalize", "mean": 0.5, "std": 0.5}]})", mlp,
+                "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CIFAR100", "files": ["c100.bin"], "labels": "coarse"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CSV", "path": "table.csv", "task": "regression", "missing": "mean", "standardize": true})", mlp,
+                "MSELoss", "{}"},
+        Trained{R"({"type": "TimeSeries", "path": "series.csv", "column": "v", "time": "t", "window": 2})", mlp, "MSELoss", "{}"},
+        Trained{R"({"type": "NPY", "input": "x.npy", "target": "y.npy", "range": [0, 0.5]})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "NPZ", "path": "d.npz"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Safetensors", "path": "d.safetensors"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Safetensors", "path": "d.safetensors", "input": "tokens", "target": "tokens", "tokens": true})",
+                tokens, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "ImageFolder", "path": "pictures", "size": 5})", mlp, "CrossEntropyLoss",
+                R"({"data": {"loader": {"num_workers": 2}}})"}}) {
+    CAPTURE(t.data);
+    if (contains(t.data, "ImageFolder") && !reads_pictures()) continue;
+    write(dir / "c.json", config_of(t).dump());
+    const Ran dry = run(dir, "train c.json --dry-run");
+    CHECK_MESSAGE(dry.code == 0, dry.err);
+    const Ran trained = run(dir, "train c.json --json --overwrite --threads 1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    CHECK(trained.json()["val.loss"].is_number());
+  }
+  // What is not there is data, not a defect; the message says where it was looked for.
+  write(dir / "c.json", config_of({R"({"type": "CIFAR10"})", mlp, "CrossEntropyLoss", "{}"}).dump());
+  const Ran missing = run(dir, "train c.json --overwrite");
+  CHECK(missing.code == 3);
+  CHECK(contains(missing.err, "[CIFAR10] files are missing, looked for ./data_batch_1.bin"));
 }
 
 TEST_CASE("rows of labels want CTCLoss and enough steps") {
