@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "framework/base/check.h"
 #include "framework/data/image_file.h"
 #include "framework/data/loader.h"

@@ -62,6 +62,30 @@ TEST_CASE("a run over streams of text, stopped and resumed, ends in the same bit
   }
 }
 
+TEST_CASE("streams begin at zero in each epoch, and evaluations leave them alone") {
+  const TextFolder dir;
+  const std::string options =
+      "train c.json --quiet --threads 1 --overwrite --set model.layers.1.dropout=0 --set optimizer.lr=1e-30 --set "
+      "train.max_steps=6 ";
+  const auto losses = [&](const std::string& more) {
+    const Ran r = run(dir, options + more);
+    REQUIRE_MESSAGE(r.code == 0, r.err);
+    std::vector<double> out;
+    for (const Json& line : lines_of(dir / "r/metrics.jsonl"))
+      if (line.contains("train/loss")) out.push_back(line["train/loss"]);
+    REQUIRE(out.size() == 6);
+    return out;
+  };
+  const std::vector<double> two = losses("--set train.limit_batches=2 --set train.eval_every=never");
+  CHECK(two[0] != two[1]);
+  CHECK(std::vector<double>(two.begin(), two.begin() + 2) == std::vector<double>(two.begin() + 2, two.begin() + 4));
+  CHECK(losses("--set train.limit_batches=2 --set 'train.eval_every=1 steps'") == two);
+  // The state counts: without it another batch in the same place has another loss.
+  const std::vector<double> none = losses("--set train.limit_batches=2 --set model.layers.1.stateful=false");
+  CHECK(none[0] == two[0]);
+  CHECK(none[1] != two[1]);
+}
+
 TEST_CASE("a run holds the tokens of its training data, so that what is evaluated later agrees") {
   const TextFolder dir;
   const Ran trained = run(dir, "train c.json --json --threads 1 --set train.max_steps=3");
