@@ -30,9 +30,11 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   const SplitRequest train = train_of(r);
   if (r.split != "train" &&
       train.self()["type"] == self["type"]) {  // held-out data has the classes and tokens of the training data
-    const auto first = make_arrays(train, make);
-    if (o.classes == 0) o.classes = first->classes();
-    if (o.vocabulary == 0) o.vocabulary = first->vocabulary();
+    const auto known = [&](const char* key, int64_t& value, const auto& of_data) {
+      if (value == 0) value = train.self()[key].is_null() ? of_data(*make_arrays(train, make)) : train.self()[key].get<int64_t>();
+    };
+    known("classes", o.classes, [](const Dataset& d) { return d.classes(); });
+    if (o.tokens) known("vocab_size", o.vocabulary, [](const Dataset& d) { return d.vocabulary(); });
   }
   return std::make_shared<ArrayDataset>(make(r, o));
 }

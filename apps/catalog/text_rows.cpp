@@ -32,7 +32,8 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool tokens = options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32;
   if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
-    options.vocab_size = make_text(train)->vocabulary();
+    options.vocab_size =
+        train.self()["vocab_size"].is_null() ? make_text(train)->vocabulary() : train.self()["vocab_size"].get<int64_t>();
   return std::make_shared<TextDataset>(data_path(r), options);
 }
 

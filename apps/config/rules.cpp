@@ -156,7 +156,7 @@ class Rules {
     } catch (const Error&) {
       // bad data, which the run itself reports as such
     }
-    if (out.facts) hold_vocabulary();
+    if (out.facts) hold(*out.facts);
     if (!out.facts || c_["data"]["val"].is_null()) return;
     try {
       const auto val = dataset_facts(c_, "val");
@@ -168,9 +168,17 @@ class Rules {
     }
   }
 
-  void hold_vocabulary() {
+  // What was learnt from the training data about what its numbers stand for: held-out data is read alike, also where the training
+  // data is no longer there.
+  void hold(const DataFacts& facts) {
+    Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);
-    if (!tokens.is_null()) c_["data"]["train"]["vocabulary"] = tokens;
+    if (!tokens.is_null()) train["vocabulary"] = tokens;
+    const auto fill = [&](const char* key, int64_t value) {
+      if (train.contains(key) && train[key].is_null() && value > 0) train[key] = value;
+    };
+    if (tokens.is_null()) fill("vocab_size", facts.vocabulary);
+    fill("classes", facts.classes);
   }
 
   void batches(const DataFacts& facts) {

@@ -96,6 +96,19 @@ std::string file_name(const Collection& c, Split split, bool images) {
   fail_missing(c.label, names, folders, folders[1], files, then);
 }
 
+// Where the published file has another size, that is what is wrong with this one.
+Tensor read(const fs::path& path, int rank, const Collection::File& published) {
+  try {
+    return read_idx(path, rank);
+  } catch (const DataError& e) {
+    std::error_code none;
+    const auto bytes = fs::file_size(path, none);
+    if (path.extension() != ".gz" || published.bytes == 0 || bytes == published.bytes) throw;
+    throw DataError(joined(e.what(), "\nhelp: the published file has ", published.bytes, " bytes and the ", published.digest,
+                           ", this one has ", bytes, "; fetch it anew"));
+  }
+}
+
 TensorDataset load(const fs::path& root, const MnistOptions& o) {
   const Collection& c = of(o.kind);
   const std::vector<fs::path> folders = {root, root / c.folder, root / c.torchvision / "raw"};
@@ -106,7 +119,8 @@ TensorDataset load(const fs::path& root, const MnistOptions& o) {
   if (label_file.empty()) missing.push_back(false);
   if (!missing.empty()) fail_missing_of(c, o.split, missing, folders);
 
-  const Tensor images = read_idx(image_file, 3), labels = read_idx(label_file, 1);
+  const Collection::File* const published = c.files.data() + (o.split == Split::train ? 0 : 2);
+  const Tensor images = read(image_file, 3, published[0]), labels = read(label_file, 1, published[1]);
   check<DataError>(images.size(1) == 28 && images.size(2) == 28, c.label, image_file.string(), ": images must be 28 x 28, got ",
                    images.shape());
   check<DataError>(images.size(0) == labels.size(0), c.label, image_file.string(), " has ", images.size(0), " images, ",

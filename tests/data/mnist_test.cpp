@@ -111,6 +111,10 @@ TEST_CASE("mnist: small files in its format") {
   const MnistDataset scaled(dir.path(), Split::test, Normalize::preset("mnist"));
   CHECK(scaled.batch(std::vector<int64_t>{0}).input.data<float>()[5] == doctest::Approx(-0.1307 / 0.3081));
 
+  std::string cut = read_bytes(dir / "t10k-labels-idx1-ubyte.gz");
+  write_bytes(dir / "t10k-labels-idx1-ubyte.gz", cut.substr(0, cut.size() - 4));
+  CHECK(contains(message_of<DataError>([&] { MnistDataset bad(dir.path(), Split::test); }),
+                 "cut off\nhelp: the published file has 4542 bytes and the sha256 f7ae60f92e00ec6d"));
   write_gz(dir / "t10k-labels-idx1-ubyte.gz", idx({2}, {3, 10}));
   const auto load = [&] { MnistDataset bad(dir.path(), Split::test); };
   CHECK(contains(message_of<DataError>(load), "t10k-labels-idx1-ubyte.gz: labels must be in 0..9, but label 1 is 10"));

@@ -103,6 +103,22 @@ TEST_CASE("a run holds the tokens of its training data, so that what is evaluate
   CHECK(evaluated.json()["val.accuracy"] == trained.json()["val.accuracy"]);
 }
 
+TEST_CASE("files of tokens and arrays: a run holds how many tokens and classes there are") {
+  const TextFolder dir;
+  std::string tokens;
+  for (int i = 0; i < 900; ++i) tokens += std::string(1, char(i * i % 31)) + '\0';
+  write(dir / "u", tokens);
+  const Ran trained = run(dir,
+                          "train c.json --json --threads 1 --set train.max_steps=3 --set data.train.path=u --set data.val.path=u "
+                          "--set data.train.tokenizer=u16 --set data.val.tokenizer=u16");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(Json::parse(read(dir / "r/config.resolved.json"))["data"]["train"]["vocab_size"] == 29);
+  fs::rename(dir / "u", dir / "other");
+  const Ran evaluated = run(dir, "eval r --json --threads 1 --set data.val.path=other");
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.json()["val.loss"] == trained.json()["val.loss"]);
+}
+
 TEST_CASE("what a config of tokens may not say") {
   const TextFolder dir;
   CHECK(contains(dir.error("--set data.loader.shuffle=true"), "data.loader.shuffle: must not be true with stateful"));
