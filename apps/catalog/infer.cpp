@@ -37,8 +37,8 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     }
     if (f.from_tokens && self[f.key] == "auto") {
       if (run_.facts.vocabulary == 0) {
-        reject(f.key, "\"auto\" needs data of tokens, such as Text; the inputs of data.train are " + joined(run_.facts.input_dtype) +
-                          " of any value");
+        reject(f.key, "\"auto\" needs data of tokens, such as Text; the inputs of data.train are " +
+                          joined(run_.facts.input_dtype) + " of any value");
         return false;
       }
       self[f.key] = run_.facts.vocabulary;
@@ -178,7 +178,8 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
   Inference::Run run{facts, low, issues, out.layers};
   const int64_t before = issues.errors();
   try {
-    const Tensor result = Inference(run, path, "").layer(out.model, empty(with_batch(kSamples, facts.input), {.dtype = facts.input_dtype}));
+    const Tensor result =
+        Inference(run, path, "").layer(out.model, empty(with_batch(kSamples, facts.input), {.dtype = facts.input_dtype}));
     if (issues.errors() > before || !result.defined()) return out;
     out.output = without_batch(result.shape());
     out.dtype = result.dtype();

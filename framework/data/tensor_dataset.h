@@ -9,8 +9,8 @@
 namespace halfstep {
 
 // input: [N, ...] f32, u8 that `affine` turns into f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class of
-// each sample or of each position in it, when classes > 0; else f32 [N, ...]. Both on one device. Batches live there too; where the indices are consecutive and
-// nothing is converted they are views of the data, without a copy.
+// each sample or of each position in it, when classes > 0; else f32 [N, ...]. Both on one device. Batches live there too; where the
+// indices are consecutive and nothing is converted they are views of the data, without a copy.
 class TensorDataset : public Dataset {
  public:
   // Throws ShapeError, DTypeError or DeviceError for tensors that do not fit, DataError for a class outside [0, classes)

@@ -26,8 +26,8 @@ inline std::string png(uint32_t width, uint32_t height, const std::string& pixel
   uLongf size = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(raw.data()), raw.size());
   packed.resize(size);
-  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big(width) + big(height) + std::string{depth, color, 0, 0, 0}) + chunk("IDAT", packed) +
-         chunk("IEND", "");
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big(width) + big(height) + std::string{depth, color, 0, 0, 0}) +
+         chunk("IDAT", packed) + chunk("IEND", "");
 }
 
 // 16 x 8 pixels by libjpeg: the left half (200, 39, 80), the right one (20, 180, 240).

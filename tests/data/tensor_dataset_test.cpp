@@ -73,7 +73,8 @@ TEST_CASE("TensorDataset: tensors that do not fit") {
   const Tensor x = ramp<float>({3, 2}), y = ramp<int64_t>({3});
   CHECK(contains(rejects<ShapeError>(x, ramp<int64_t>({4}), 4), "one row a sample, got [3, 2] and [4]"));
   CHECK(contains(rejects<DTypeError>(ramp<double>({3, 2}), y, 3), "float32, uint8 or int64, got float64"));
-  CHECK(contains(rejects<DataError>(from_vector<int64_t>({1, -2, 0}, {3, 1}), y, 3), "tokens must not be negative, but token 1 is -2"));
+  CHECK(contains(rejects<DataError>(from_vector<int64_t>({1, -2, 0}, {3, 1}), y, 3),
+                 "tokens must not be negative, but token 1 is -2"));
   CHECK(contains(rejects<DataError>(x, ramp<int64_t>({3, 2}), 3), "labels must be in 0..2, but label 3 is 3"));
   CHECK(contains(rejects<DTypeError>(x, y, 0), "a regression target must be float32, got int64"));
   CHECK(contains(rejects<DTypeError>(x, ramp<float>({3}), 3), "classes must be int64 or uint8, got float32"));
