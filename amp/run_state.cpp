@@ -7,6 +7,7 @@
 
 #include "amp/grad_scaler.h"
 #include "layers/module.h"
+#include "layers/recurrent.h"
 #include "layers/save.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -15,7 +16,7 @@ namespace halfstep {
 namespace {
 
 constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
-const std::string kOptimizer = "optimizer.";  // before the names of its tensors
+const std::string kOptimizer = "optimizer.", kKept = "kept.";  // before the names of their tensors
 
 GradScaler::StateDict scaler_state(const StoredJson& stored) {
   GradScaler::StateDict out;
@@ -93,6 +94,7 @@ CheckpointContents pack(const RunParts& run) {
   if (run.optimizer) {
     for (const auto& [name, tensor] : named_states(*run.optimizer, run.model)) out.state[kOptimizer + name] = tensor;
   }
+  for (const auto& [name, tensor] : kept_states(run.model)) out.state[kKept + name] = tensor;
   out.meta["format"] = kFormat;
   if (run.generator) {
     const Generator::State at = run.generator->state();
@@ -119,11 +121,14 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   StateDict model;
   for (const auto& [name, tensor] : contents.model) model.push_back({name, tensor});
   std::map<std::string, Tensor> moments;
+  StateDict kept;
   for (const auto& [name, tensor] : contents.state) {
+    if (name.starts_with(kKept)) kept.push_back({name.substr(kKept.size()), tensor});
     if (name.starts_with(kOptimizer)) moments[name.substr(kOptimizer.size())] = tensor;
   }
 
   run.model.load_state_dict(model);
+  set_kept_states(run.model, kept);
   if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
   if (scaler) run.scaler->load_state_dict(*scaler);
   if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);

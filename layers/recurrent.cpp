@@ -1,6 +1,9 @@
 #include "layers/recurrent.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "framework/autograd/grad_mode.h"
 
 namespace halfstep {
 namespace {
@@ -39,10 +42,10 @@ Tensor in_order(const Tensor& state, const std::vector<int64_t>& order) {
 }
 
 LSTMOptions as_common(const RNNOptions& o) {
-  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output};
+  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output, o.stateful};
 }
 LSTMOptions as_common(const GRUOptions& o) {
-  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output};
+  return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output, o.stateful};
 }
 
 }  // namespace
@@ -57,6 +60,8 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
                     "proj_size must be >= 0 and less than hidden_size = ", hidden_size, ", got ", o.proj_size);
   check<ValueError>(o.output == "sequence" || o.output == "last", type, "output must be \"sequence\" or \"last\", got \"", o.output,
                     '"');
+  check<ValueError>(!o.stateful || !o.bidirectional, type,
+                    "a stateful layer cannot be bidirectional: what comes after a batch is not known");
   const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
   const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, ways = o.bidirectional ? 2 : 1;
   const auto add_weight = [&](const std::string& name, const Shape& shape) {
@@ -86,6 +91,7 @@ std::string RecurrentLayer::describe() const {
       .arg_if(options_.batch_first, "batch_first", options_.batch_first)
       .arg_if(options_.dropout != 0, "dropout", options_.dropout)
       .arg_if(options_.bidirectional, "bidirectional", options_.bidirectional)
+      .arg_if(options_.stateful, "stateful", options_.stateful)
       .str();
 }
 
@@ -103,9 +109,39 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
   return {r.output, r.h, {}};
 }
 
+// The state is copied on its way in and out: the op keeps what it was given for its backward, and a recorded step finds the state
+// where it was.
+RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
+  const auto begin = [](const Tensor& kept) {
+    const NoGrad off;
+    return kept.defined() ? kept.clone() : Tensor();
+  };
+  const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
+  if (kept_.h.defined() && (kept_.h.dim() != x.dim() || count(kept_.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
+    check<ShapeError>(kept_.begins, type_, "a stateful layer goes on with as many sequences as in the batch before, ",
+                      count(kept_.h, 1), ", got input ", x.shape(),
+                      Help{"reset_states(module) begins anew; batches must all be of one size"});
+    kept_ = {};
+  }
+  const Result r = call_op(x, begin(kept_.h), begin(kept_.c), {});
+  const NoGrad off;
+  const MemoryScope scope(MemoryTag::workspace);
+  const auto keep = [](Tensor& kept, const Tensor& now) {
+    if (!now.defined()) return;
+    if (kept.defined() && kept.shape() == now.shape() && kept.dtype() == now.dtype() && kept.device() == now.device())
+      kept.copy_(now.detach());
+    else
+      kept = now.detach().clone();
+  };
+  keep(kept_.h, r.h);
+  keep(kept_.c, r.c);
+  kept_.begins = false;
+  return r;
+}
+
 RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h, const Tensor& c,
                                                const std::vector<int64_t>& lengths) {
-  if (lengths.empty()) return call_op(x, h, c, {});
+  if (lengths.empty()) return options_.stateful && !h.defined() && !c.defined() ? go_on(x) : call_op(x, h, c, {});
   check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
   const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
   check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",
@@ -145,6 +181,63 @@ Tensor RecurrentLayer::forward(const Tensor& x) {
   if (options_.output == "sequence") return r.output;
   const int64_t last = r.h.size(0) - 1;
   return options_.bidirectional ? cat({r.h.select(0, last - 1), r.h.select(0, last)}, -1) : r.h.select(0, last);
+}
+
+namespace {
+
+template <class F>
+void each_stateful(Module& module, F&& f) {
+  for (const auto& [name, m] : module.named_modules()) {
+    auto* const layer = dynamic_cast<RecurrentLayer*>(m);
+    if (layer && layer->stateful()) f(name.empty() ? "" : name + ".", *layer);
+  }
+}
+
+}  // namespace
+
+StateDict kept_states(Module& module) {
+  const NoGrad off;
+  StateDict out;
+  each_stateful(module, [&](const std::string& prefix, RecurrentLayer& layer) {
+    if (layer.kept().h.defined()) out.push_back({prefix + "h", layer.kept().h.clone()});
+    if (layer.kept().c.defined()) out.push_back({prefix + "c", layer.kept().c.clone()});
+  });
+  return out;
+}
+
+void set_kept_states(Module& module, const StateDict& states) {
+  std::vector<std::pair<Tensor*, Tensor>> slots;
+  each_stateful(module, [&](const std::string& prefix, RecurrentLayer& layer) {
+    slots.push_back({&layer.kept().h, {}});
+    slots.push_back({&layer.kept().c, {}});
+    for (const NamedTensor& s : states) {
+      if (s.name == prefix + "h") slots[slots.size() - 2].second = s.tensor;
+      if (s.name == prefix + "c") slots.back().second = s.tensor;
+    }
+  });
+  const auto named = std::count_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.second.defined(); });
+  check<ValueError>(size_t(named) == states.size(), "set_kept_states", "the module's stateful layers take ", named, " of the ",
+                    states.size(), " states", Help{"it is not the module that they were kept of"});
+  const NoGrad off;
+  for (auto& [slot, state] : slots) *slot = state.defined() ? state.clone() : Tensor();
+  each_stateful(module, [](const std::string&, RecurrentLayer& layer) { layer.kept().begins = !layer.kept().h.defined(); });
+}
+
+void reset_states(Module& module) {
+  const NoGrad off;
+  each_stateful(module, [](const std::string&, RecurrentLayer& layer) {
+    for (Tensor* t : {&layer.kept().h, &layer.kept().c})
+      if (t->defined()) t->zero_();
+    layer.kept().begins = true;
+  });
+}
+
+FreshStates::FreshStates(Module& module) {
+  each_stateful(module,
+                [&](const std::string&, RecurrentLayer& layer) { before_.emplace_back(&layer, std::exchange(layer.kept(), {})); });
+}
+FreshStates::~FreshStates() {
+  for (auto& [layer, kept] : before_) layer->kept() = std::move(kept);
 }
 
 OneStateLayer::Output OneStateLayer::forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths) {

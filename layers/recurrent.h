@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/layer.h"
@@ -26,6 +27,12 @@ namespace halfstep {
 
 // output: what the layer gives in a Sequential or a config, where it takes x alone: the "sequence", or "last", the state of the
 // last layer after the last step, of both directions side by side.
+//
+// stateful: where no state is given the layer goes on from the one that its last call ended in, detached, so that batches that
+// continue each other are read as one long sequence; no gradient goes from a batch to the one before. It begins at zero, and again
+// after reset_states(). It is no part of the state_dict, but of a run that amp/run_state.h saves. Throws ValueError when
+// bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
+// forward would go on once more.
 struct RNNOptions {
   int64_t num_layers = 1;
   std::string nonlinearity = "tanh";  // or relu
@@ -34,6 +41,7 @@ struct RNNOptions {
   double dropout = 0;  // of the outputs of every layer but the last, while training
   bool bidirectional = false;
   std::string output = "sequence";
+  bool stateful = false;
 };
 struct GRUOptions {
   int64_t num_layers = 1;
@@ -42,6 +50,7 @@ struct GRUOptions {
   double dropout = 0;
   bool bidirectional = false;
   std::string output = "sequence";
+  bool stateful = false;
 };
 struct LSTMOptions {
   int64_t num_layers = 1;
@@ -51,6 +60,7 @@ struct LSTMOptions {
   bool bidirectional = false;
   int64_t proj_size = 0;  // 0: no projections
   std::string output = "sequence";
+  bool stateful = false;
 };
 
 // What all three have in common.
@@ -59,6 +69,14 @@ class RecurrentLayer : public Module {
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
+  bool stateful() const { return options_.stateful; }
+
+  // What a stateful layer goes on from; undefined before its first call. c: of an LSTM.
+  struct Kept {
+    Tensor h, c;
+    bool begins = true;  // nothing has been read since reset_states()
+  };
+  Kept& kept() { return kept_; }
 
  protected:
   enum class Kind : uint8_t { rnn_tanh, rnn_relu, lstm, gru };
@@ -72,11 +90,32 @@ class RecurrentLayer : public Module {
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
+  Result go_on(const Tensor& x);
   const char* type_;
   Kind kind_;
   int64_t input_size_, hidden_size_;
   LSTMOptions options_;
   Tensors weights_;
+  Kept kept_;
+};
+
+// The states that the stateful layers in `module` would go on from, by the names of layers: "lstm.h", "lstm.c". Copies.
+StateDict kept_states(Module& module);
+// Puts them back; layers that are not named begin at zero. Throws ValueError for a name that no stateful layer has, before
+// anything is changed.
+void set_kept_states(Module& module, const StateDict& states);
+// All begin at zero: where a pass over the data does. Keeps the memory.
+void reset_states(Module& module);
+
+// For a pass over other data: the layers begin at zero, and at the end of the scope go on from where they were before it.
+class FreshStates {
+ public:
+  explicit FreshStates(Module& module);
+  ~FreshStates();
+  FreshStates(const FreshStates&) = delete;
+
+ private:
+  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::Kept>> before_;
 };
 
 // RNN and GRU, whose state is one tensor.

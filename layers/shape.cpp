@@ -88,6 +88,9 @@ Unflatten::Unflatten(int64_t dim, const Dims& unflattened_size)
   check<ValueError>(!unflattened_size.empty(), "Unflatten", "unflattened_size must have a dimension");
 }
 
+Permute::Permute(const Dims& dims)
+    : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {}
+
 PixelShuffle::PixelShuffle(int64_t upscale_factor)
     : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", upscale_factor).str(),
                     [=](const Tensor& x) { return pixel_shuffle(x, upscale_factor); }) {

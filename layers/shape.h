@@ -21,6 +21,12 @@ class Unflatten : public FunctionLayer {
   Unflatten(int64_t dim, const Dims& unflattened_size);
 };
 
+// torchvision's Permute: dimension dims[i] becomes dimension i; all of them are named, the batch too.
+class Permute : public FunctionLayer {
+ public:
+  explicit Permute(const Dims& dims);
+};
+
 class PixelShuffle : public FunctionLayer {
  public:
   explicit PixelShuffle(int64_t upscale_factor);

@@ -97,6 +97,7 @@ def layers():
 
     yield "Flatten", {"start_dim": 0, "end_dim": 1}, [2, 3, 4]
     yield "Unflatten", {"dim": 1, "unflattened_size": [2, 3]}, [2, 6]
+    yield "Permute", {"dims": [0, 3, 1, 2]}, [2, 3, 4, 5]
     yield "Unflatten", {"dim": -1, "unflattened_size": [2, -1]}, [2, 2, 6]
     yield "PixelShuffle", {"upscale_factor": 2}, [2, 8, 2, 3]
     yield "PixelUnshuffle", {"downscale_factor": 2}, [2, 2, 4, 6]
@@ -186,5 +187,7 @@ def losses():
     yield "CrossEntropyLoss", {"label_smoothing": 0.2}, [2, 4, 3], "normal", "classes"
     yield "NLLLoss", {}, [5, 4], "log", "classes"
     yield "NLLLoss", {"weight": [0.5, 1.0, 2.0, 0.25], "ignore_index": 2}, [5, 4], "log", "classes"
+    yield "CTCLoss", {}, [3, 5, 3], "log", "padded labels"
+    yield "CTCLoss", {"blank": 0, "zero_infinity": True}, [3, 6, 4], "log", "padded labels"
     yield "MultiMarginLoss", {}, [5, 4], "normal", "classes"
     yield "MultiMarginLoss", {"p": 2, "margin": 0.5, "weight": [0.5, 1.0, 2.0, 0.25]}, [5, 4], "normal", "classes"

@@ -11,6 +11,7 @@ type under "defaults TYPE" the constructor's defaults. Of a case the file has th
     KEY/s.NAME                 buffers after the forward in training, where that moved them
 """
 import inspect
+import itertools
 import json
 import pathlib
 import typing
@@ -34,6 +35,8 @@ def draw(how, shape, generator):
         return torch.randint(0, shape[1], [shape[0], *shape[2:]], generator=generator)
     if how == "labels":
         return torch.tensor([[1, 3, -1, 0], [0, -1, 2, 2], [2, 1, 0, 3]])
+    if how == "padded labels":
+        return torch.tensor([[1, 2, 2], [2, -1, -1], [1, 1, -1]])
     normal = torch.randn(shape, generator=generator)
     if isinstance(how, int):
         return torch.randint(0, how, shape, generator=generator)
@@ -137,9 +140,24 @@ class RotaryEmbedding(nn.Module):
             ", interleaved=True" if self.interleaved else "")
 
 
+class Permute(nn.Module):
+    """torchvision.ops.Permute"""
+
+    def __init__(self, dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x.permute(self.dims)
+
+    def extra_repr(self):
+        return f"dims={self.dims}"
+
+
 # Types of a config that are made of PyTorch's, or whose call takes more in PyTorch.
 MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder,
-        "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding}
+        "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding,
+        "Permute": Permute}
 
 
 def waves(y):
@@ -186,6 +204,23 @@ def layer_case(kind, args, shape, how="normal"):
     return case, tensors
 
 
+def ctc(loss, x, t):
+    """CTCLoss as a config has it: [N, T, C] and labels up to the first -1. Its value is PyTorch's; its gradient is that of all
+    alignments counted one by one, since PyTorch's is that of the log_softmax before."""
+    n, steps, classes = x.shape
+    lengths = (t >= 0).sum(1)
+    want = loss(x.transpose(0, 1), t.clamp(min=0), torch.full([n], steps), lengths)
+    each = []
+    for i in range(n):
+        found = [sum(x[i, s, c] for s, c in enumerate(path)) for path in itertools.product(range(classes), repeat=steps)
+                 if [c for c, _ in itertools.groupby(path) if c != loss.blank] == t[i, :lengths[i]].tolist()]
+        each.append(-torch.logsumexp(torch.stack(found), 0))
+    each = torch.stack(each)
+    out = {"none": each, "sum": each.sum(), "mean": (each / lengths.clamp(min=1)).mean()}[loss.reduction]
+    assert torch.allclose(out, want), (out, want)
+    return out
+
+
 def loss_case(kind, args, shape, how, target, reduction):
     text = json.dumps([kind, args, shape, reduction])
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
@@ -193,7 +228,7 @@ def loss_case(kind, args, shape, how, target, reduction):
     x, t = draw(how, shape, generator), draw(target, shape, generator)
     tensors = {"x": x, "t": t}
     x = x.double().requires_grad_()
-    y = loss(x, t.double() if t.is_floating_point() else t)
+    y = ctc(loss, x, t) if kind == "CTCLoss" else loss(x, t.double() if t.is_floating_point() else t)
     (tensors["g.x"],) = torch.autograd.grad((y * waves(y)).sum(), [x])
     tensors["y"] = y.detach()
     return {"type": kind, "args": args, "repr": repr(loss), "reduction": args.get("reduction", reduction)}, tensors

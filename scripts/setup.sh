@@ -4,7 +4,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
-          libdnnl-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libre2-dev doctest-dev zlib1g-dev)
+          libdnnl-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libre2-dev doctest-dev zlib1g-dev
+          libpng-dev libjpeg62-turbo-dev)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup.sh: not a Debian system, so nothing was installed. Needed, by their Debian names: ${packages[*]}" >&2

@@ -27,6 +27,7 @@ struct DatasetRow {
   std::function<std::optional<DataFacts>(const SplitRequest&)> facts = {};
   bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
   bool normalizes = false;   // it does what is no more than a Normalize itself, when that is the first of "transforms"
+  bool streams = false;      // with data.loader.stateful it is read in streams, see Dataset::streams()
 };
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }
@@ -42,6 +43,12 @@ DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
 // One split of a resolved config: `split` is "train", "val" or "test".
 // Facts without reading the data; a CSV file is read if it is there. Nothing when they cannot be known.
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
+
+DataFacts facts_of(const Dataset& data);
+
+// The tokens of the training data's text, for a run's config to hold, so that what is evaluated later agrees; null where there are
+// none. Throws as build_dataset.
+Json stored_vocabulary(const Json& config);
 
 // Throws DataError for missing or malformed files.
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu);

@@ -9,15 +9,21 @@
 
 namespace halfstep::app {
 
-enum class Targets : uint8_t { classes, numbers };  // what the outputs of a model are compared with
+// What the outputs of a model are compared with. classes: one for each sample, or for each position of it; labels: a row of them,
+// shorter than the output, for CTCLoss.
+enum class Targets : uint8_t { classes, numbers, labels };
 
 struct DataFacts {
   Shape input;                  // of one sample
-  Shape target;                 // of one sample; [] for classes
+  Shape target;                 // of one sample; [] for one class
   int64_t classes = 0;          // 0: regression
   std::optional<int64_t> size;  // samples
+  DType input_dtype = DType::f32;
+  int64_t vocabulary = 0;        // of i64 inputs: all are below it
+  int64_t streams = 0;           // that the samples are pieces of, see Dataset
+  bool label_sequences = false;  // see Dataset
 
-  Targets targets() const { return classes > 0 ? Targets::classes : Targets::numbers; }
+  Targets targets() const { return classes == 0 ? Targets::numbers : label_sequences ? Targets::labels : Targets::classes; }
   DType target_dtype() const { return classes > 0 ? DType::i64 : DType::f32; }
 };
 

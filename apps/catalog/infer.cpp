@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <algorithm>
-
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -37,6 +35,15 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
       }
       self[f.key] = facts.classes > 0 ? facts.classes : facts.target[0];
     }
+    if (f.from_tokens && self[f.key] == "auto") {
+      if (run_.facts.vocabulary == 0) {
+        reject(f.key, "\"auto\" needs data of tokens, such as Text; the inputs of data.train are " +
+                          joined(run_.facts.input_dtype) + " of any value");
+        return false;
+      }
+      self[f.key] = run_.facts.vocabulary;
+    }
+    if (f.from_streams && !fill_stateful(self, f.key)) return false;
     if (f.from_input == 0) continue;
     const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
     const Shape sample = without_batch(x.shape());
@@ -61,6 +68,16 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
                         (flat ? "; put \"Flatten\" before it" : ""));
       return false;
     }
+  }
+  return true;
+}
+
+bool Inference::fill_stateful(Json& self, const std::string& key) {
+  const bool streams = run_.facts.streams > 0, both_ways = self.contains("bidirectional") && self["bidirectional"] == true;
+  if (self[key] == "auto") self[key] = streams && !both_ways;
+  if (self[key] == true && !streams) {
+    reject(key, "needs data that is read in streams, such as Text with \"data.loader.stateful\": true");
+    return false;
   }
   return true;
 }
@@ -161,7 +178,8 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
   Inference::Run run{facts, low, issues, out.layers};
   const int64_t before = issues.errors();
   try {
-    const Tensor result = Inference(run, path, "").layer(out.model, empty(with_batch(kSamples, facts.input)));
+    const Tensor result =
+        Inference(run, path, "").layer(out.model, empty(with_batch(kSamples, facts.input), {.dtype = facts.input_dtype}));
     if (issues.errors() > before || !result.defined()) return out;
     out.output = without_batch(result.shape());
     out.dtype = result.dtype();

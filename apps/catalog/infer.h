@@ -52,6 +52,7 @@ class Inference {
  private:
   Tensor run_leaf(const Json& self, const ModuleRow& row, const Tensor& x);
   void try_initial(const Json& self);
+  bool fill_stateful(Json& self, const std::string& key);
   Tensor elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say);
   Tensor record(const std::function<Tensor(LayerRow&)>& run, const std::string& of);
   Run& run_;

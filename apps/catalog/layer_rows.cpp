@@ -9,6 +9,7 @@ Arg<int64_t> whole(const char* key, int64_t fallback, const char* doc) { return 
 Field factor(const char* key) { return width(key, "factor").required(); }
 Field eps() { return number("eps", 1e-5, "added to the variance").at_least(0); }
 Field channels(const char* key) { return width(key, "channels; left out: those of the input").from_input_dim(1); }
+Field rows_of_tokens() { return width("num_embeddings", "rows; \"auto\": the tokens of the data").or_vocabulary().required(); }
 Field flag(const char* key, bool fallback, const char* doc) { return boolean(key, fallback, doc); }
 
 Field momentum() {
@@ -199,7 +200,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add(dropout_row<FeatureAlphaDropout>("FeatureAlphaDropout", "AlphaDropout of whole channels"));
   all.add({{"Embedding",
             "rows of a matrix, by their numbers",
-            {width("num_embeddings", "rows").required(), width("embedding_dim", "width of a row").required(),
+            {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              integer("padding_idx", nullptr, "a row of zeros without gradient").at_least(-kMaxSample).at_most(kMaxSample),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
              number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses")}},
@@ -211,7 +212,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
            }});
   all.add({{"EmbeddingBag",
             "mean, sum or largest elements of the rows that a sample's numbers name",
-            {width("num_embeddings", "rows").required(), width("embedding_dim", "width of a row").required(),
+            {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
              number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses"),
              choice("mode", "mean", {"mean", "sum", "max"}, "how"),
@@ -243,6 +244,13 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
              return std::make_shared<Unflatten>(self["dim"].get<int64_t>(),
                                                 ReadArg<Sizes>::from(self["unflattened_size"]).values());
            }});
+  all.add({{"Permute",
+            "dimensions in another order",
+            {list("dims", nullptr, integer("", nullptr, "dimension").at_least(0).at_most(kMaxDims - 1),
+                  "where each comes from; the first is 0, the batch")
+                 .items(2, kMaxDims)
+                 .required()}},
+           [](const Json& self) { return std::make_shared<Permute>(ReadArg<Sizes>::from(self["dims"]).values()); }});
   all.add(pad_row<ZeroPad1d>("ZeroPad1d", 1, "zeros around [C, L]"));
   all.add(pad_row<ZeroPad2d>("ZeroPad2d", 2, "zeros around [C, H, W]"));
   all.add(pad_row<ZeroPad3d>("ZeroPad3d", 3, "zeros around [C, D, H, W]"));

@@ -4,6 +4,7 @@
 #include "apps/catalog/layer_rows.h"
 #include "apps/schema/suggest.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep::app {
 namespace {
@@ -113,6 +114,53 @@ void add_class_rows(Catalog<LossRow>& all) {
        Targets::classes});
 }
 
+// CTCLoss of all steps of each sample's output, and of a target up to its first -1.
+class LabelsCtc : public Loss {
+ public:
+  explicit LabelsCtc(const CtcOptions& options) : loss_{options} {}
+  Tensor operator()(const Tensor& output, const Tensor& target) const override {
+    const int64_t batch = output.size(0), steps = output.size(1), blank = loss_.options.blank;
+    // A dry run has no labels: as many as there may be, each with a step for a blank around it.
+    const Tensor labels = target.device().is_meta()
+                              ? full(target.shape(), blank == 0 ? 1.0 : 0.0, {.dtype = DType::i64, .device = Device::cpu})
+                              : target.to(Device::cpu);
+    const Tensor lengths = sum(ge(labels, 0.0).to(DType::i64), {1});
+    return loss_(output.transpose(0, 1), labels, full({batch}, double(steps), {.dtype = DType::i64, .device = Device::cpu}),
+                 lengths);
+  }
+  std::string describe() const override { return "CTCLoss()"; }
+
+ private:
+  CTCLoss loss_;
+};
+
+void add_label_rows(Catalog<LossRow>& all) {
+  all.add(
+      {{"CTCLoss",
+        "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
+        {integer("blank", 0, "class that stands for no label").at_least(0).at_most(kMaxSample), reduction(),
+         boolean("zero_infinity", false, "labels that do not fit into the steps count 0")}},
+       [](const Json& self) {
+         return std::make_unique<LabelsCtc>(CtcOptions{self["blank"], reduction_of(self), self["zero_infinity"]});
+       },
+       Targets::labels});
+}
+
+// A loss of classes, given a class for each position as one for each sample.
+class ByPosition : public Loss {
+ public:
+  explicit ByPosition(std::unique_ptr<Loss> loss) : loss_(std::move(loss)) {}
+  Tensor operator()(const Tensor& output, const Tensor& target) const override {
+    const Compared rows = by_position(output, target);
+    return (*loss_)(rows.output, rows.target);
+  }
+  bool is_recordable() const override { return loss_->is_recordable(); }
+  std::string describe() const override { return loss_->describe(); }
+
+ private:
+  std::unique_ptr<Loss> loss_;
+};
+
 std::string losses_for(Targets targets) {
   std::vector<std::string> names;
   for (const LossRow& row : loss_catalog().rows()) {
@@ -121,17 +169,37 @@ std::string losses_for(Targets targets) {
   return one_of(names);
 }
 
-// What a loss of classes wants of the output: a score for each.
+const char* has(Targets targets) {
+  return targets == Targets::classes ? "classes" : targets == Targets::numbers ? "numbers as targets" : "rows of labels as targets";
+}
+const char* needs(Targets targets) { return targets == Targets::classes ? "data with classes" : has(targets); }
+
+// What a loss of classes wants of the output: a score for each, at every position that has one.
 bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
-  if (output.size() != 1 || output[0] < facts.classes) {
-    issues.error("model", "the output must have shape [" + std::to_string(facts.classes) + "], one a class, got " + joined(output) +
-                              (output.size() > 1 ? "; put \"Flatten\" before the last Linear" : ""));
+  Shape wanted = facts.target;
+  wanted.push_back(facts.classes);
+  const bool labels = facts.targets() == Targets::labels;
+  Shape positions = output;
+  if (!positions.empty()) positions.erase(positions.size() - 1);
+  if (labels ? output.size() != 2 : output.empty() || !(positions == facts.target)) {
+    issues.error("model",
+                 labels ? joined("the output must have shape [steps, ", facts.classes, "], a score for each class, got ", output)
+                        : joined("the output must have shape ", wanted, ", one a class, got ", output,
+                                 output.size() > wanted.size() ? "; put \"Flatten\" before the last Linear" : ""));
     return false;
   }
-  if (output[0] > facts.classes) {
-    issues.warn("model",
-                "the output has " + std::to_string(output[0]) + " values for " + std::to_string(facts.classes) + " classes");
+  const int64_t scores = output.back();
+  if (scores < facts.classes) {
+    issues.error("model", joined("the output must have shape ", labels ? joined("[steps, ", facts.classes, "]") : joined(wanted),
+                                 ", one a class, got ", output));
+    return false;
   }
+  if (labels && output[0] < facts.target[0]) {
+    issues.error("model", joined("the output must have at least as many steps as a sample may have labels, ", facts.target[0],
+                                 ", got ", output));
+    return false;
+  }
+  if (scores > facts.classes) issues.warn("model", joined("the output has ", scores, " values for ", facts.classes, " classes"));
   return true;
 }
 
@@ -142,32 +210,46 @@ Catalog<LossRow>& loss_catalog() {
     auto* const made = new Catalog<LossRow>("loss", {});
     add_number_rows(*made);
     add_class_rows(*made);
+    add_label_rows(*made);
     return made;
   }();
   return all;
 }
 
-std::unique_ptr<Loss> build_loss(const Json& loss) { return loss_catalog().row(loss).make(loss); }
+Compared by_position(const Tensor& output, const Tensor& target) {
+  if (target.dtype() != DType::i64 || target.dim() < 2 || output.dim() != target.dim() + 1) return {output, target};
+  return {output.reshape({-1, output.size(-1)}), target.reshape({-1})};
+}
+
+Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& data) {
+  const TargetScale scale = data.target_scale();
+  if (data.label_sequences()) return {output, target};
+  if (scale == TargetScale()) return by_position(output, target);
+  return {output.to(DType::f32) * scale.std + scale.mean, target * scale.std + scale.mean};
+}
+
+std::unique_ptr<Loss> build_loss(const Json& loss) {
+  const LossRow& row = loss_catalog().row(loss);
+  auto made = row.make(loss);
+  return row.targets == Targets::classes ? std::make_unique<ByPosition>(std::move(made)) : std::move(made);
+}
 
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, Issues& issues) {
   const LossRow& row = loss_catalog().row(loss);
   const Targets given = facts.targets();
   const Shape& output = *model.output;
   if (row.targets != given) {
-    const bool classes = given == Targets::classes;
-    return issues.error("loss", row.component.type +
-                                    (classes ? " needs numbers as targets, but data.train has classes; use "
-                                             : " needs data with classes, but data.train has numbers as targets; use ") +
-                                    losses_for(given));
+    return issues.error("loss", joined(row.component.type, " needs ", needs(row.targets), ", but data.train has ", has(given),
+                                       "; use ", losses_for(given)));
   }
-  if (given == Targets::classes && !scores_fit(output, facts, issues)) return;
+  if (given != Targets::numbers && !scores_fit(output, facts, issues)) return;
   if (given == Targets::numbers && !(output == facts.target))
     return issues.error("model", "the output must have the target's shape " + joined(facts.target) + ", got " + joined(output));
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Tensor value = (*row.make(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
-                                           empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
+    const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
+                                             empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));
   } catch (const Error& e) { issues.error("loss", one_line(e)); }
 }

@@ -8,6 +8,7 @@
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/modules.h"
+#include "framework/data/dataset.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
@@ -27,6 +28,16 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
           targets};
 }
 
+// One class for each position: outputs [B, T, C] with targets [B, T] become [B T, C] and [B T], whatever T's dimensions. All losses
+// of classes in a config, and all metrics, are given them so. Others are left as they are.
+struct Compared {
+  Tensor output, target;
+};
+Compared by_position(const Tensor& output, const Tensor& target);
+// What metrics compare: the same, with numbers in the units of the file that `data` has them from. Rows of labels stay as they are.
+Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& data);
+
+// A loss of classes is given what by_position() makes.
 std::unique_ptr<Loss> build_loss(const Json& loss);
 // Does the loss fit what the model puts out and the data asks for? Runs it on Device::meta. Paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, Issues& issues);

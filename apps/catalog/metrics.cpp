@@ -48,6 +48,7 @@ Catalog<MetricRow>& metric_catalog() {
     accuracy.always = true;
     made->add(std::move(accuracy));
     add_metric_rows(*made);
+    add_label_metrics(*made);
     return made;
   }();
   return all;
@@ -72,8 +73,9 @@ void check_metrics(const Json& list, std::optional<Targets> given, Issues& issue
     const MetricRow& row = metric_catalog().row(self);
     if (given && row.targets.value_or(*given) != *given) {
       issues.error(path,
-                   row.component.type + (*given == Targets::numbers ? " needs data with classes"
-                                                                    : " needs numbers as targets, but data.train has classes"));
+                   row.component.type + (*given == Targets::numbers  ? " needs data with classes"
+                                         : *given == Targets::labels ? " is not for data with rows of labels"
+                                                                     : " needs numbers as targets, but data.train has classes"));
     }
     if (std::find(names.begin(), names.end(), name) != names.end())
       issues.error(path, "two values would be called \"" + name + "\"; give this one another \"name\"");

@@ -37,6 +37,7 @@ Catalog<MetricRow>& metric_catalog();
 void add_metric_rows(Catalog<MetricRow>& all);  // all but accuracy
 // Class targets of an output as numbers: of shares of classes, which have the output's shape, the largest.
 Tensor classes_of(const Tensor& target, const Tensor& output);
+void add_label_metrics(Catalog<MetricRow>& all);  // rows of metrics of labels
 inline const Family& metric_family() { return metric_catalog().family(); }
 
 // Of a class whose constructor takes the values of its fields, in order.

@@ -22,7 +22,9 @@ std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> las
        number("dropout", 0.0, "of the outputs of all layers but the last").at_least(0).at_most(1),
        flag("bidirectional", false, "backwards, too: twice the width")});
   add(std::move(last));
-  add({choice("output", "sequence", {"sequence", "last"}, "the states of all steps, or after the last one")});
+  add({choice("output", "sequence", {"sequence", "last"}, "the states of all steps, or after the last one"),
+       boolean("stateful", "auto", "go on from the state that the last batch ended in; \"auto\": where the data is read in streams")
+           .or_streams()});
   return all;
 }
 
@@ -44,7 +46,7 @@ void add_recurrent_rows(Catalog<ModuleRow>& all) {
              return std::make_shared<RNN>(
                  self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
                  RNNOptions{self["num_layers"], self["nonlinearity"].get<std::string>(), self["bias"], self["batch_first"],
-                            self["dropout"], self["bidirectional"], self["output"].get<std::string>()});
+                            self["dropout"], self["bidirectional"], self["output"].get<std::string>(), self["stateful"] == true});
            }});
   const Field projection =
       integer("proj_size", 0, "width of the outputs, less than hidden_size; 0: no projections").at_least(0).at_most(kMaxSample);
@@ -52,12 +54,13 @@ void add_recurrent_rows(Catalog<ModuleRow>& all) {
              return std::make_shared<LSTM>(
                  self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
                  LSTMOptions{self["num_layers"], self["bias"], self["batch_first"], self["dropout"], self["bidirectional"],
-                             self["proj_size"], self["output"].get<std::string>()});
+                             self["proj_size"], self["output"].get<std::string>(), self["stateful"] == true});
            }});
   all.add({{"GRU", "gated recurrent units over a sequence", layer_fields({}, {})}, [](const Json& self) {
-             return std::make_shared<GRU>(self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
-                                          GRUOptions{self["num_layers"], self["bias"], self["batch_first"], self["dropout"],
-                                                     self["bidirectional"], self["output"].get<std::string>()});
+             return std::make_shared<GRU>(
+                 self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
+                 GRUOptions{self["num_layers"], self["bias"], self["batch_first"], self["dropout"], self["bidirectional"],
+                            self["output"].get<std::string>(), self["stateful"] == true});
            }});
   std::vector<Field> cell = sizes_of_layer();
   cell.push_back(flag("bias", true, "add biases"));

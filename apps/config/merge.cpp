@@ -104,7 +104,7 @@ class Expander {
           v = nullptr;
           return;
         }
-        value(*it, join_path(path, it.key()));
+        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // tokens of a text are what they are
       }
     } else if (v.is_array()) {
       for (size_t i = 0; i < v.size(); ++i) value(v[i], join_path(path, i));

@@ -36,6 +36,7 @@ class Rules {
     precision();
     schedule();
     ranges();
+    streams();
     RuleResult out;
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
@@ -173,6 +174,29 @@ class Rules {
                                                        " classes, got " + std::to_string(sampler["weights"].size()));
   }
 
+  // Data that is read in streams has an order of its own.
+  void streams() {
+    if (!clean({"data"})) return;
+    Json& loader = c_["data"]["loader"];
+    const bool stateful = loader["stateful"] == true;
+    if (stateful && loader["shuffle"] == true)
+      issues_.error("data.loader.shuffle", "must not be true with stateful: a batch goes on where the one before it ended");
+    if (stateful && !loader["sampler"].is_null())
+      issues_.error("data.loader.sampler", "must not be given with stateful: a batch goes on where the one before it ended");
+    if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
+      issues_.error("train.checkpoint_activations", "must not be given with stateful, whose layers would go on twice");
+    if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
+    for (const char* split : {"train", "val", "test"}) {
+      const Json& self = c_["data"][split];
+      if (stateful && !self.is_null() && !dataset_catalog().row(self).streams) {
+        issues_.error("data.loader.stateful", joined("needs data that can be read in streams, which is Text, but data.", split,
+                                                     " is ", self["type"].get<std::string>()));
+      }
+      if (stateful && !self.is_null() && (!self["fold"].is_null() || self["stratified"] == true))
+        issues_.error(join_path("data", split), "fold and stratified take samples out of order, which stateful does not allow");
+    }
+  }
+
   void facts(RuleResult& out) {
     try {
       out.facts = dataset_facts(c_, "train");
@@ -181,14 +205,29 @@ class Rules {
     } catch (const Error&) {
       // bad data, which the run itself reports as such
     }
+    if (out.facts) hold(*out.facts);
     if (!out.facts || c_["data"]["val"].is_null()) return;
     try {
       const auto val = dataset_facts(c_, "val");
-      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target))) {
+      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target) ||
+                  val->vocabulary != out.facts->vocabulary)) {
         issues_.error("data.val", "must have the shapes and classes of data.train");
       }
     } catch (const ConfigError& e) { issues_.error("data.val", e.what()); } catch (const Error&) {
     }
+  }
+
+  // What was learnt from the training data about what its numbers stand for: held-out data is read alike, also where the training
+  // data is no longer there.
+  void hold(const DataFacts& facts) {
+    Json& train = c_["data"]["train"];
+    const Json tokens = stored_vocabulary(c_);
+    if (!tokens.is_null()) train["vocabulary"] = tokens;
+    const auto fill = [&](const char* key, int64_t value) {
+      if (train.contains(key) && train[key].is_null() && value > 0) train[key] = value;
+    };
+    if (tokens.is_null()) fill("vocab_size", facts.vocabulary);
+    fill("classes", facts.classes);
   }
 
   void batches(const DataFacts& facts) {

@@ -76,13 +76,13 @@ struct LoaderSection {
 
   void keys(auto& key) {
     key(batch_size, integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount));
-    key(shuffle, boolean("shuffle", true, "of the training data, seeded"));
+    key(shuffle, boolean("shuffle", nullptr, "of the training data, seeded; left out: true, unless stateful"));
     key(sampler, optional_section("sampler", sampler_section(), "of the training data, in place of shuffle").or_text("type"));
     key(drop_last, boolean("drop_last", false, "leave out a last batch that is not full"));
     key(num_workers, integer("num_workers", 0, "background threads").at_least(0).at_most(256));
     key(prefetch, integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount));
     key.unread(not_yet("pin_memory", false, "pin_memory"));
-    key.unread(not_yet("stateful", false, "stateful"));
+    key.unread(boolean("stateful", false, "read Text in batch_size streams, each batch going on where the last one ended"));
   }
 };
 

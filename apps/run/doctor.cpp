@@ -91,7 +91,7 @@ class Doctor {
           const double each = p.flops() / double(row.samples) * double(plan_.batch);
           const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
           first = false;
-          const bool output = row.output.size() == 1 && config_.facts->classes == p.n;
+          const bool output = !row.output.empty() && config_.facts->classes == p.n;
           if (!is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
           const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
           if (p.n % kStep != 0 || p.k % kStep != 0) {

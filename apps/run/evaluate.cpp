@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "amp/autocast.h"
+#include "apps/catalog/losses.h"
 #include "framework/autograd/grad_mode.h"
 
 namespace halfstep::app {
@@ -12,6 +13,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
                     std::optional<DType> low) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;
+  const FreshStates begin(module);
   const bool training = module.training();
   module.eval();
   EvalResult out;
@@ -28,7 +30,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
     const int64_t n = input.size(0);
     out.loss += value.item<double>() * double(n);
     out.samples += n;
-    for (const NamedMetric& m : metrics) m.metric->add(output, target);
+    const auto [answer, truth] = as_measured(output, target, loader.dataset());
+    for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
   }
   module.train(training);
   out.loss /= double(out.samples);

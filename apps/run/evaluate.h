@@ -25,8 +25,8 @@ struct EvalResult {
   double seconds = 0;
 };
 
-// One pass over `loader` without gradients, in eval mode, under the same autocast as training (`low` empty: none). The module is
-// left in the mode it was in.
+// One pass over `loader` without gradients, in eval mode, under the same autocast as training (`low` empty: none). Stateful layers
+// begin at zero. The module is left in the mode and with the states that it was in. Metrics are given what as_measured() makes.
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
                     std::optional<DType> low);
 

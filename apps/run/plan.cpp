@@ -77,7 +77,7 @@ Pending run_batch(TrainStep& step, int64_t samples, const DataFacts& facts) {
   Tensor input, target;
   {
     const MemoryScope scope(MemoryTag::data);
-    input = empty(with_batch(samples, facts.input));
+    input = empty(with_batch(samples, facts.input), {.dtype = facts.input_dtype});
     target = empty(with_batch(samples, facts.target), {.dtype = facts.target_dtype()});
   }
   const StepResult result = step(input, target);

@@ -26,7 +26,7 @@ RunParts parts_of(Session& s) { return {*s.model, s.optimizer.get(), &s.scaler, 
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
-  const DataFacts facts{data.input_shape(), data.target_shape(), data.classes(), data.size()};
+  const DataFacts facts = facts_of(data);
   Issues issues;
   InferredModel inferred = infer_model(config.model, facts, config.low, "model", issues);
   if (inferred.output) check_loss(config.loss, inferred, facts, issues);
@@ -90,7 +90,7 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
-  return build_metrics(config.metrics, DataFacts{.classes = data.classes()}.targets());
+  return build_metrics(config.metrics, facts_of(data).targets());
 }
 
 ModelParts make_model(const Config& config) {

@@ -152,6 +152,7 @@ void Trainer::end_epoch() {
     grad_norm_ = last.grad_norm;
     ++n_.steps;
   }
+  reset_states(*s_.model);  // the streams of the data begin anew
   drain();
   n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;
   n_.epoch_loss = 0, n_.epoch_samples = 0;

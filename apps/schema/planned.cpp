@@ -8,8 +8,7 @@ namespace halfstep::app {
 std::vector<std::string> planned_components(const std::string& what) {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"layer", {"TransformerDecoder", "Transformer"}},
-      {"loss", {"CTCLoss", "GaussianNLLLoss"}},
-      {"data set", {"CIFAR10", "CIFAR100", "FashionMNIST", "Text", "ImageFolder", "NPY", "TimeSeries"}},
+      {"loss", {"GaussianNLLLoss"}},
   };
   const auto found = all.find(what);
   return found == all.end() ? std::vector<std::string>{} : found->second;

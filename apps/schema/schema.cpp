@@ -76,6 +76,16 @@ Field Field::or_target_width() const {
   f.from_target = true;
   return f;
 }
+Field Field::or_vocabulary() const {
+  Field f = or_word("auto");
+  f.from_tokens = true;
+  return f;
+}
+Field Field::or_streams() const {
+  Field f = or_word("auto");
+  f.from_streams = true;
+  return f;
+}
 Field Field::below(double bound) const {
   Field f = *this;
   f.high = bound;

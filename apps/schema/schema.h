@@ -47,6 +47,8 @@ struct Field {
   bool also_boolean = false;   // a list: or true or false
   int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch)
   bool from_target = false;   // "auto" stands for the number of classes, or the width of the target
+  bool from_tokens = false;   // "auto" stands for the number of tokens that the data has
+  bool from_streams = false;  // "auto" stands for true where the data is read in streams
 
   Field required() const;
   Field above(double bound) const;  // > bound
@@ -61,6 +63,8 @@ struct Field {
   Field or_text(std::string key) const;  // of a section
   Field from_input_dim(int dim) const;
   Field or_target_width() const;  // or "auto"
+  Field or_vocabulary() const;    // or "auto"
+  Field or_streams() const;       // or "auto"
   // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""
   std::string expects() const;
 };

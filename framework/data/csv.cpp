@@ -1,15 +1,15 @@
 #include "framework/data/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "framework/base/check.h"
-#include "framework/data/csv_table.h"
+#include "framework/data/csv_sheet.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
 
@@ -25,76 +25,10 @@ struct CsvDataset::Parsed {
 namespace {
 
 constexpr const char* kWhere = "CSV";
-constexpr size_t kMaxCategories = 64, kMaxClasses = 1000, kMaxShown = 500;
-
-bool parse_integer(std::string_view s, int64_t& value) {
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  return error == std::errc() && end == s.data() + s.size();
-}
-
-bool has_number(const CsvTable& table, size_t row) {
-  double ignored;
-  for (size_t c = 0; c < table.columns(); ++c) {
-    if (parse_number(table.cell(row, c), ignored)) return true;
-  }
-  return false;
-}
-
-// A table with its header told apart.
-struct Sheet {
-  CsvTable table;
-  size_t first = 0;                // row of data
-  std::vector<std::string> names;  // of columns; their numbers where there is no header
-
-  Sheet(const std::filesystem::path& path, const CsvOptions& o) : table(path, o.delimiter) {
-    const bool automatic = table.rows() > 1 && !has_number(table, 0) && has_number(table, 1);
-    const bool header = o.header == CsvOptions::Header::yes || (o.header == CsvOptions::Header::automatic && automatic);
-    first = header ? 1 : 0;
-    for (size_t c = 0; c < table.columns(); ++c) names.push_back(header ? std::string(table.cell(0, c)) : std::to_string(c));
-    check<DataError>(rows() > 0, kWhere, path.string(), ": the file has a header but no rows");
-  }
-
-  size_t rows() const { return table.rows() - first; }
-  std::string_view cell(size_t row, size_t column) const { return table.cell(first + row, column); }
-
-  template <class... Parts>
-  [[noreturn]] void fail_at(size_t row, size_t column, const Parts&... parts) const {
-    fail<DataError>(kWhere, table.where(first + row, column), ": column \"", names[column], "\" ", parts...);
-  }
-};
-
-size_t find_column(const Sheet& sheet, const std::string& what, const std::filesystem::path& path) {
-  const auto named = std::find(sheet.names.begin(), sheet.names.end(), what);
-  if (named != sheet.names.end()) return size_t(named - sheet.names.begin());
-  const int64_t n = int64_t(sheet.names.size());
-  int64_t index = 0;
-  if (!parse_integer(what, index) || index < -n || index >= n) {
-    std::string all;
-    for (const std::string& name : sheet.names) {
-      if (all.size() > kMaxShown) {
-        all += ", ...";
-        break;
-      }
-      all += (all.empty() ? "" : ", ") + name.substr(0, kMaxShown);
-    }
-    fail<ConfigError>(kWhere, path.string(), " has no column \"", what, "\"; its ", n, " columns are ", all);
-  }
-  return size_t(index < 0 ? index + n : index);
-}
-
-double number(const Sheet& sheet, size_t row, size_t column) {
-  const std::string_view cell = sheet.cell(row, column);
-  double value = 0;
-  if (cell.empty()) sheet.fail_at(row, column, "must be a number, but the cell is empty");
-  if (!parse_number(cell, value)) sheet.fail_at(row, column, "must be a number, got \"", cell.substr(0, 60), '"');
-  if (!(std::abs(value) <= double(std::numeric_limits<float>::max()))) {
-    sheet.fail_at(row, column, "must be finite in float32, got \"", cell.substr(0, 60), '"');
-  }
-  return value;
-}
+constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
 
 // The classes in order, and the class of each row.
-std::vector<std::string> read_classes(const Sheet& sheet, size_t column, std::vector<int64_t>& of_row) {
+std::vector<std::string> read_classes(const CsvSheet& sheet, size_t column, std::vector<int64_t>& of_row) {
   std::map<int64_t, int64_t> integers;
   std::map<std::string_view, int64_t> strings;
   bool all_integers = true;
@@ -135,29 +69,77 @@ struct Feature {
   bool categorical = false;
 };
 
-void append_features(const Sheet& sheet, size_t column, std::vector<Feature>& out) {
+bool is_missing(const CsvSheet& sheet, size_t row, size_t column, const CsvOptions& o) {
+  const std::string_view cell = sheet.cell(row, column);
+  return cell.empty() || std::find(o.missing_words.begin(), o.missing_words.end(), cell) != o.missing_words.end();
+}
+
+// Leaves out the rows in which one of these columns has no value.
+void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvOptions& o, const std::string& path) {
+  std::vector<size_t> whole;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return is_missing(sheet, r, c, o); })) whole.push_back(r);
+  }
+  check<DataError>(!whole.empty(), kWhere, path, ": every row has a missing value, so that none is left");
+  sheet.keep(whole);
+}
+
+void append_features(const CsvSheet& sheet, size_t column, const CsvOptions& o, std::vector<Feature>& out) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // until it is filled in
   double ignored;
   bool numeric = false;
-  for (size_t r = 0; r < sheet.rows() && !numeric; ++r) numeric = parse_number(sheet.cell(r, column), ignored);
+  const auto missing = [&](size_t r) {
+    if (!is_missing(sheet, r, column, o)) return false;
+    if (o.missing == CsvMissing::refuse) {
+      const std::string_view cell = sheet.cell(r, column);
+      sheet.fail_at(r, column, numeric ? "must be a number, but the cell " : "must have a value, but the cell ",
+                    cell.empty() ? std::string("is empty") : joined("is \"", cell, '"'),
+                    Help{"missing: drop_row, mean, median or constant would do without"});
+    }
+    return true;
+  };
+  for (size_t r = 0; r < sheet.rows() && !numeric; ++r)
+    numeric = !is_missing(sheet, r, column, o) && parse_number(sheet.cell(r, column), ignored);
   if (numeric) {
-    Feature f{sheet.names[column], {}};
-    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(number(sheet, r, column));
+    Feature f{sheet.names()[column], {}};
+    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(missing(r) ? kNone : sheet.number(r, column));
     return out.push_back(std::move(f));
   }
   std::set<std::string_view> categories;
+  const auto category_of = [&](size_t r) { return missing(r) ? std::string_view() : sheet.cell(r, column); };
   for (size_t r = 0; r < sheet.rows(); ++r) {
-    if (sheet.cell(r, column).empty()) sheet.fail_at(r, column, "must not have empty cells");
-    categories.insert(sheet.cell(r, column));
+    categories.insert(category_of(r));
     if (categories.size() > kMaxCategories) {
       sheet.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
                     Help{"name the columns to use as features, or the target column"});
     }
   }
+  if (!o.one_hot) {
+    Feature f{sheet.names()[column], {}, true};
+    for (size_t r = 0; r < sheet.rows(); ++r)
+      f.values.push_back(double(std::distance(categories.begin(), categories.find(category_of(r)))));
+    return out.push_back(std::move(f));
+  }
   for (std::string_view category : categories) {
-    Feature f{sheet.names[column] + '=' + std::string(category), {}, true};
-    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(sheet.cell(r, column) == category ? 1 : 0);
+    Feature f{sheet.names()[column] + '=' + std::string(category), {}, true};
+    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(category_of(r) == category ? 1 : 0);
     out.push_back(std::move(f));
   }
+}
+
+// What stands for the missing values of a feature: learnt from these rows.
+double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
+  if (o.missing == CsvMissing::constant) return o.fill;
+  std::vector<double> there;
+  for (int64_t r : rows)
+    if (!std::isnan(f.values[size_t(r)])) there.push_back(f.values[size_t(r)]);
+  check<DataError>(!there.empty(), kWhere, path, ": column \"", f.name,
+                   "\" has no value in the part that is read, of which to take the ",
+                   o.missing == CsvMissing::mean ? "mean" : "median");
+  if (o.missing == CsvMissing::mean) return std::accumulate(there.begin(), there.end(), 0.0) / double(there.size());
+  std::sort(there.begin(), there.end());
+  const size_t middle = there.size() / 2;
+  return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
 }
 
 CsvScaling measure(const std::vector<Feature>& features, const std::vector<int64_t>& rows) {
@@ -177,31 +159,50 @@ CsvScaling measure(const std::vector<Feature>& features, const std::vector<int64
 
 }  // namespace
 
+std::optional<bool> has_header(CsvOptions::Header header) {
+  return header == CsvOptions::Header::automatic ? std::nullopt : std::optional(header == CsvOptions::Header::yes);
+}
+
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  const Sheet sheet(path, o);
-  const size_t target = find_column(sheet, o.target.empty() ? "-1" : o.target, path);
+  CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
+  const size_t target = sheet.find(o.target.empty() ? "-1" : o.target);
   std::vector<size_t> columns;
-  for (const std::string& name : o.features) columns.push_back(find_column(sheet, name, path));
-  for (size_t c = 0; c < sheet.names.size() && o.features.empty(); ++c) {
+  for (const std::string& name : o.features) columns.push_back(sheet.find(name));
+  for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
     if (c != target) columns.push_back(c);
   }
   check<ConfigError>(!columns.empty(), kWhere, path.string(), " has only one column, which leaves none for the features");
 
   Parsed out;
   out.label = "CSV " + path.string();
+  if (o.missing == CsvMissing::drop_row) {
+    std::vector<size_t> used = columns;
+    used.push_back(target);
+    drop_missing(sheet, used, o, path.string());
+  }
   std::vector<Feature> features;
-  for (size_t c : columns) append_features(sheet, c, features);
+  for (size_t c : columns) append_features(sheet, c, o, features);
   const std::vector<int64_t> rows = split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
   check<DataError>(!rows.empty(), kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
-  if (o.scaling) {
-    out.scaling = *o.scaling;
-    check<ValueError>(out.scaling.mean.size() == features.size() && out.scaling.std.size() == features.size(), kWhere,
-                      "scaling must have ", features.size(), " means and deviations, one an input, got ", out.scaling.mean.size(),
-                      " and ", out.scaling.std.size());
-  } else if (o.standardize) {
-    out.scaling = measure(features, rows);
+  if (o.scaling) out.scaling = *o.scaling;
+  if (o.missing == CsvMissing::mean || o.missing == CsvMissing::median || o.missing == CsvMissing::constant) {
+    const bool given = o.scaling && o.scaling->fill.size() == features.size();
+    for (size_t j = 0; j < features.size(); ++j) {
+      if (!given && features[j].categorical) out.scaling.fill.push_back(0);
+      if (!given && !features[j].categorical) out.scaling.fill.push_back(fill_of(features[j], rows, o, path.string()));
+      for (double& v : features[j].values)
+        if (std::isnan(v)) v = out.scaling.fill[j];
+    }
   }
+  if (o.standardize && out.scaling.mean.empty()) {
+    const CsvScaling measured = measure(features, rows);
+    out.scaling.mean = measured.mean, out.scaling.std = measured.std;
+  }
+  const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
+  check<ValueError>(fits(out.scaling.mean) && out.scaling.mean.size() == out.scaling.std.size(), kWhere, "scaling must have ",
+                    features.size(), " means and deviations, one an input, got ", out.scaling.mean.size(), " and ",
+                    out.scaling.std.size());
 
   const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
@@ -218,9 +219,9 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     out.target = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
     for (size_t i = 0; i < rows.size(); ++i) out.target.data<int64_t>()[i] = of_row[size_t(rows[i])];
   } else {
-    for (size_t r = 0; r < sheet.rows(); ++r) number(sheet, r, target);
+    for (size_t r = 0; r < sheet.rows(); ++r) sheet.number(r, target);
     out.target = Tensor::empty({n, 1}, {.device = Device::cpu});
-    for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(number(sheet, size_t(rows[i]), target));
+    for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(sheet.number(size_t(rows[i]), target));
   }
   return out;
 }

@@ -12,10 +12,16 @@
 
 namespace halfstep {
 
-// Mean and standard deviation of each input; a constant column has std 1.
+// What was learnt from a part, for others to be read alike: mean and standard deviation of each input (a constant column has std
+// 1), and what stands for its missing values.
 struct CsvScaling {
   std::vector<double> mean, std;
+  std::vector<double> fill{};
 };
+
+// What is done about cells of features that are empty or hold one of CsvOptions::missing_words. mean, median: that of the column in
+// the part that is kept. constant: CsvOptions::fill. In a categorical column the last three make one more category, "".
+enum class CsvMissing : uint8_t { refuse, drop_row, mean, median, constant };
 
 struct CsvOptions {
   enum class Header : uint8_t { automatic, yes, no };
@@ -25,22 +31,29 @@ struct CsvOptions {
   bool classification = true;           // classes: the distinct targets, in order; else regression, target [1]
   std::vector<std::string> features{};  // columns by name or index; empty: all but the target
   bool standardize = false;             // (x - mean) / std
+  CsvMissing missing = CsvMissing::refuse;
+  std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
+  double fill = 0;                           // of CsvMissing::constant
+  bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
   std::optional<CsvScaling> scaling{};  // used instead of this part's own, e.g. the training part's
   double begin = 0, end = 1;            // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
 };
 
+std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells
+
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
-// "column=value" and not standardized. Classes and categories come from the whole file, so that all parts agree.
+// "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
+// file, so that all parts agree. Rows without a target are dropped with drop_row, and an error otherwise.
 // Throws IoError when the file cannot be read, ConfigError for columns it does not have, and DataError
-// "path:line:field: ..." for rows of another length and for cells that are empty, not finite or not numeric.
+// "path:line:field: ..." for rows of another length and for cells that are missing, not finite or not numeric.
 class CsvDataset : public TensorDataset {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
 
   const std::vector<std::string>& feature_names() const { return feature_names_; }  // one an input
   const std::vector<std::string>& class_names() const { return class_names_; }      // empty for regression
-  const CsvScaling& scaling() const { return scaling_; }                            // empty unless standardized
+  const CsvScaling& scaling() const { return scaling_; }  // mean and std empty unless standardized, fill unless mean or median
 
  private:
   struct Parsed;

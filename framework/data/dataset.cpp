@@ -20,6 +20,10 @@ class Subset : public Dataset {
   Shape input_shape() const override { return base_->input_shape(); }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
+  DType input_dtype() const override { return base_->input_dtype(); }
+  int64_t vocabulary() const override { return base_->vocabulary(); }
+  bool label_sequences() const override { return base_->label_sequences(); }
+  TargetScale target_scale() const override { return base_->target_scale(); }
   Batch batch(std::span<const int64_t> indices) const override { return base_->batch(mapped(indices)); }
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return base_->batch(mapped(indices), epoch); }
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override { return base_->byte_rows(mapped(indices)); }
@@ -110,6 +114,9 @@ class Transformed : public Dataset {
   Shape input_shape() const override { return shape_; }
   Shape target_shape() const override { return base_->target_shape(); }
   int64_t classes() const override { return base_->classes(); }
+  int64_t streams() const override { return base_->streams(); }
+  bool label_sequences() const override { return base_->label_sequences(); }
+  TargetScale target_scale() const override { return base_->target_scale(); }
   std::vector<int64_t> lengths() const override { return base_->lengths(); }
   Batch batch(std::span<const int64_t> indices) const override { return batch(indices, 0); }
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override {
@@ -189,6 +196,8 @@ std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed) {
   check<ValueError>(base != nullptr, "transformed", "needs a data set");
   check<ValueError>(!transforms.empty(), "transformed", "needs a transform");
+  check<DTypeError>(base->input_dtype() == DType::f32, "transformed", "transforms are for numbers, but the inputs are ",
+                    base->input_dtype(), " tokens");
   return std::make_shared<Transformed>(std::move(base), std::move(transforms), seed);
 }
 

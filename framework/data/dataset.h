@@ -15,8 +15,14 @@
 namespace halfstep {
 
 struct Batch {
-  Tensor input;   // f32 [B, ...]
-  Tensor target;  // i64 [B] for classes, f32 [B, ...] for regression
+  Tensor input;   // f32 [B, ...], or i64 [B, ...]: the numbers of tokens
+  Tensor target;  // i64 [B, ...] for classes: one a sample, or one a position of it; f32 [B, ...] for regression
+};
+
+// How targets were made of the values in a file: (value - mean) / std.
+struct TargetScale {
+  double mean = 0, std = 1;
+  bool operator==(const TargetScale&) const = default;
 };
 
 // Samples as they are stored: the first byte of each, and the function that makes x of a byte.
@@ -33,8 +39,16 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;        // samples
   virtual Shape input_shape() const = 0;   // of one sample
-  virtual Shape target_shape() const = 0;  // of one sample; [] for classes
+  virtual Shape target_shape() const = 0;  // of one sample; [] for one class
   virtual int64_t classes() const = 0;     // 0: regression
+  virtual DType input_dtype() const { return DType::f32; }
+  virtual int64_t vocabulary() const { return 0; }  // of i64 inputs: all are below it
+  // More than 0: the samples are pieces of so many streams. Sample i is a piece of stream i % streams(), and goes on where
+  // i - streams() ended: what a model that keeps a state reads in batches of streams() samples, in order.
+  virtual int64_t streams() const { return 0; }
+  // Targets are labels in a row, fewer than the model's steps, with -1 behind the last one: for CTCLoss.
+  virtual bool label_sequences() const { return false; }
+  virtual TargetScale target_scale() const { return {}; }
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
   // The same in an epoch, on which random transforms depend. What a DataLoader calls.

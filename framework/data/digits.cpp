@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/math/random.h"
+#include "framework/data/sample_numbers.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -20,22 +20,6 @@ struct Point {
 };
 using Stroke = std::vector<Point>;  // a polyline in the unit square, y down
 
-// The numbers of one sample, in the order they are asked for.
-class Numbers {
- public:
-  Numbers(uint64_t seed, Split split, int64_t index) : seed_(seed), at_(((uint64_t(index) << 1) | uint64_t(split)) << 12) {}
-  float uniform(float lo, float hi) { return lo + (hi - lo) * math::uniform(math::random_bits(seed_, at_, next_++)); }
-  float normal() {
-    next_ = (next_ + 3) / 4 * 4;
-    const float x = math::normal(math::philox(seed_, at_ + next_ / 4), 0);
-    next_ += 4;
-    return x;
-  }
-
- private:
-  uint64_t seed_, at_, next_ = 0;
-};
-
 // Points of an ellipse from angle `from` to `to`, in turns, clockwise from the right.
 void arc(Stroke& stroke, float cx, float cy, float rx, float ry, float from, float to) {
   constexpr int kSteps = 10;
@@ -45,7 +29,7 @@ void arc(Stroke& stroke, float cx, float cy, float rx, float ry, float from, flo
   }
 }
 
-std::vector<Stroke> glyph(int digit, Numbers& r) {
+std::vector<Stroke> glyph(int digit, SampleNumbers& r) {
   Stroke s;
   switch (digit) {
     case 0: arc(s, .5f, .5f, .28f, .45f, -.25f, .75f); return {s};
@@ -114,7 +98,7 @@ class Canvas {
   float value_[kSide * kSide] = {};
 };
 
-void draw(int digit, Numbers r, uint8_t* out) {
+void draw(int digit, SampleNumbers r, uint8_t* out) {
   const float angle = r.uniform(-.25f, .25f), shear = r.uniform(-.25f, .25f);
   const float width = r.uniform(13, 19), height = r.uniform(17, 21);
   const float cx = 13.5f + r.uniform(-1.5f, 1.5f), cy = 13.5f + r.uniform(-1.5f, 1.5f);
@@ -151,7 +135,7 @@ TensorDataset make(const DigitsOptions& o) {
   const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8, .device = Device::cpu});
   for (int64_t i = 0; i < n; ++i) {
     const int digit = int(i % 10);
-    draw(digit, Numbers(o.seed, o.split, i), images.data<uint8_t>() + i * kSide * kSide);
+    draw(digit, SampleNumbers(o.seed, o.split, i), images.data<uint8_t>() + i * kSide * kSide);
     labels.data<uint8_t>()[i] = uint8_t(digit);
   }
   return TensorDataset(images, labels, 10, o.normalize.for_u8(), std::string(kWhere) + ' ' + std::string(name(o.split)));

@@ -148,6 +148,11 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptio
   check<ValueError>(!options_.sampler || options_.sampler->of() == dataset_->size(), "DataLoader",
                     "the sampler must be made for the data set's ", dataset_->size(), " samples, got one for ",
                     options_.sampler ? options_.sampler->of() : 0);
+  const int64_t streams = dataset_->streams();
+  const bool in_order = !options_.shuffle && !options_.sampler;
+  check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
+                    " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
+                    options_.shuffle ? " and shuffle" : options_.sampler ? " and a sampler" : "");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }

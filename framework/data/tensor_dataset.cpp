@@ -1,5 +1,6 @@
 #include "framework/data/tensor_dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <sstream>
@@ -55,9 +56,11 @@ Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine 
 }
 
 Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
-  const Tensor out = Tensor::empty({int64_t(indices.size())}, {.dtype = DType::i64, .device = Device::cpu});
+  const Shape sample = without_batch(t.shape());
+  const int64_t row = numel(sample);
+  const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.dtype = DType::i64, .device = Device::cpu});
   int64_t* to = out.data<int64_t>();
-  for (int64_t index : indices) *to++ = t.data<uint8_t>()[index];
+  for (int64_t index : indices) to = std::copy_n(t.data<uint8_t>() + index * row, row, to);
   return out;
 }
 
@@ -81,16 +84,21 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   check<ShapeError>(input_.is_contiguous() && target_.is_contiguous(), label_, "input and target must be contiguous");
   check<DeviceError>(input_.device() == target_.device(), label_, "input and target must be on one device, got ", input_.device(),
                      " and ", target_.device());
-  check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8, label_, "input must be float32 or uint8, got ",
-                    input_.dtype());
+  const bool tokens = input_.dtype() == DType::i64;
+  check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8 || tokens, label_,
+                    "input must be float32, uint8 or int64, got ", input_.dtype());
   const bool host = input_.device().is_cpu();
-  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8), label_,
-                    "uint8 data must be on the host");
+  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !tokens), label_,
+                    "bytes and tokens must be on the host");
+  for (int64_t i = 0; tokens && i < input_.numel(); ++i) {
+    const int64_t token = input_.data<int64_t>()[i];
+    check<DataError>(token >= 0, label_, "tokens must not be negative, but token ", i, " is ", token);
+    vocabulary_ = std::max(vocabulary_, token + 1);
+  }
   if (classes_ == 0) {
     check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype());
     return;
   }
-  check<ShapeError>(target_.dim() == 1, label_, "classes must be one number a sample, got ", target_.shape());
   check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
                     target_.dtype());
   if (!host) return;
@@ -99,6 +107,11 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   } else {
     check_classes<int64_t>(target_, classes_, label_);
   }
+}
+
+void TensorDataset::set_vocabulary(int64_t tokens) {
+  check<DataError>(tokens >= vocabulary_, label_, "tokens must be below ", tokens, ", but the largest is ", vocabulary_ - 1);
+  vocabulary_ = tokens;
 }
 
 Shape TensorDataset::input_shape() const { return without_batch(input_.shape()); }
@@ -134,10 +147,9 @@ std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indice
 std::string TensorDataset::describe() const {
   std::ostringstream out;
   out << label_ << ": " << size() << " samples, input " << input_shape();
-  if (classes_ > 0)
-    out << ", " << classes_ << " classes";
-  else
-    out << ", target " << target_shape();
+  if (vocabulary_ > 0) out << " of " << vocabulary_ << " tokens";
+  if (classes_ == 0 || !target_shape().empty()) out << ", target " << target_shape();
+  if (classes_ > 0) out << (target_shape().empty() ? ", " : " of ") << classes_ << " classes";
   return out.str();
 }
 

@@ -118,7 +118,8 @@ TEST_CASE("csv: errors say where") {
   CHECK(csv_error("1,2\n3,nan\n", kRegression) == "t.csv:2:2: column \"1\" must be finite in float32, got \"nan\"");
   CHECK(csv_error("a,b\n1,2\ninf,4\n", kRegression) == "t.csv:3:1: column \"a\" must be finite in float32, got \"inf\"");
   CHECK(csv_error("1,2\n1e39,4\n", kRegression) == "t.csv:2:1: column \"0\" must be finite in float32, got \"1e39\"");
-  CHECK(csv_error("1,2\n,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, but the cell is empty");
+  CHECK(contains(csv_error("1,2\n,4\n", kRegression),
+                 "t.csv:2:1: column \"0\" must be a number, but the cell is empty\nhelp: missing"));
   CHECK(csv_error("1,2\n3,4\n5,six\n", kRegression) == "t.csv:3:2: column \"1\" must be a number, got \"six\"");
   CHECK(csv_error("1,2\n1x,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, got \"1x\"");
   CHECK(csv_error("1,2\n3,4\n5\n", kRegression) == "t.csv:3:1: a row must have 2 fields like the first, got 1");
@@ -191,4 +192,52 @@ TEST_SUITE("data") {
         message_of<DataError>([&] { CsvDataset bad(*root / "timeseries/airline-passengers.csv", kRegression); });
     CHECK(contains(dates, "airline-passengers.csv:66:1: column \"Month\" has no numbers, and more than 64 different texts"));
   }
+}
+
+TEST_CASE("CSV: missing values") {
+  const TempDir dir;
+  write_bytes(dir / "t.csv", "a,b,c,y\n1,x,5,10\n,x,?,20\n4,,6,30\n7,z,7,40\n");
+  const auto read = [&](CsvOptions o) {
+    o.classification = false;
+    o.missing_words = {"?"};
+    return CsvDataset(dir / "t.csv", o);
+  };
+  const auto column = [](const CsvDataset& d, int64_t c) { return d.input().select(1, c).to_vector<double>(); };
+  const std::string refused = message_of<DataError>([&] { read({}); });
+  CHECK(contains(refused, "t.csv:3:1: column \"a\" must be a number, but the cell is empty\nhelp: missing: drop_row, mean"));
+  CHECK(contains(message_of<DataError>([&] { read({.features = {"c"}}); }),
+                 "t.csv:3:3: column \"c\" must be a number, but the cell is \"?\""));
+  CHECK(contains(message_of<DataError>([&] { read({.features = {"b"}}); }),
+                 "t.csv:4:2: column \"b\" must have a value, but the cell is empty"));
+
+  const CsvDataset dropped = read({.missing = CsvMissing::drop_row});
+  CHECK(dropped.size() == 2);
+  CHECK(dropped.feature_names() == std::vector<std::string>{"a", "b=x", "b=z", "c"});
+  CHECK(dropped.target().to_vector<int>() == std::vector<int>{10, 40});
+  const CsvDataset mean = read({.missing = CsvMissing::mean});
+  CHECK(mean.feature_names() == std::vector<std::string>{"a", "b=", "b=x", "b=z", "c"});
+  CHECK(column(mean, 0) == std::vector<double>{1, 4, 4, 7});
+  CHECK(column(mean, 1) == std::vector<double>{0, 0, 1, 0});
+  CHECK(column(mean, 4) == std::vector<double>{5, 6, 6, 7});
+  CHECK(column(read({.missing = CsvMissing::constant, .fill = -3}), 0) == std::vector<double>{1, -3, 4, 7});
+  write_bytes(dir / "t.csv", "a,y\n1,1\n2,1\n,1\n9,1\n10,1\n");
+  const CsvDataset median = read({.missing = CsvMissing::median});
+  CHECK(column(median, 0)[2] == 5.5);
+  // A part that is read later is filled with what was learnt from this one.
+  write_bytes(dir / "t.csv", "a,y\n,1\n100,1\n");
+  CHECK(column(read({.missing = CsvMissing::median, .scaling = median.scaling()}), 0) == std::vector<double>{5.5, 100});
+  const CsvDataset scaled = read({.standardize = true, .missing = CsvMissing::mean});
+  CHECK(scaled.scaling().mean[0] == 100);
+  write_bytes(dir / "t.csv", "a,y\n1,1\n,2\n");
+  CHECK(contains(message_of<DataError>([&] { read({.target = "a", .missing = CsvMissing::mean}); }),
+                 "column \"a\" must be a number, but the cell is empty"));
+  CHECK(read({.target = "a", .missing = CsvMissing::drop_row}).size() == 1);
+}
+
+TEST_CASE("CSV: categories by number") {
+  const TempDir dir;
+  write_bytes(dir / "t.csv", "a,y\nred,1\nblue,2\nred,3\n");
+  const CsvDataset data(dir / "t.csv", {.classification = false, .standardize = true, .one_hot = false});
+  CHECK(data.feature_names() == std::vector<std::string>{"a"});
+  CHECK(data.input().to_vector<int>() == std::vector<int>{1, 0, 1});
 }

@@ -111,6 +111,10 @@ TEST_CASE("mnist: small files in its format") {
   const MnistDataset scaled(dir.path(), Split::test, Normalize::preset("mnist"));
   CHECK(scaled.batch(std::vector<int64_t>{0}).input.data<float>()[5] == doctest::Approx(-0.1307 / 0.3081));
 
+  std::string cut = read_bytes(dir / "t10k-labels-idx1-ubyte.gz");
+  write_bytes(dir / "t10k-labels-idx1-ubyte.gz", cut.substr(0, cut.size() - 4));
+  CHECK(contains(message_of<DataError>([&] { MnistDataset bad(dir.path(), Split::test); }),
+                 "cut off\nhelp: the published file has 4542 bytes and the sha256 f7ae60f92e00ec6d"));
   write_gz(dir / "t10k-labels-idx1-ubyte.gz", idx({2}, {3, 10}));
   const auto load = [&] { MnistDataset bad(dir.path(), Split::test); };
   CHECK(contains(message_of<DataError>(load), "t10k-labels-idx1-ubyte.gz: labels must be in 0..9, but label 1 is 10"));
@@ -118,6 +122,32 @@ TEST_CASE("mnist: small files in its format") {
   CHECK(contains(message_of<DataError>(load), "has 2 images, "));
   write_bytes(dir / "t10k-images-idx3-ubyte", idx({1, 2, 2}, "abcd"));
   CHECK(contains(message_of<DataError>(load), "images must be 28 x 28, got [1, 2, 2]"));
+}
+
+TEST_CASE("mnist: the family in its format, and where torchvision puts it") {
+  const TempDir dir;
+  const auto put = [&](const std::string& folder, const std::string& prefix, char label) {
+    std::filesystem::create_directories(dir / folder);
+    write_bytes(dir / (folder + "/" + prefix + "-images-idx3-ubyte"), idx({1, 28, 28}, std::string(784, 'x')));
+    write_bytes(dir / (folder + "/" + prefix + "-labels-idx1-ubyte"), idx({1}, std::string(1, label)));
+  };
+  put("FashionMNIST/raw", "train", 9);
+  put("kmnist", "t10k", 3);
+  put("emnist", "emnist-letters-test", 26);
+  const MnistDataset fashion(dir.path(), {.kind = MnistKind::fashion});
+  CHECK(fashion.describe() == "FashionMNIST train: 1 samples, input [1, 28, 28], 10 classes");
+  CHECK(MnistDataset(dir.path(), {.split = Split::test, .kind = MnistKind::kmnist}).target().item<int>() == 3);
+  const MnistDataset letters(dir.path(), {.split = Split::test, .kind = MnistKind::letters});
+  CHECK(letters.classes() == 26);
+  CHECK(letters.target().item<int>() == 25);
+  put("emnist", "emnist-letters-test", 0);
+  CHECK(contains(message_of<DataError>([&] { MnistDataset(dir.path(), {.split = Split::test, .kind = MnistKind::letters}); }),
+                 "labels must be in 1..26, but label 0 is 0"));
+  const std::string message = message_of<DataError>([&] { MnistDataset(dir.path(), {.kind = MnistKind::balanced}); });
+  CHECK(contains(message, "[EMNIST balanced] files are missing, looked for " +
+                              (dir / "emnist-balanced-train-images-idx3-ubyte").string() + "[.gz], "));
+  CHECK(contains(message, "gzip.zip    # 561753746 bytes"));
+  CHECK(contains(message, "58c8d27c78d21e728a6bc7b3cc06412e  gzip.zip\" | md5sum -c\n  unzip -j gzip.zip"));
 }
 
 TEST_CASE("mnist: missing files, and how to get them") {
@@ -128,6 +158,7 @@ TEST_CASE("mnist: missing files, and how to get them") {
   CHECK(contains(message, "[MNIST] files are missing, looked for " + (dir / "train-images-idx3-ubyte").string() + "[.gz]"));
   CHECK(contains(message, "\nhelp: "));
   CHECK(contains(message, "curl -LO https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz"));
+  CHECK(contains(message, "train-images-idx3-ubyte.gz    # 9912422 bytes"));
   CHECK(contains(message, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"));
   CHECK(!contains(message, "train-labels-idx1-ubyte.gz"));
 }

@@ -57,11 +57,25 @@ TEST_CASE("TensorDataset: bytes become scaled floats, classes int64") {
   CHECK(data.describe() == "Bytes: 3 samples, input [2], 3 classes");
 }
 
+TEST_CASE("TensorDataset: tokens, and a class for each position") {
+  const TensorDataset data(ramp<int64_t>({3, 2}), ramp<uint8_t>({3, 2}), 6);
+  CHECK(data.input_dtype() == DType::i64);
+  CHECK(data.vocabulary() == 6);
+  const Batch batch = data.batch(std::vector<int64_t>{2, 0});
+  CHECK(batch.input.to_vector<int>() == std::vector<int>{4, 5, 0, 1});
+  CHECK(batch.target.dtype() == DType::i64);
+  CHECK(batch.target.shape() == Shape{2, 2});
+  CHECK(batch.target.to_vector<int>() == std::vector<int>{4, 5, 0, 1});
+  CHECK(data.describe() == "Tensors: 3 samples, input [2] of 6 tokens, target [2] of 6 classes");
+}
+
 TEST_CASE("TensorDataset: tensors that do not fit") {
   const Tensor x = ramp<float>({3, 2}), y = ramp<int64_t>({3});
   CHECK(contains(rejects<ShapeError>(x, ramp<int64_t>({4}), 4), "one row a sample, got [3, 2] and [4]"));
-  CHECK(contains(rejects<ShapeError>(x, ramp<int64_t>({3, 1}), 3), "one number a sample"));
-  CHECK(contains(rejects<DTypeError>(ramp<double>({3, 2}), y, 3), "float32 or uint8, got float64"));
+  CHECK(contains(rejects<DTypeError>(ramp<double>({3, 2}), y, 3), "float32, uint8 or int64, got float64"));
+  CHECK(contains(rejects<DataError>(from_vector<int64_t>({1, -2, 0}, {3, 1}), y, 3),
+                 "tokens must not be negative, but token 1 is -2"));
+  CHECK(contains(rejects<DataError>(x, ramp<int64_t>({3, 2}), 3), "labels must be in 0..2, but label 3 is 3"));
   CHECK(contains(rejects<DTypeError>(x, y, 0), "a regression target must be float32, got int64"));
   CHECK(contains(rejects<DTypeError>(x, ramp<float>({3}), 3), "classes must be int64 or uint8, got float32"));
   CHECK(contains(rejects<DataError>(x, y, 2), "labels must be in 0..1, but label 2 is 2"));

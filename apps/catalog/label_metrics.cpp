@@ -1,0 +1,60 @@
+// Metrics of rows of labels, which a model of CTCLoss puts out a step at a time.
+#include <algorithm>
+#include <vector>
+
+#include "apps/catalog/metrics.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+// The fewest labels to put in, take out and change so that one row becomes the other.
+int64_t distance(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+  std::vector<int64_t> row(to.size() + 1);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = int64_t(j);
+  for (size_t i = 0; i < from.size(); ++i) {
+    int64_t corner = std::exchange(row[0], int64_t(i) + 1);
+    for (size_t j = 0; j < to.size(); ++j) {
+      const int64_t changed = corner + (from[i] != to[j]);
+      corner = row[j + 1];
+      row[j + 1] = std::min({changed, corner + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+class LabelErrorRate : public Metric {
+ public:
+  explicit LabelErrorRate(int64_t blank) : blank_(blank) {}
+  void reset() override { errors_ = labels_ = 0; }
+  void add(const Tensor& output, const Tensor& target) override {
+    const std::vector<int64_t> best = argmax(output, -1).to_vector<int64_t>(), truth = target.to_vector<int64_t>();
+    const auto steps = size_t(output.size(1)), most = size_t(target.size(1));
+    for (size_t b = 0; b < size_t(target.size(0)); ++b) {
+      std::vector<int64_t> said, wanted;
+      for (size_t t = 0; t < steps; ++t) {
+        const int64_t now = best[b * steps + t];
+        if (now != blank_ && (t == 0 || best[b * steps + t - 1] != now)) said.push_back(now);
+      }
+      for (size_t i = 0; i < most && truth[b * most + i] >= 0; ++i) wanted.push_back(truth[b * most + i]);
+      errors_ += distance(said, wanted);
+      labels_ += int64_t(wanted.size());
+    }
+  }
+  double value() const override { return double(errors_) / double(std::max<int64_t>(1, labels_)); }
+  bool more_is_better() const override { return false; }
+  bool is_share() const override { return true; }
+
+ private:
+  int64_t blank_, errors_ = 0, labels_ = 0;
+};
+
+}  // namespace
+
+void add_label_metrics(Catalog<MetricRow>& all) {
+  all.add(metric_row<LabelErrorRate>(
+      "label_error_rate", "labels that are missing, too many or wrong, of those that there are; the likeliest of each step",
+      Targets::labels, arg<int64_t>(integer("blank", 0, "class that stands for no label").at_least(0))));
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,70 @@
+// Data sets of tokens in files.
+#include "apps/catalog/dataset_rows.h"
+#include "framework/data/text.h"
+
+namespace halfstep::app {
+namespace {
+
+// Held-out text is read with the training data's tokens: those that its config holds, or those of its whole file.
+Vocabulary vocabulary_of(const SplitRequest& r) {
+  const auto& listed = r.self()["vocabulary"];
+  if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
+  if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
+    return vocabulary_of(train_of(r));
+  return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"]);
+}
+
+TextOptions options_of(const SplitRequest& r) {
+  const Json &self = r.self(), &loader = r.config["data"]["loader"];
+  TextOptions o;
+  o.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>());
+  o.seq_len = self["seq_len"];
+  o.begin = range_at(self, 0), o.end = range_at(self, 1);
+  if (loader["stateful"] == true) o.streams = loader["batch_size"];
+  o.vocabulary = vocabulary_of(r);
+  o.vocab_size = self["vocab_size"].is_null() ? 0 : self["vocab_size"].get<int64_t>();
+  o.max_words = self["max_words"];
+  return o;
+}
+
+std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
+  TextOptions options = options_of(r);
+  const SplitRequest train = train_of(r);
+  const bool tokens = options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32;
+  if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
+    options.vocab_size =
+        train.self()["vocab_size"].is_null() ? make_text(train)->vocabulary() : train.self()["vocab_size"].get<int64_t>();
+  return std::make_shared<TextDataset>(data_path(r), options);
+}
+
+}  // namespace
+
+void add_text_rows(Catalog<DatasetRow>& all) {
+  all.add({{"Text",
+            "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
+            {path_field("the file"), root_field("folder of path"),
+             choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32"},
+                    "characters (UTF-8), bytes, words between white space, or a file of such tokens, little-endian"),
+             part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+             list("vocabulary", Json::array(), text("", nullptr, "a token"),
+                  "characters or words by number; empty: those of the training data's file, which a run's config then holds"),
+             integer("vocab_size", nullptr, "of u16 and u32: all tokens are below it; left out: the training data's")
+                 .at_least(1)
+                 .at_most(kMaxSample),
+             integer("max_words", 0, "of words: the most frequent, the others are <unk>; 0: all").at_least(0).at_most(kMaxSample)}},
+           make_text,
+           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
+           /*takes_range=*/true,
+           /*normalizes=*/false,
+           /*streams=*/true});
+}
+
+Json stored_vocabulary(const Json& config) {
+  static const std::string train = "train";
+  const SplitRequest r{config, train};
+  if (r.self()["type"] != "Text") return {};
+  const Vocabulary found = vocabulary_of(r);
+  return found.size() > 0 ? Json(found.tokens()) : Json();
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,45 @@
+// A table of a delimited file with its header told apart, and its cells as numbers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/csv_table.h"
+
+namespace halfstep {
+
+class CsvSheet {
+ public:
+  // header: is the first row one? Empty: it is where it has no number and the row below has one. Throws as CsvTable, and DataError
+  // for a header without rows. where: the data set, for messages.
+  CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header);
+
+  size_t rows() const { return rows_.size(); }
+  const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
+  std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
+  // Leaves the other rows out.
+  void keep(const std::vector<size_t>& rows);
+  // By name or 0-based index, negative from the end. Throws ConfigError for one that is not there.
+  size_t find(const std::string& column) const;
+  // Throws DataError for a cell that is empty, no number, or not finite in float32.
+  double number(size_t row, size_t column) const;
+
+  template <class... Parts>
+  [[noreturn]] void fail_at(size_t row, size_t column, const Parts&... parts) const {
+    fail<DataError>(where_, table_.where(rows_[row], column), ": column \"", names_[column], "\" ", parts...);
+  }
+
+ private:
+  const char* where_;
+  std::string path_;
+  CsvTable table_;
+  std::vector<size_t> rows_;  // of the table, that are there
+  std::vector<std::string> names_;
+};
+
+bool parse_integer(std::string_view cell, int64_t& value);
+
+}  // namespace halfstep

@@ -1,0 +1,171 @@
+#include "framework/data/image_file.h"
+
+#include <algorithm>
+#include <string>
+
+#include "framework/base/check.h"
+
+#ifdef HALFSTEP_WITH_IMAGES
+#include <csetjmp>
+#include <cstdio>
+// libjpeg's header needs size_t and FILE before it.
+#include <jpeglib.h>
+#include <png.h>
+
+#include "framework/io/atomic_file.h"
+#endif
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kWhere = "image";
+
+std::string ending(const std::filesystem::path& path) {
+  std::string out = path.extension().string();
+  for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
+
+#ifdef HALFSTEP_WITH_IMAGES
+
+constexpr int64_t kMaxPixels = int64_t(1) << 28;
+constexpr size_t kMaxPacked = 8256;  // pixels of a byte: 1032 bytes of deflate, of a bit each; JPEG stays far below
+
+// Before memory is taken for what a header promises.
+void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
+  check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kWhere, path, ": a picture may have 2^28 pixels, got ",
+                   width, " x ", height);
+  check<DataError>(size_t(height * width) / kMaxPacked <= bytes, kWhere, path, ": ", width, " x ", height, " pixels cannot lie in ",
+                   bytes, " bytes: the file is cut off or damaged");
+}
+
+Picture decode_png(const std::string& path, const std::string& bytes) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  const auto refuse = [&] {
+    const std::string why = image.message;
+    png_image_free(&image);
+    fail<DataError>(kWhere, path, ": the PNG is cut off or damaged (libpng: ", why, ')');
+  };
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
+  Picture out{image.height, image.width, 3};
+  try {
+    check_size(path, out.height, out.width, bytes.size());
+    image.format = PNG_FORMAT_RGB;
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16 bits without a word about it would be light, not colors
+    out.pixels.resize(size_t(out.height) * size_t(out.width) * 3);
+  } catch (...) {
+    png_image_free(&image);
+    throw;
+  }
+  const png_color black{0, 0, 0};
+  if (!png_image_finish_read(&image, &black, out.pixels.data(), 0, nullptr)) refuse();
+  return out;
+}
+
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void jpeg_failed(j_common_ptr info) {
+  auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, errors->text);
+  std::longjmp(errors->back, 1);
+}
+void jpeg_warned(j_common_ptr info, int level) {  // a damaged picture would be filled with gray
+  if (level < 0) jpeg_failed(info);
+}
+
+// No object with a destructor lives here, where longjmp may end in. Returns false with the reason in errors.text. First with
+// `pixels` null: gives the sizes.
+bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::string& bytes, uint8_t* pixels) {
+  info.err = jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = jpeg_failed;
+  errors.manager.emit_message = jpeg_warned;
+  jpeg_create_decompress(&info);
+  if (setjmp(errors.back)) {
+    jpeg_destroy_decompress(&info);
+    return false;
+  }
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = JCS_RGB;
+  if (pixels) {
+    jpeg_start_decompress(&info);
+    while (info.output_scanline < info.output_height) {
+      JSAMPROW row = pixels + size_t(info.output_scanline) * info.output_width * 3;
+      jpeg_read_scanlines(&info, &row, 1);
+    }
+    jpeg_finish_decompress(&info);
+  }
+  jpeg_destroy_decompress(&info);
+  return true;
+}
+
+Picture decode_jpeg(const std::string& path, const std::string& bytes) {
+  jpeg_decompress_struct info{};
+  JpegErrors errors{};
+  const auto refuse = [&] { fail<DataError>(kWhere, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')'); };
+  if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
+  Picture out{int64_t(info.image_height), int64_t(info.image_width), 3};
+  check_size(path, out.height, out.width, bytes.size());
+  out.pixels.resize(size_t(out.height) * size_t(out.width) * 3);
+  if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();
+  return out;
+}
+
+const char* format_of(const std::string& bytes) {
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return "PNG";
+  if (bytes.starts_with("\xff\xd8\xff")) return "JPEG";
+  return "neither PNG nor JPEG";
+}
+
+void to_gray(Picture& p) {
+  for (size_t i = 0; i < p.pixels.size() / 3; ++i) {
+    const uint8_t* const c = p.pixels.data() + 3 * i;
+    p.pixels[i] = uint8_t((c[0] * 19595 + c[1] * 38470 + c[2] * 7471 + 0x8000) >> 16);
+  }
+  p.pixels.resize(p.pixels.size() / 3);
+  p.channels = 1;
+}
+
+#endif
+
+}  // namespace
+
+bool is_picture_name(const std::filesystem::path& path) {
+  const std::string end = ending(path);
+  return end == ".png" || end == ".jpg" || end == ".jpeg";
+}
+
+#ifdef HALFSTEP_WITH_IMAGES
+
+bool reads_pictures() { return true; }
+
+Picture read_picture(const std::filesystem::path& path, int channels) {
+  check<ValueError>(channels == 1 || channels == 3, kWhere, "channels must be 1 or 3, got ", channels);
+  const std::string name = path.string();
+  check<DataError>(is_picture_name(path), kWhere, name, ": the name must end in .png, .jpg or .jpeg");
+  const std::string bytes = read_file(path), said = ending(path) == ".png" ? "PNG" : "JPEG", is = format_of(bytes);
+  check<DataError>(!bytes.empty(), kWhere, name, ": the file is empty");
+  check<DataError>(is == said, kWhere, name, ": the name says ", said, ", but the content is ", is,
+                   Help{is.size() <= 4 ? "rename the file" : "it is damaged, or no picture"});
+  Picture out = is == "PNG" ? decode_png(name, bytes) : decode_jpeg(name, bytes);
+  if (channels == 1) to_gray(out);
+  return out;
+}
+
+#else
+
+bool reads_pictures() { return false; }
+
+Picture read_picture(const std::filesystem::path&, int) {
+  fail<ValueError>(kWhere, "this halfstep was built without libpng and libjpeg",
+                   Help{"install libpng-dev and libjpeg62-turbo-dev, and build anew"});
+}
+
+#endif
+
+}  // namespace halfstep

@@ -1,0 +1,117 @@
+#include "framework/data/image_folder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/check.h"
+#include "framework/data/image_file.h"
+#include "framework/ops/window/resample.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kWhere = "ImageFolder";
+
+std::vector<std::string> folders_in(const fs::path& root) {
+  std::vector<std::string> out;
+  std::error_code failed;
+  check<DataError>(fs::is_directory(root, failed), kWhere, root.string(),
+                   " must be a folder with a folder for each class, but is no folder");
+  for (fs::directory_iterator it(root, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code none;
+    if (it->is_directory(none)) out.push_back(it->path().filename().string());
+  }
+  check<DataError>(!failed, kWhere, "cannot read the folder ", root.string());
+  check<DataError>(!out.empty(), kWhere, root.string(), " must have a folder for each class, but has none");
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<fs::path> pictures_in(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code failed;
+  const auto links = fs::directory_options::follow_directory_symlink;
+  for (fs::recursive_directory_iterator it(folder, links, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code none;
+    if (is_picture_name(it->path()) && it->is_regular_file(none)) out.push_back(it->path());
+  }
+  check<DataError>(!failed, kWhere, "cannot read the folder ", folder.string());
+  check<DataError>(!out.empty(), kWhere, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has none");
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// [C, H, W] in [0, 1].
+void to_planes(const Picture& p, float* to) {
+  for (int64_t c = 0; c < p.channels; ++c)
+    for (int64_t i = 0; i < p.height * p.width; ++i) *to++ = float(p.pixels[size_t(i * p.channels + c)]) / 255;
+}
+
+// torchvision's Resize and CenterCrop.
+void fit(const Picture& p, int64_t size, float* to) {
+  const NoGrad off;
+  const int64_t shorter = std::min(p.height, p.width);
+  const int64_t height = size * p.height / shorter, width = size * p.width / shorter;
+  Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
+  to_planes(p, image.data<float>());
+  if (shorter != size) image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
+  const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
+  const int64_t top = margin(height), left = margin(width);
+  for (int64_t c = 0; c < p.channels; ++c) {
+    for (int64_t y = 0; y < size; ++y) to = std::copy_n(image.data<float>() + (c * height + top + y) * width + left, size, to);
+  }
+}
+
+}  // namespace
+
+ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
+    : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
+  check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kWhere, "size must be in 0..2^14, got ", options.size);
+  const std::vector<std::string> there = folders_in(root);
+  if (class_names_.empty()) class_names_ = there;
+  for (const std::string& folder : there) {
+    const auto known = std::find(class_names_.begin(), class_names_.end(), folder);
+    check<DataError>(known != class_names_.end(), kWhere, (root / folder).string(),
+                     " is a class that the training data does not have");
+    for (fs::path& path : pictures_in(root / folder)) files_.push_back({std::move(path), known - class_names_.begin()});
+  }
+  const int channels = options_.grayscale ? 1 : 3;
+  if (options_.size > 0) {
+    shape_ = {channels, options_.size, options_.size};
+  } else {
+    const Picture first = read_picture(files_[0].path, channels);
+    shape_ = {channels, first.height, first.width};
+  }
+}
+
+void ImageFolderDataset::read(const File& file, float* to) const {
+  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3);
+  if (options_.size > 0) return fit(p, options_.size, to);
+  check<DataError>(p.height == shape_[1] && p.width == shape_[2], kWhere, file.path.string(), ": a picture must be ", shape_[2],
+                   " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
+                   Help{"with a size all are brought to one"});
+  to_planes(p, to);
+}
+
+Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t n = int64_t(indices.size());
+  const Batch out{Tensor::empty(with_batch(n, shape_), {.device = Device::cpu}),
+                  Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})};
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t i = indices[size_t(k)];
+    check<IndexError>(i >= 0 && i < size(), kWhere, "a sample index must be in [0, ", size(), "), got ", i);
+    read(files_[size_t(i)], out.input.data<float>() + k * numel(shape_));
+    out.target.data<int64_t>()[k] = files_[size_t(i)].label;
+  }
+  return out;
+}
+
+std::string ImageFolderDataset::describe() const {
+  return joined(label_, ": ", size(), " pictures, input ", shape_, ", ", classes(), " classes");
+}
+
+}  // namespace halfstep

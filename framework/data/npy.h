@@ -1,0 +1,20 @@
+// Arrays that NumPy wrote: .npy, one array, and .npz, a zip archive of them.
+// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Booleans, integers and floats of any size that halfstep has, in C or Fortran order, of either byte order. Of unsigned integers u2
+// becomes i32, u4 and u8 i64. Throws IoError when the file cannot be read, and DataError, which names path and fault, for another
+// magic or version, a header that is no such dictionary, objects, records and texts, sizes that the file does not hold, bytes
+// behind the array, and a value that does not fit i64.
+Tensor read_npy(const std::filesystem::path& path);
+// The array `name` of an archive that savez or savez_compressed wrote. Throws as read_npy and ZipFile.
+Tensor read_npz(const std::filesystem::path& path, const std::string& name);
+
+}  // namespace halfstep

@@ -1,0 +1,92 @@
+#include "framework/data/time_series.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/data/csv_sheet.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kWhere = "TimeSeries";
+
+void check_times(const CsvSheet& sheet, size_t column) {
+  double before = 0, now = 0;
+  bool numbers = true;
+  for (size_t r = 0; r < sheet.rows() && numbers; ++r) numbers = parse_number(sheet.cell(r, column), now);
+  for (size_t r = 1; r < sheet.rows(); ++r) {
+    bool grows = sheet.cell(r - 1, column) < sheet.cell(r, column);
+    if (numbers)
+      grows = parse_number(sheet.cell(r - 1, column), before) && parse_number(sheet.cell(r, column), now) && before < now;
+    if (!grows)
+      sheet.fail_at(r, column, "must grow from row to row, but \"", sheet.cell(r, column).substr(0, 60), "\" follows \"",
+                    sheet.cell(r - 1, column).substr(0, 60), '"');
+  }
+}
+
+TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t end) {
+  double sum = 0, squares = 0;
+  for (int64_t i = begin; i < end; ++i) sum += values[size_t(i)];
+  const double mean = sum / double(end - begin);
+  for (int64_t i = begin; i < end; ++i) squares += (values[size_t(i)] - mean) * (values[size_t(i)] - mean);
+  const double std = std::sqrt(squares / double(end - begin));
+  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
+}
+
+}  // namespace
+
+TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
+    : label_("TimeSeries " + path.string()), options_(options) {
+  const TimeSeriesOptions& o = options_;
+  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kWhere, "window, horizon and stride must be at least 1, got ",
+                    o.window, ", ", o.horizon, " and ", o.stride);
+  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kWhere, "a part must be [a, b) with 0 <= a < b <= 1, got [",
+                    o.begin, ", ", o.end, ')');
+  const CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
+  const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
+  if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
+  std::vector<double> values;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    if (sheet.cell(r, column).empty())
+      sheet.fail_at(r, column, "has a gap: the cell is empty", Help{"fill it in, or leave the rows before it out"});
+    values.push_back(sheet.number(r, column));
+  }
+  const auto row_at = [&](double f) {
+    return std::min(int64_t(values.size()), int64_t(std::floor(f * double(values.size()) + 1e-9)));
+  };
+  const int64_t begin = row_at(o.begin), end = row_at(o.end);
+  first_ = std::max(begin, o.window);
+  const int64_t room = end - first_ - o.horizon;  // of the last window's start
+  check<DataError>(room >= 0, kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ",
+                   values.size(), " rows, which is too few for a window of ", o.window, " and ", o.horizon, " after it");
+  size_ = room / o.stride + 1;
+  if (o.scaling)
+    scaling_ = *o.scaling;
+  else if (o.standardize)
+    scaling_ = measured(values, begin, end);
+  check<ValueError>(scaling_.std > 0, kWhere, "the deviation of a scaling must be positive, got ", scaling_.std);
+  for (const double v : values) values_.push_back(float((v - scaling_.mean) / scaling_.std));
+}
+
+Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t n = int64_t(indices.size()), window = options_.window, horizon = options_.horizon;
+  const Batch out{Tensor::empty({n, window, 1}, {.device = Device::cpu}), Tensor::empty({n, horizon}, {.device = Device::cpu})};
+  float *input = out.input.data<float>(), *target = out.target.data<float>();
+  for (const int64_t i : indices) {
+    check<IndexError>(i >= 0 && i < size_, kWhere, "a sample index must be in [0, ", size_, "), got ", i);
+    const float* const now = values_.data() + first_ + i * options_.stride;
+    input = std::copy_n(now - window, window, input);
+    target = std::copy_n(now, horizon, target);
+  }
+  return out;
+}
+
+std::string TimeSeriesDataset::describe() const {
+  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to tell, of mean ",
+                scaling_.mean, " and deviation ", scaling_.std);
+}
+
+}  // namespace halfstep

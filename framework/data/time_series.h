@@ -1,0 +1,51 @@
+// Windows over a series of numbers: the values before, and those to be told from them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/data/csv.h"
+#include "framework/data/dataset.h"
+
+namespace halfstep {
+
+struct TimeSeriesOptions {
+  std::string column{};  // by name or index; "": the last
+  std::string time{};    // a column that must grow from row to row, as numbers or as text; "": none
+  int64_t window = 1;    // values that are seen
+  int64_t horizon = 1;   // values after them that are to be told
+  int64_t stride = 1;    // from one window to the next
+  double begin = 0,
+         end = 1;           // the part whose values are told: rows [floor(begin n), floor(end n)). Windows may reach back before it
+  bool standardize = true;  // (value - mean) / std, inputs and targets alike
+  std::optional<TargetScale> scaling{};  // used instead of this part's own, e.g. the training part's
+  CsvOptions::Header header = CsvOptions::Header::automatic;
+  char delimiter = ',';
+};
+
+// Inputs f32 [window, 1], targets f32 [horizon], in order of time. target_scale() says how targets were made of the column's
+// values, so that errors can be told in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a part
+// without a window.
+class TimeSeriesDataset : public Dataset {
+ public:
+  explicit TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options = {});
+
+  int64_t size() const override { return size_; }
+  Shape input_shape() const override { return {options_.window, 1}; }
+  Shape target_shape() const override { return {options_.horizon}; }
+  int64_t classes() const override { return 0; }
+  TargetScale target_scale() const override { return scaling_; }
+  Batch batch(std::span<const int64_t> indices) const override;
+  std::string describe() const override;
+
+ private:
+  std::string label_;
+  TimeSeriesOptions options_;
+  std::vector<float> values_;  // of the whole file, scaled
+  TargetScale scaling_;
+  int64_t first_ = 0, size_ = 0;  // row of the first target; samples
+};
+
+}  // namespace halfstep

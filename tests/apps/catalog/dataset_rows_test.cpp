@@ -1,0 +1,178 @@
+// Data sets as configs name them, trained on for a few steps.
+#include <doctest/doctest.h>
+
+#include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
+#include "framework/data/image_file.h"
+#include "framework/data/time_series.h"
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+#include "tests/data/array_files.h"
+#include "tests/data/picture_files.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using halfstep::app::testing::contains;
+using halfstep::app::testing::Ran;
+using halfstep::app::testing::run;
+using halfstep::app::testing::TempDir;
+using halfstep::app::testing::write;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Trained {
+  const char *data, *model, *loss, *more;
+};
+
+Json config_of(const Trained& t) {
+  Json c = {
+      {"name", "c"}, {"output_dir", "r"}, {"device", "cpu"}, {"optimizer", {{"type", "SGD"}, {"lr", 0.01}}}, {"loss", t.loss}};
+  c["model"] = Json::parse(t.model);
+  const Json data = Json::parse(t.data);
+  c["data"] = {{"train", data}, {"val", data}, {"root", "."}, {"loader", {{"batch_size", 4}}}};
+  c["train"] = {{"max_steps", 3}};
+  c["checkpoint"] = {{"every", "never"}};
+  c.merge_patch(Json::parse(t.more));
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("generated data sets train, and their dry runs agree with them") {
+  const TempDir dir;
+  const char* const mlp = R"({"type": "MLP", "hidden": [8]})";
+  const char* const lstm = R"([{"type": "LSTM", "hidden_size": 4, "output": "last"}, {"type": "Linear", "out_features": "auto"}])";
+  const char* const strips = R"([{"type": "Permute", "dims": [0, 3, 1, 2]}, {"type": "Flatten", "start_dim": 2},
+                                 {"type": "GRU", "hidden_size": 4}, {"type": "Linear", "out_features": "auto"}, "LogSoftmax"])";
+  const auto layers = [](const char* list) { return std::string(R"({"type": "Sequential", "layers": )") + list + "}"; };
+  const std::string last = layers(lstm), labels = layers(strips),
+                    tokens = layers(R"([{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 3},
+                                        {"type": "GRU", "hidden_size": 4}, {"type": "Linear", "out_features": "auto"}])");
+  for (const Trained& t :
+       {Trained{R"({"type": "Spirals", "size": 10, "arms": 3})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Sines", "size": 10, "window": 8, "horizon": 2})", last.c_str(), "MSELoss", "{}"},
+        Trained{R"({"type": "CopyTask", "size": 10, "length": 2, "wait": 3})", tokens.c_str(), "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Adding", "size": 10, "length": 5})", last.c_str(), "MSELoss", "{}"},
+        Trained{R"({"type": "DigitStrips", "size": 6, "max_digits": 3})", labels.c_str(), "CTCLoss",
+                R"({"metrics": ["label_error_rate"]})"}}) {
+    CAPTURE(t.data);
+    write(dir / "c.json", config_of(t).dump());
+    const Ran dry = run(dir, "train c.json --dry-run");
+    CHECK_MESSAGE(dry.code == 0, dry.err);
+    const Ran trained = run(dir, "train c.json --json --overwrite --threads 1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    const Json result = trained.json();
+    CHECK(result["val.loss"].get<double>() > 0);
+    if (std::string(t.loss) == "CTCLoss") CHECK(result["val.label_error_rate"].get<double>() >= 0);
+  }
+}
+
+TEST_CASE("data sets in files train, and their dry runs agree with them") {
+  const TempDir dir;
+  const std::string pixels(784, 'x'), record = std::string(1, 2) + std::string(3072, 'x');
+  const auto idx = [](const std::string& sizes, const std::string& data) {
+    return std::string("\0\0\x08", 3) + char(sizes.size() / 4) + sizes + data;
+  };
+  const std::string two("\0\0\0\2", 4), side("\0\0\0\x1c", 4);
+  for (const char* name : {"kmnist/train", "kmnist/t10k", "emnist/emnist-letters-train", "emnist/emnist-letters-test"}) {
+    fs::create_directories((dir / name).parent_path());
+    write(dir / (std::string(name) + "-images-idx3-ubyte"), idx(two + side + side, pixels + pixels));
+    write(dir / (std::string(name) + "-labels-idx1-ubyte"), idx(two, "\3\5"));
+  }
+  write(dir / "c10.bin", record + record);
+  write(dir / "c100.bin", "\1" + record + "\2" + record);
+  write(dir / "table.csv", "a,b,y\n1,red,0.5\n,blue,1\n4,red,2\n7,,3\n");
+  write(dir / "series.csv", "t,v\n1,10\n2,20\n3,30\n4,40\n5,50\n6,70\n");
+  const auto x = randn({6, 3}), y = from_vector<int64_t>({0, 1, 2, 0, 1, 2}, {6});
+  save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", y}, {"tokens", y.reshape({3, 2})}});
+  write(dir / "x.npy", halfstep::testing::npy("<f4", "(6, 3)", std::string(static_cast<const char*>(x.data()), x.nbytes())));
+  write(dir / "y.npy", halfstep::testing::npy("<i8", "(6,)", std::string(static_cast<const char*>(y.data()), y.nbytes())));
+  write(dir / "d.npz", halfstep::testing::zip({{"x.npy", halfstep::app::testing::read(dir / "x.npy")},
+                                               {"y.npy", halfstep::app::testing::read(dir / "y.npy")}},
+                                              true));
+  for (const char* kind : {"cats", "dogs"}) {
+    fs::create_directories(dir / "pictures" / kind);
+    write(dir / "pictures" / kind / "a.png", halfstep::testing::png(4, 6, std::string(72, 'x')));
+  }
+  const char* const mlp = R"({"type": "MLP", "hidden": [8]})";
+  const char* const tokens =
+      R"({"type": "Sequential", "layers": [{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 3},
+                                 {"type": "Linear", "out_features": "auto"}]})";
+  for (const Trained& t :
+       {Trained{R"({"type": "KMNIST"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "EMNIST", "part": "letters"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CIFAR10", "files": ["c10.bin"], "transforms": [{"type": "Normalize", "mean": 0.5, "std": 0.5}]})", mlp,
+                "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CIFAR100", "files": ["c100.bin"], "labels": "coarse"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "CSV", "path": "table.csv", "task": "regression", "missing": "mean", "standardize": true})", mlp,
+                "MSELoss", "{}"},
+        Trained{R"({"type": "TimeSeries", "path": "series.csv", "column": "v", "time": "t", "window": 2})", mlp, "MSELoss", "{}"},
+        Trained{R"({"type": "NPY", "input": "x.npy", "target": "y.npy", "range": [0, 0.5]})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "NPZ", "path": "d.npz"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Safetensors", "path": "d.safetensors"})", mlp, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "Safetensors", "path": "d.safetensors", "input": "tokens", "target": "tokens", "tokens": true})",
+                tokens, "CrossEntropyLoss", "{}"},
+        Trained{R"({"type": "ImageFolder", "path": "pictures", "size": 5})", mlp, "CrossEntropyLoss",
+                R"({"data": {"loader": {"num_workers": 2}}})"}}) {
+    CAPTURE(t.data);
+    if (contains(t.data, "ImageFolder") && !reads_pictures()) continue;
+    write(dir / "c.json", config_of(t).dump());
+    const Ran dry = run(dir, "train c.json --dry-run");
+    CHECK_MESSAGE(dry.code == 0, dry.err);
+    const Ran trained = run(dir, "train c.json --json --overwrite --threads 1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    CHECK(trained.json()["val.loss"].is_number());
+  }
+  // What is not there is data, not a defect; the message says where it was looked for.
+  write(dir / "c.json", config_of({R"({"type": "CIFAR10"})", mlp, "CrossEntropyLoss", "{}"}).dump());
+  const Ran missing = run(dir, "train c.json --overwrite");
+  CHECK(missing.code == 3);
+  CHECK(contains(missing.err, "[CIFAR10] files are missing, looked for ./data_batch_1.bin"));
+}
+
+TEST_CASE("rows of labels want CTCLoss and enough steps") {
+  const TempDir dir;
+  const auto error = [&](const char* model, const char* loss) {
+    const std::string whole = std::string(R"({"type": "Sequential", "layers": )") + model + "}";
+    write(dir / "c.json", config_of({R"({"type": "DigitStrips", "size": 6, "max_digits": 3})", whole.c_str(), loss, "{}"}).dump());
+    const Ran r = run(dir, "validate c.json");
+    return r.err + r.out;
+  };
+  CHECK(contains(error(R"(["Flatten", {"type": "Linear", "out_features": "auto"}])", "CrossEntropyLoss"),
+                 "CrossEntropyLoss needs data with classes, but data.train has rows of labels as targets; use \"CTCLoss\""));
+  CHECK(contains(error(R"(["Flatten", {"type": "Linear", "out_features": "auto"}])", "CTCLoss"),
+                 "model: the output must have shape [steps, 11], a score for each class, got [11]"));
+  CHECK(contains(
+      error(R"(["Flatten", {"type": "Linear", "out_features": 22}, {"type": "Unflatten", "dim": 1, "unflattened_size": [2, 11]}])",
+            "CTCLoss"),
+      "model: the output must have at least as many steps as a sample may have labels, 3, got [2, 11]"));
+}
+
+TEST_CASE("label_error_rate: what is missing, too much and wrong") {
+  Issues issues;
+  const Json self = validate("label_error_rate", component("metric", metric_family(), ""), "metric", issues);
+  const auto metric = metric_catalog().row(self).make(self);
+  const auto rate = [&](std::vector<int64_t> said, const std::vector<int64_t>& wanted) {
+    const Tensor steps = one_hot(from_vector<int64_t>(said, {1, int64_t(said.size())}), 5).to(DType::f32);
+    metric->reset();
+    metric->add(steps, from_vector<int64_t>(wanted, {1, int64_t(wanted.size())}));
+    return metric->value();
+  };
+  CHECK(rate({0, 1, 1, 0, 1, 2}, {1, 1, 2, -1}) == 0);
+  CHECK(rate({1, 1, 1, 1, 1, 2}, {1, 1, 2, -1}) == doctest::Approx(1.0 / 3));
+  CHECK(rate({0, 0, 0, 0, 0, 0}, {1, 1, 2, -1}) == 1);
+  CHECK(rate({3, 0, 1, 0, 4, 0}, {3, 2, 4, -1}) == doctest::Approx(1.0 / 3));
+  CHECK(rate({1, 2, 3, 4, 0, 0}, {2, 3, -1, -1}) == 1);
+}
+
+TEST_CASE("metrics of a time series are in the units of its file") {
+  const TempDir dir;
+  write(dir / "s", "10\n30\n50\n1000\n");
+  const TimeSeriesDataset data(dir / "s", {.end = 0.75});
+  const Batch b = data.batch(std::vector<int64_t>{1});
+  const Compared made = as_measured(zeros({1, 1}), b.target, data);
+  CHECK(made.output.item<double>() == doctest::Approx(30));
+  CHECK(made.target.item<double>() == doctest::Approx(50));
+}

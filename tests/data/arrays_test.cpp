@@ -1,0 +1,88 @@
+#include "framework/data/arrays.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/base/check.h"
+#include "framework/data/npy.h"
+#include "framework/data/zip.h"
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/data/array_files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+template <class T>
+std::string raw(std::initializer_list<T> values) {
+  return {reinterpret_cast<const char*>(values.begin()), sizeof(T) * values.size()};
+}
+
+}  // namespace
+
+TEST_CASE("npy: dtypes, orders of bytes and of indices") {
+  const TempDir dir;
+  const auto read = [&](const std::string& bytes) {
+    write_bytes(dir / "a.npy", bytes);
+    return read_npy(dir / "a.npy");
+  };
+  const Tensor f = read(npy("<f4", "(2, 3)", raw<float>({1, 2, 3, 4, 5, 6})));
+  CHECK(f.dtype() == DType::f32);
+  CHECK(f.shape() == Shape{2, 3});
+  CHECK(f.to_vector<int>() == std::vector<int>{1, 2, 3, 4, 5, 6});
+  CHECK(read(npy("<f4", "(2, 3)", raw<float>({1, 4, 2, 5, 3, 6}), true)).to_vector<int>() == std::vector<int>{1, 2, 3, 4, 5, 6});
+  CHECK(read(npy(">i4", "(2,)", std::string("\0\0\1\2\xff\xff\xff\xfe", 8))).to_vector<int>() == std::vector<int>{258, -2});
+  CHECK(read(npy("|u1", "(3,)", "\1\2\xff")).dtype() == DType::u8);
+  CHECK(read(npy("|b1", "(2,)", std::string("\1\0", 2))).dtype() == DType::boolean);
+  CHECK(read(npy("<i2", "()", raw<int16_t>({-7}))).item<int>() == -7);
+  CHECK(read(npy("<u2", "(1,)", raw<uint16_t>({65535}))).item<int>() == 65535);
+  CHECK(read(npy("<u8", "(1,)", raw<uint64_t>({1ull << 62}))).item<int64_t>() == int64_t(1) << 62);
+  CHECK(read(npy("<f8", "(0, 4)", "")).shape() == Shape{0, 4});
+  CHECK(read(npy("<f2", "(1,)", std::string("\0\x3c", 2))).item<float>() == 1);
+  std::string second = npy("<f8", "(1,)", raw<double>({2.5}));
+  second[6] = 2, second.insert(10, std::string(2, '\0'));  // version 2: four bytes of length
+  CHECK(read(second).item<double>() == 2.5);
+}
+
+TEST_CASE("npz: stored and deflated arrays by name") {
+  const TempDir dir;
+  write_bytes(
+      dir / "a.npz",
+      zip({{"x.npy", npy("<f4", "(2, 2)", raw<float>({1, 2, 3, 4}))}, {"y.npy", npy("<i8", "(2,)", raw<int64_t>({1, 0}))}}, true));
+  CHECK(read_npz(dir / "a.npz", "x").to_vector<int>() == std::vector<int>{1, 2, 3, 4});
+  write_bytes(dir / "b.npz", zip({{"y.npy", npy("<i8", "(2,)", raw<int64_t>({1, 0}))}}, false));
+  CHECK(read_npz(dir / "b.npz", "y").to_vector<int>() == std::vector<int>{1, 0});
+  const ArrayDataset data = ArrayDataset::npz(dir / "a.npz");
+  CHECK(data.describe() == "NPZ " + (dir / "a.npz").string() + ": 2 samples, input [2], 2 classes");
+  CHECK(data.batch(std::vector<int64_t>{1}).input.to_vector<int>() == std::vector<int>{3, 4});
+}
+
+TEST_CASE("arrays: what targets and inputs become") {
+  const TempDir dir;
+  write_bytes(dir / "x", npy("<f8", "(2, 2)", raw<double>({0.5, 1, 2, 3})));
+  write_bytes(dir / "t", npy("<i4", "(2, 3)", raw<int32_t>({0, 1, 2, 3, 4, 5})));
+  write_bytes(dir / "y", npy("<f4", "(2, 1)", raw<float>({7, 8})));
+  const ArrayDataset numbers = ArrayDataset::npy(dir / "x", dir / "y");
+  CHECK(numbers.classes() == 0);
+  CHECK(numbers.input().dtype() == DType::f32);
+  CHECK(numbers.target_shape() == Shape{1});
+  const ArrayDataset tokens = ArrayDataset::npy(dir / "t", dir / "t", {.tokens = true, .vocabulary = 9});
+  CHECK(tokens.input_dtype() == DType::i64);
+  CHECK(tokens.vocabulary() == 9);
+  CHECK(tokens.classes() == 6);
+  CHECK(tokens.target_shape() == Shape{3});
+  CHECK(ArrayDataset::npy(dir / "t", dir / "t", {.classification = false}).classes() == 0);
+  CHECK(ArrayDataset::npy(dir / "x", dir / "t", {.classes = 8}).classes() == 8);
+}
+
+TEST_CASE("arrays: a safetensors file is mapped, not copied") {
+  const TempDir dir;
+  save_safetensors(dir / "d", {{"images", randn({6, 4})}, {"labels", from_vector<int64_t>({0, 1, 2, 0, 1, 2}, {6})}});
+  const ArrayDataset data = ArrayDataset::safetensors(dir / "d", {.input = "images", .target = "labels"});
+  CHECK(data.size() == 6);
+  CHECK(data.classes() == 3);
+  const Batch batch = data.batch(std::vector<int64_t>{2, 3});
+  CHECK(batch.input.data() == static_cast<const void*>(data.input().data<float>() + 8));  // a view of it
+  CHECK(batch.target.to_vector<int>() == std::vector<int>{2, 0});
+}

@@ -1,0 +1,82 @@
+#include "framework/data/image_folder.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/data/image_file.h"
+#include "framework/data/loader.h"
+#include "tests/data/picture_files.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+std::string solid(int pixels, std::string color) {
+  std::string out;
+  for (int i = 0; i < pixels; ++i) out += color;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("pictures: PNG and JPEG, in color and gray") {
+  if (!reads_pictures()) return void(std::puts("SKIPPED: built without libpng and libjpeg"));
+  const TempDir dir;
+  write_bytes(dir / "a.png", png(2, 1, "\x01\x02\x03\xff\xfe\xfd"));
+  const Picture p = read_picture(dir / "a.png", 3);
+  CHECK(p.width == 2);
+  CHECK(p.height == 1);
+  CHECK(p.pixels == std::vector<uint8_t>{1, 2, 3, 255, 254, 253});
+  write_bytes(dir / "g.PNG", png(2, 2, std::string("\0\x10\x80\xff", 4), 0));
+  CHECK(read_picture(dir / "g.PNG", 1).pixels == std::vector<uint8_t>{0, 16, 128, 255});
+  CHECK(read_picture(dir / "g.PNG", 3).pixels[3] == 16);
+  write_bytes(dir / "w.png", png(2, 1, std::string("\x80\x00\x10\xff", 4), 0, 16));
+  CHECK(read_picture(dir / "w.png", 1).pixels == std::vector<uint8_t>{128, 17});
+  write_bytes(dir / "t.png", png(1, 1, std::string("\xff\xff\xff\0", 4), 6));
+  CHECK(read_picture(dir / "t.png", 3).pixels == std::vector<uint8_t>{0, 0, 0});
+  write_bytes(dir / "j.jpeg", jpeg());
+  const Picture j = read_picture(dir / "j.jpeg", 3);
+  CHECK(j.width == 16);
+  CHECK(j.height == 8);
+  const auto near = [&](size_t at, int value) { return std::abs(int(j.pixels[at]) - value) <= 2; };
+  CHECK((near(0, 200) && near(1, 39) && near(2, 80) && near(45, 20) && near(46, 180) && near(47, 240)));
+  CHECK(std::abs(int(read_picture(dir / "j.jpeg", 1).pixels[0]) - 92) <= 2);
+}
+
+TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "dogs/deeper");
+  std::filesystem::create_directory(dir / "cats");
+  write_bytes(dir / "dogs/b.jpg", jpeg());
+  write_bytes(dir / "dogs/deeper/c.png", png(2, 6, solid(12, std::string("\0\xff\0", 3))));
+  write_bytes(dir / "cats/a.png", png(4, 4, solid(16, std::string("\xff\0\x33", 3))));
+  write_bytes(dir / "cats/notes.txt", "not a picture");
+  const auto data = std::make_shared<ImageFolderDataset>(dir.path(), ImageFolderOptions{.size = 4});
+  CHECK(data->class_names() == std::vector<std::string>{"cats", "dogs"});
+  CHECK(data->describe() == "ImageFolder " + dir.path().string() + ": 3 pictures, input [3, 4, 4], 2 classes");
+  const Batch batch = data->batch(std::vector<int64_t>{2, 0, 1});
+  CHECK(batch.target.to_vector<int>() == std::vector<int>{1, 0, 1});
+  const float* x = batch.input.data<float>();
+  CHECK(x[0] == doctest::Approx(0));
+  CHECK(x[16] == doctest::Approx(1));
+  CHECK(x[48] == doctest::Approx(1));
+  CHECK(x[48 + 32] == doctest::Approx(0.2));
+  CHECK(x[96] == doctest::Approx(200 / 255.0).epsilon(0.02));  // half of the middle of the JPEG
+  CHECK(x[96 + 3] == doctest::Approx(20 / 255.0).epsilon(0.1));
+  DataLoader workers(data, {.batch_size = 3, .num_workers = 2});
+  CHECK(workers.next()->input.to_vector<float>() == data->batch(std::vector<int64_t>{0, 1, 2}).input.to_vector<float>());
+  CHECK(ImageFolderDataset(dir.path(), {.size = 4, .grayscale = true}).input_shape() == Shape{1, 4, 4});
+
+  const ImageFolderDataset as_they_are(dir.path());
+  CHECK(as_they_are.input_shape() == Shape{3, 4, 4});
+  CHECK(contains(message_of<DataError>([&] { as_they_are.batch(std::vector<int64_t>{1}); }),
+                 "b.jpg: a picture must be 4 x 4 pixels as the first one, " + (dir / "cats/a.png").string() +
+                     ", got 16 x 8\nhelp: with a size"));
+  CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path(), {.classes = {"dogs"}}); }),
+                 "cats is a class that the training data does not have"));
+}

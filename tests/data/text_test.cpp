@@ -1,0 +1,149 @@
+#include "framework/data/text.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/base/check.h"
+#include "framework/data/loader.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+std::vector<int> inputs(const TextDataset& data, std::vector<int64_t> indices) {
+  return data.batch(indices).input.to_vector<int>();
+}
+
+std::string bytes_of(const std::vector<uint16_t>& tokens) {
+  return {reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size()};
+}
+
+}  // namespace
+
+TEST_CASE("Text: characters are numbered in the order of their code points, and targets are one token on") {
+  const TempDir dir;
+  write_bytes(dir / "t",
+              "ba\nb\xc3\xa9"
+              "a");  // b a \n b é a
+  const TextDataset data(dir / "t", {.seq_len = 2});
+  CHECK(data.tokens().tokens() == std::vector<std::string>{"\n", "a", "b", "\xc3\xa9"});
+  CHECK(data.size() == 2);
+  CHECK(data.classes() == 4);
+  CHECK(data.vocabulary() == 4);
+  CHECK(data.input_dtype() == DType::i64);
+  const Batch batch = data.batch(std::vector<int64_t>{1, 0});
+  CHECK(batch.input.to_vector<int>() == std::vector<int>{0, 2, 2, 1});
+  CHECK(batch.target.to_vector<int>() == std::vector<int>{2, 3, 1, 0});
+  CHECK(batch.target.dtype() == DType::i64);
+  CHECK(data.encode("\xc3\xa9"
+                    "b") == std::vector<int64_t>{3, 2});
+  CHECK(data.decode(std::vector<int64_t>{3, 0, 1}) == "\xc3\xa9\na");
+  CHECK(data.describe() == "Text " + (dir / "t").string() + ": 2 pieces of 2 tokens, tokenizer char, 4 in the vocabulary");
+  CHECK_THROWS_AS(data.batch(std::vector<int64_t>{2}), IndexError);
+}
+
+TEST_CASE("Text: parts follow one another and share a vocabulary") {
+  const TempDir dir;
+  write_bytes(dir / "t", "abcdefghij");
+  const TextDataset first(dir / "t", {.seq_len = 1, .begin = 0, .end = 0.3});
+  const TextDataset rest(dir / "t", {.seq_len = 3, .begin = 0.3, .end = 1});
+  CHECK(first.size() == 2);  // a b, b c
+  CHECK(first.vocabulary() == 10);
+  CHECK(inputs(rest, {0, 1}) == std::vector<int>{3, 4, 5, 6, 7, 8});
+  CHECK(rest.batch(std::vector<int64_t>{1}).target.to_vector<int>() == std::vector<int>{7, 8, 9});
+}
+
+TEST_CASE("Text: streams are read on from batch to batch") {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += char('A' + i);
+  write_bytes(dir / "t", text);
+  const TextDataset data(dir / "t", {.tokenizer = Tokenizer::byte, .seq_len = 4, .streams = 3});
+  CHECK(data.size() == 12);  // 4 pieces a stream: 12 of the 12 whole ones
+  CHECK(data.streams() == 3);
+  for (int64_t stream = 0; stream < 3; ++stream) {
+    int expected = int('A' + stream * 16);
+    for (int64_t step = 0; step < 4; ++step) {
+      const Batch piece = data.batch(std::vector<int64_t>{step * 3 + stream});
+      for (int64_t i = 0; i < 4; ++i) {
+        CHECK(piece.input.data<int64_t>()[i] == expected++);
+        CHECK(piece.target.data<int64_t>()[i] == expected);
+      }
+    }
+  }
+  const auto loader = [&](const LoaderOptions& options) {
+    return message_of<ValueError>([&] { DataLoader(std::make_shared<TextDataset>(data), options); });
+  };
+  CHECK(loader({.batch_size = 3}).empty());
+  CHECK(contains(loader({.batch_size = 3, .shuffle = true}),
+                 "streams must be read in order with batch_size 3, got batch_size 3 and shuffle"));
+  CHECK(contains(loader({.batch_size = 2}), "got batch_size 2"));
+  const TextDataset fewer(dir / "t", {.tokenizer = Tokenizer::byte, .seq_len = 4, .streams = 5});
+  CHECK(fewer.size() == 10);  // two pieces of each stream; the ragged tail is left
+}
+
+TEST_CASE("Text: words, the most frequent first, and <unk> for the others") {
+  const TempDir dir;
+  write_bytes(dir / "t", "the cat  the\tdog\nthe cat");
+  const TextDataset all(dir / "t", {.tokenizer = Tokenizer::word, .seq_len = 6});
+  CHECK(all.tokens().tokens() == std::vector<std::string>{"<unk>", "the", "cat", "\n", "dog"});
+  CHECK(inputs(all, {0}) == std::vector<int>{1, 2, 1, 4, 3, 1});
+  CHECK(all.decode(std::vector<int64_t>{1, 4, 3, 1}) == "the dog\nthe");
+  CHECK(all.encode("a cat") == std::vector<int64_t>{0, 2});
+  const TextDataset two(dir / "t", {.tokenizer = Tokenizer::word, .seq_len = 6, .max_words = 2});
+  CHECK(two.tokens().tokens() == std::vector<std::string>{"<unk>", "the", "cat"});
+  CHECK(inputs(two, {0}) == std::vector<int>{1, 2, 1, 0, 0, 1});
+}
+
+TEST_CASE("Text: files of tokens") {
+  const TempDir dir;
+  write_bytes(dir / "16", bytes_of({7, 65535, 0, 3}));
+  const TextDataset data(dir / "16", {.tokenizer = Tokenizer::u16, .seq_len = 3});
+  CHECK(data.vocabulary() == 65536);
+  CHECK(data.batch(std::vector<int64_t>{0}).target.to_vector<int>() == std::vector<int>{65535, 0, 3});
+  const TextDataset wide(dir / "16", {.tokenizer = Tokenizer::u32, .seq_len = 1, .vocab_size = (int64_t(1) << 32) - 1});
+  CHECK(inputs(wide, {0}) == std::vector<int>{-65529});  // 0xffff0007, as an int
+  CHECK(wide.batch(std::vector<int64_t>{0}).input.item<int64_t>() == 0xffff0007);
+  CHECK(data.decode(std::vector<int64_t>{7, 12}) == "7 12");
+}
+
+TEST_CASE("Text: what is wrong with a file is said with its place") {
+  const TempDir dir;
+  const auto error = [&](std::string_view bytes, const TextOptions& options) {
+    write_bytes(dir / "t", bytes);
+    const std::string text = message_of<DataError>([&] { TextDataset(dir / "t", options); });
+    CHECK(contains(text, (dir / "t").string()));
+    return text;
+  };
+  CHECK(contains(error("ab\nc\xff", {.seq_len = 1}),
+                 "t:2:2: the text must be UTF-8, but this byte is 255\nhelp: tokenizer \"byte\""));
+  for (const char* bad : {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80"})
+    CHECK(contains(error(bad, {.seq_len = 1}), "must be UTF-8"));
+  CHECK(contains(error("abz", {.seq_len = 1, .vocabulary = Vocabulary({"a", "b"})}),
+                 "t:1:3: the vocabulary of 2 characters has no \"z\""));
+  CHECK(contains(error("abc", {.tokenizer = Tokenizer::u16}), "a file of u16 tokens must have a multiple of 2 bytes, got 3"));
+  CHECK(contains(error(bytes_of({1, 9, 2}), {.tokenizer = Tokenizer::u16, .seq_len = 1, .vocab_size = 9}),
+                 "tokens must be below vocab_size 9, but token 1 is 9"));
+  CHECK(contains(error("abc", {.seq_len = 3}),
+                 "the part [0, 1) has 3 of the file's 3 tokens, which is less than 1 piece of seq_len 3"));
+  CHECK(contains(error("abcdef", {.seq_len = 2, .streams = 3}),
+                 "less than 3 streams of seq_len 2 and one token more\nhelp: a smaller batch"));
+  CHECK(contains(error("", {.seq_len = 1}), "has 0 of the file's 0 tokens"));
+  CHECK(contains(message_of<IoError>([&] { TextDataset(dir / "none"); }), "none"));
+  CHECK(contains(message_of<ValueError>([] { Vocabulary({"a", "a"}); }), "each token once"));
+}
+
+TEST_SUITE("data") {
+  TEST_CASE("Text: tiny Shakespeare") {
+    const auto root = data_root();
+    if (!root) return;
+    const auto path = *root / "tinyshakespeare/input.txt";
+    const TextDataset train(path, {.end = 0.9, .streams = 64}), val(path, {.seq_len = 1, .begin = 0.9});
+    CHECK(train.vocabulary() == 65);
+    CHECK(val.size() == 111540 - 1);
+    CHECK(train.size() == 64 * (1003853 / 128 / 64));
+    CHECK(train.decode(train.batch(std::vector<int64_t>{0}).input.to_vector<int64_t>())
+              .starts_with("First Citizen:\nBefore we proceed"));
+  }
+}
