@@ -34,7 +34,7 @@ Field interpolation(const char* fallback) {
   return choice("interpolation", fallback, {"nearest", "bilinear"}, "how pixels are read between pixels");
 }
 
-Pair size_of(const Json& self) {
+ImageSize size_of(const Json& self) {
   const auto size = integers_of(self["size"]);
   return {size[0], size.back()};
 }

@@ -16,7 +16,7 @@
 
 namespace halfstep {
 
-using Pair = std::array<int64_t, 2>;  // height and width
+using ImageSize = std::array<int64_t, 2>;  // height and width
 
 // Where each row and column of the result comes from; -1: from nowhere, it is filled.
 struct Moves {
@@ -59,26 +59,26 @@ struct RandomCropOptions {
 };
 class RandomCrop : public MoveTransform {
  public:
-  explicit RandomCrop(Pair size, const RandomCropOptions& options = {});
+  explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {});
   void move(Moves& moves, SampleRandom* random) const override;
   std::string_view name() const override { return "RandomCrop"; }
   std::optional<float> fill() const override { return float(options_.pad.fill); }
 
  private:
-  Pair size_;
+  ImageSize size_;
   RandomCropOptions options_;
 };
 
 // The window of `size` in the middle; zeros around a smaller image.
 class CenterCrop : public MoveTransform {
  public:
-  explicit CenterCrop(Pair size);
+  explicit CenterCrop(ImageSize size);
   void move(Moves& moves, SampleRandom* random) const override;
   std::string_view name() const override { return "CenterCrop"; }
   std::optional<float> fill() const override { return 0.f; }
 
  private:
-  Pair size_;
+  ImageSize size_;
 };
 
 class Pad : public MoveTransform {
@@ -126,8 +126,8 @@ struct AffineMap {
 // For a pixel of the result: where it comes from, both about the middle: {a, b, c, d, e, f} of (a x + b y + c, d x + e y + f).
 std::array<double, 6> inverse_of(const AffineMap& map);
 
-// An image [C, H, W] at `from` through the inverse map, into `to`. Pixels from outside are `fill`. At the edge of the image, where a
-// share s of a bilinear pixel lies within, it is s times the sum over what lies within plus (1 - s) fill, as torchvision has it.
+// An image [C, H, W] at `from` through the inverse map, into `to`. Pixels from outside are `fill`. At the edge of the image, where
+// a share s of a bilinear pixel lies within, it is s times the sum over what lies within plus (1 - s) fill, as torchvision has it.
 struct WarpOptions {
   Sampling interpolation = Sampling::nearest;
   double fill = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMaxEdge = int64_t(1) << 24;  // pixels of an edge, so that places fit
 
-void check_size(std::string_view name, Pair size) {
+void check_size(std::string_view name, ImageSize size) {
   check<ValueError>(size[0] >= 1 && size[1] >= 1 && size[0] <= kMaxEdge && size[1] <= kMaxEdge, name,
                     "size must be at least 1, got [", size[0], ", ", size[1], ']');
 }
@@ -189,7 +189,7 @@ Batch MoveTransform::apply(const Batch& batch, const Draws& draws) const {
   return {run_moves({&batch, nullptr, without_batch(batch.input.shape())}, alone, nullptr, draws), batch.target};
 }
 
-RandomCrop::RandomCrop(Pair size, const RandomCropOptions& options) : size_(size), options_(options) {
+RandomCrop::RandomCrop(ImageSize size, const RandomCropOptions& options) : size_(size), options_(options) {
   check_size(name(), size);
   check_padding(name(), options.padding);
 }
@@ -213,7 +213,7 @@ void RandomCrop::move(Moves& moves, SampleRandom* random) const {
   crop_axis(moves.columns, column, size_[1]);
 }
 
-CenterCrop::CenterCrop(Pair size) : size_(size) { check_size(name(), size); }
+CenterCrop::CenterCrop(ImageSize size) : size_(size) { check_size(name(), size); }
 
 void CenterCrop::move(Moves& moves, SampleRandom*) const {
   int which = 0;

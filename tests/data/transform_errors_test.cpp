@@ -31,9 +31,9 @@ TEST_CASE("transforms: what does not fit is refused before data is touched") {
     } catch (const Error& e) { return std::string(e.what()); }
     return std::string("nothing");
   };
-  CHECK(says(made<RandomCrop>(Pair{10, 8}), images)
+  CHECK(says(made<RandomCrop>(ImageSize{10, 8}), images)
             .starts_with("[RandomCrop] a crop of [10, 8] does not fit into an image with an edge of 8 pixels"));
-  CHECK(contains(says(made<RandomCrop>(Pair{10, 8}), images), "pad_if_needed"));
+  CHECK(contains(says(made<RandomCrop>(ImageSize{10, 8}), images), "pad_if_needed"));
   CHECK(contains(says(made<Pad>(std::array<int64_t, 4>{8, 0, 0, 0}, PadOptions{.mode = PadMode::reflect}), images),
                  "[Pad] padding by 8 and 0 needs more than an edge of 8 pixels to mirror"));
   CHECK(contains(says(made<ColorJitter>(ColorJitterOptions{}), images), "needs images of 1 or 3 channels, got [2, 8, 8]"));
@@ -42,10 +42,10 @@ TEST_CASE("transforms: what does not fit is refused before data is touched") {
   CHECK(contains(says(made<RandomErasing>(RandomErasingOptions{.value = {1, 2, 3}}), images),
                  "one for each of the 2 channels, got 3"));
   const auto rows = std::make_shared<TensorDataset>(zeros({4, 5}), zeros({4, 1}));
-  const std::vector<std::shared_ptr<const Transform>> of_images = {made<RandomCrop>(Pair{1, 1}),
+  const std::vector<std::shared_ptr<const Transform>> of_images = {made<RandomCrop>(ImageSize{1, 1}),
                                                                    made<RandomHorizontalFlip>(),
                                                                    made<RandomVerticalFlip>(),
-                                                                   made<CenterCrop>(Pair{1, 1}),
+                                                                   made<CenterCrop>(ImageSize{1, 1}),
                                                                    made<Pad>(std::array<int64_t, 4>{}),
                                                                    made<RandomRotation>(std::array<double, 2>{0, 1}),
                                                                    made<RandomAffine>(RandomAffineOptions{}),

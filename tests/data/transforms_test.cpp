@@ -257,7 +257,7 @@ TEST_CASE("transforms: what is random is distributed as it should be") {
 TEST_CASE("transforms: random numbers are a function of seed, epoch, index and place") {
   const auto data = byte_images(64, {3, 8, 8});
   const auto list = [] {
-    return Transforms{made<RandomCrop>(Pair{8, 8}, RandomCropOptions{.padding = {2, 2, 2, 2}}),
+    return Transforms{made<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {2, 2, 2, 2}}),
                       made<RandomHorizontalFlip>(),
                       made<ColorJitter>(ColorJitterOptions{.brightness = {{0.5, 1.5}}, .hue = {{-0.2, 0.2}}}),
                       made<RandomErasing>(),
@@ -312,16 +312,16 @@ TEST_CASE("transforms: one pass over bytes gives the bits of one transform after
     const auto bytes = byte_images(40, {3, 9, 7}, affine);
     const auto floats = float_images(*bytes);
     const std::vector<Transforms> lists = {
-        {made<RandomCrop>(Pair{9, 7}, RandomCropOptions{.padding = {2, 1, 2, 3}}), made<RandomHorizontalFlip>(),
+        {made<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {2, 1, 2, 3}}), made<RandomHorizontalFlip>(),
          made<NormalizeTransform>(NormalizeTransform::preset("cifar100"))},
-        {made<RandomVerticalFlip>(), made<RandomCrop>(Pair{5, 7}), made<RandomHorizontalFlip>()},
-        {made<RandomCrop>(Pair{8, 8}, RandomCropOptions{.padding = {3, 3, 3, 3}, .pad = {.mode = PadMode::reflect}}),
+        {made<RandomVerticalFlip>(), made<RandomCrop>(ImageSize{5, 7}), made<RandomHorizontalFlip>()},
+        {made<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {3, 3, 3, 3}, .pad = {.mode = PadMode::reflect}}),
          made<RandomHorizontalFlip>()},
         {made<Pad>(std::array<int64_t, 4>{1, 1, 1, 1}, PadOptions{.fill = 0.5}),
-         made<RandomCrop>(Pair{12, 10}, RandomCropOptions{.pad_if_needed = true})},
-        {made<CenterCrop>(Pair{12, 3}), made<NormalizeTransform>(Normalize{0.5, 0.25}), made<RandomErasing>()},
+         made<RandomCrop>(ImageSize{12, 10}, RandomCropOptions{.pad_if_needed = true})},
+        {made<CenterCrop>(ImageSize{12, 3}), made<NormalizeTransform>(Normalize{0.5, 0.25}), made<RandomErasing>()},
         {made<NormalizeTransform>(NormalizeTransform::preset("imagenet")),
-         made<RandomCrop>(Pair{9, 7}, RandomCropOptions{.padding = {4, 4, 4, 4}})},
+         made<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {4, 4, 4, 4}})},
         {made<RandomErasing>(), made<RandomHorizontalFlip>(), made<NormalizeTransform>(Normalize{0.5, 0.25})},
     };
     const std::vector<int64_t> some = {3, 4, 5, 39, 0, 0, 17};
