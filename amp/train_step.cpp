@@ -35,7 +35,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
                       Help{"train in float32 or bfloat16"});
     check<ValueError>(options.accumulate_steps == 1 && !clips(), "TrainStep", optimizer.describe(),
                       " evaluates the loss itself: it neither accumulates nor clips gradients",
-                      Help{"leave out accumulate_steps, clip_grad_norm and clip_grad_value"});
+                      Help{"leave out accumulate_steps, grad_norm and what clips"});
     return;
   }
   // An optimizer of the user's that reads found_inf back waits for the device anyway.

@@ -86,22 +86,6 @@ std::string WeightAverage::describe() const {
   return joined("EMA(decay=", options_.decay, options_.warm_up ? ", warm_up=True" : "", when, ")");
 }
 
-RunningStatistics::RunningStatistics(Module& model) : model_(model), training_(model.training()) {
-  model.apply([&](Module& m) {
-    auto* const norm = dynamic_cast<RunningNorm*>(&m);
-    if (!norm || !norm->running_mean.defined()) return;
-    norms_.emplace_back(norm, norm->momentum());
-    norm->reset_running_stats();
-    norm->set_momentum({});
-  });
-  if (any()) model.train();
-}
-
-RunningStatistics::~RunningStatistics() {
-  for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-  if (any()) model_.train(training_);
-}
-
 Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {
   check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
   check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);

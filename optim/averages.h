@@ -8,15 +8,12 @@
 //   }
 //
 // They belong to an optimizer, which must outlive them; its state_dict holds theirs. Buffers, such as running statistics, are not
-// averaged: after SWA recompute those of batch norms (update_bn).
+// averaged: after SWA recompute those of batch norms (update_bn, layers/running_statistics.h).
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "framework/autograd/grad_mode.h"
-#include "layers/normalization.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {
@@ -56,29 +53,6 @@ class WeightAverage : public Optimizer::Follower {
   void exchange();
   WeightAverageOptions options_;
 };
-
-// Makes the running statistics of all batch norms anew, as equal averages over forwards in training mode of these inputs; a model
-// without any does nothing. For averaged weights, whose own statistics nothing has seen:
-//   update_bn(net, inputs);  // any range of tensors
-class RunningStatistics {
- public:
-  explicit RunningStatistics(Module& model);  // forgets the statistics
-  ~RunningStatistics();                       // the momenta and modes that the norms had come back
-  RunningStatistics(const RunningStatistics&) = delete;
-  bool any() const { return !norms_.empty(); }
-
- private:
-  std::vector<std::pair<RunningNorm*, std::optional<double>>> norms_;
-  Module& model_;
-  bool training_;
-};
-template <class Inputs>
-void update_bn(Module& model, Inputs&& inputs) {
-  const RunningStatistics anew(model);
-  if (!anew.any()) return;
-  const NoGrad off;
-  for (const Tensor& x : inputs) model(x);
-}
 
 // Every k steps the slow weights go alpha of the way to the fast ones, which go on from there (Zhang et al. 2019).
 struct LookaheadOptions {

@@ -8,7 +8,7 @@ Floors: a file includes only from its own floor or below.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < commands
-    7  amp/grad_scaler, train_step, run_state, custom and halfstep.h, the header for users
+    7  amp/grad_scaler, param_groups, train_step, run_state, custom and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data
        framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
@@ -32,7 +32,7 @@ FLOORS = {
     "framework/autograd/": 4, "amp/autocast.": 4,
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/grad_scaler.": 7, "amp/run_state.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "halfstep.h": 7,
+    "amp/grad_scaler.": 7, "amp/param_groups.": 7, "amp/run_state.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "apps/schema/pattern.h"
-#include "optim/groups.h"
+#include "amp/param_groups.h"
 #include "optim/lbfgs.h"
 #include "optim/two_pass.h"
 

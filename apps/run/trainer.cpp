@@ -296,8 +296,10 @@ void Trainer::evaluate_now() {
   for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
-// Before a checkpoint of this moment is written, so that it holds the decision.
+// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so that
+// it holds the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
+  if (s_.schedule && config_.checkpoint.monitor == what && value) s_.schedule->observe(*value);
   const Json& stop = config_.train.early_stopping;
   if (stop.is_null() || stop["monitor"] != what || n_.stopped) return;
   const double least = stop["min_delta"];

@@ -22,7 +22,7 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
   return (t.dtype() == DType::u8 ? t : t.to(DType::f32)).contiguous();
 }
 
-Tensor target_of(const std::string& label, const Tensor& t, bool classes) {
+Tensor read_target(const std::string& label, const Tensor& t, bool classes) {
   const MemoryScope scope(MemoryTag::data);
   check<DataError>(!classes || whole(t), label, "classes must be whole numbers, got ", t.dtype());
   return t.to(classes ? DType::i64 : DType::f32).contiguous();
@@ -48,7 +48,7 @@ int64_t classes_of(const Tensor& target, const ArrayOptions& o) {
 }  // namespace
 
 ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o)
-    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens), target_of(label, target, has_classes(target, o)),
+    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens), read_target(label, target, has_classes(target, o)),
                     classes_of(target, o), {}, label) {
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
 }

@@ -2,10 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "layers/layers.h"
 #include "tests/optim/problem.h"
 
 using namespace halfstep;
@@ -116,18 +116,6 @@ TEST_CASE("averages are states of their optimizer: a saved run goes on bit for b
 
   Run without;
   CHECK_THROWS_AS(without.optimizer.load_state_dict(saved), ValueError);
-}
-
-TEST_CASE("update_bn makes the statistics of batch norms those of the inputs") {
-  Sequential net(make<BatchNorm1d>(2), make<Linear>(2, 1));
-  auto& norm = static_cast<BatchNorm1d&>(*net.children()[0].second);
-  net(tensor({100, 200, 300, 400}, {2, 2}, {}));
-  net.eval();
-  update_bn(net, std::vector<Tensor>{tensor({1, 2, 3, 6}, {2, 2}, {}), tensor({5, 0, 7, 0}, {2, 2}, {})});
-  CHECK(norm.running_mean.to_vector<double>() == std::vector<double>{4, 2});
-  CHECK(norm.running_var.to_vector<double>() == std::vector<double>{2, 4});
-  CHECK(norm.momentum() == 0.1);
-  CHECK(!net.training());
 }
 
 TEST_CASE("averages refuse options out of range") {

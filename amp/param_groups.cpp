@@ -1,4 +1,4 @@
-#include "optim/groups.h"
+#include "amp/param_groups.h"
 
 #include <utility>
 
