@@ -52,7 +52,7 @@ TEST_CASE("every optimizer of the catalogue trains, and takes all its options fo
       group[f.key] = f.fallback;
       all[f.key] = f.fallback;
     }
-    all["groups"] = Json::array({group});
+    if (type != "LBFGS") all["groups"] = Json::array({group});  // which takes one group
     const Ran r =
         run(dir, "train small.json --quiet --json --overwrite --set 'optimizer=" + all.dump() + "' --set output_dir=" + type);
     CAPTURE(r.err);
