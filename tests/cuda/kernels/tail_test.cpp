@@ -154,7 +154,7 @@ TEST_CASE("every rule gives what it gives on the CPU, packed and not, at a rate 
       math::RmspropRule{.eps = 20, .momentum = 0.5, .with_momentum = true},
       math::RmspropRule{.eps = 20, .momentum = 0.5, .centered = true, .with_momentum = true, .maximize = true},
       math::AdagradRule{.lr_decay = 0.1, .weight_decay = 0.1, .initial_accumulator_value = 2, .eps = 1e-2},
-      math::AdadeltaRule{.eps = 1e-2},
+      math::AdadeltaRule{.eps = 20},
       math::AsgdRule{.lambd = 0.1, .t0 = 2, .weight_decay = 0.1},
       math::RpropRule{},
       math::LambRule{.weight_decay = 0.1},
