@@ -124,7 +124,7 @@ def text_pieces(seq_len, streams):
 
 # ---- recipes: model, data.train, data.val, loss, what is told of an evaluation: sums and counts, and what they become
 
-def images_of(shape=None):
+def mnist_data():
     (x, y), (vx, vy) = mnist("train"), mnist("t10k")
     return Data(x, y), Data(vx, vy)
 
@@ -132,7 +132,7 @@ def images_of(shape=None):
 def mnist_lenet(c):
     model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
                           nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
-    return model, *images_of(), cross_entropy, accuracy, None
+    return model, *mnist_data(), cross_entropy, accuracy, None
 
 
 def conv_norm(inputs, outputs, stride=1, size=3):
@@ -143,13 +143,13 @@ def mnist_resnet_small(c):
     model = nn.Sequential(*conv_norm(1, 12, 2), nn.ReLU(), Residual([*conv_norm(12, 12), nn.ReLU(), *conv_norm(12, 12)]), nn.ReLU(),
                           Residual([*conv_norm(12, 24, 2), nn.ReLU(), *conv_norm(24, 24)], conv_norm(12, 24, 2, 1)), nn.ReLU(),
                           nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))
-    return model, *images_of(), cross_entropy, accuracy, None
+    return model, *mnist_data(), cross_entropy, accuracy, None
 
 
 def optdigits_mlp(c):
-    x, y, scale = table("optdigits/optdigits.tra")
+    x, y, scale = table("optdigits/optdigits.tra", (8, 8))
     vx, vy, _ = table("optdigits/optdigits.tes", scale)
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
     return model, Data(x, y.astype(np.int64)), Data(vx, vy.astype(np.int64)), cross_entropy, accuracy, None
 
 
@@ -177,7 +177,7 @@ def cifar10_conv(c):
 
 
 def char_lstm(c):
-    model = nn.Sequential(nn.Embedding(65, 64), Lstm(64, 256, stateful=True), nn.Linear(256, 65))
+    model = nn.Sequential(nn.Embedding(65, 64), Lstm(64, 192, stateful=True), nn.Linear(192, 65))
     return model, *text_pieces(64, c["data"]["loader"]["batch_size"]), cross_entropy, None, None
 
 
@@ -185,17 +185,17 @@ def char_transformer(c):
     class Positions(nn.Module):
         def __init__(self):
             super().__init__()
-            self.weight = nn.Parameter(0.02 * torch.randn(64, 96))
+            self.weight = nn.Parameter(0.02 * torch.randn(64, 64))
 
         def forward(self, x):
             return x + self.weight
 
-    layer = nn.TransformerEncoderLayer(96, 4, 384, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
-    encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(96), enable_nested_tensor=False)
+    layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(64), enable_nested_tensor=False)
     mask = nn.Transformer.generate_square_subsequent_mask(64)
     encoder.forward_of = encoder.forward
     encoder.forward = lambda x: encoder.forward_of(x, mask=mask, is_causal=True)
-    model = nn.Sequential(nn.Embedding(65, 96), Positions(), encoder, nn.Linear(96, 65))
+    model = nn.Sequential(nn.Embedding(65, 64), Positions(), encoder, nn.Linear(64, 65))
     return model, *text_pieces(64, 0), cross_entropy, None, None
 
 
