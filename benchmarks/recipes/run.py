@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -122,6 +121,141 @@ def write(a, list_name, new, key):
     os.unlink(str(file) + ".lock")
 
 
+# ---- docs
+
+def told(recipe, value, digits=2):
+    """A result as its metric is written."""
+    if RECIPES[recipe]["metric"] in ("val.accuracy", "val.label_error_rate"):
+        return f"{100 * value:.{digits}f} %"
+    return f"{value:.5f}" if recipe == "wine_regression" else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def summary(recipe, values):
+    """Mean and standard deviation over seeds."""
+    if not values:
+        return "not run"
+    text = told(recipe, statistics.mean(values))
+    if len(values) == 1:
+        return text + " (one seed)"
+    return text.replace(" %", "") + " ± " + told(recipe, statistics.stdev(values)) + ("" if len(values) == 3 else f" ({len(values)} seeds)")
+
+
+def bound(recipe):
+    lower = RECIPES[recipe]["metric"] != "val.accuracy"
+    return ("≤ " if lower else "≥ ") + told(recipe, RECIPES[recipe]["reference"]), lower
+
+
+def verdict(recipe, base, other):
+    """How a precision's mean differs from float32's, and whether seeds explain that: Student's t for two means, 95 %."""
+    if len(base) != 3 or len(other) != 3:
+        return "fewer than three seeds: not judged"
+    gap = statistics.mean(other) - statistics.mean(base)
+    noise = 2.776 * ((statistics.variance(base) + statistics.variance(other)) / 3) ** 0.5
+    percent = RECIPES[recipe]["metric"] in ("val.accuracy", "val.label_error_rate")
+    show = (lambda v: f"{100 * v:+.2f} %") if percent else (lambda v: f"{v:+.2g}")
+    return f"{show(gap)}: " + ("within the noise" if abs(gap) <= noise else "**outside the noise**") + f" (±{show(noise)[1:]})"
+
+
+def write_docs(file):
+    record = json.loads(file.read_text())
+    rows = record["rows"]
+
+    def values(recipe, side, precision, key="result"):
+        return [r[key] for r in rows if (r["recipe"], r["side"], r["precision"]) == (recipe, side, precision) and key in r]
+
+    def each(recipe, key, form):
+        return " / ".join(form(statistics.median(v)) if (v := values(recipe, "halfstep", p, key)) else "-" for p in PRECISIONS)
+
+    mib = lambda v: f"{v / 2**20:.1f}" if v < 10 * 2**20 else f"{v / 2**20:.0f}"
+    count = lambda v: f"{v:,.0f}"
+    out = [f"""<!-- Written by benchmarks/recipes/run.py --docs from {file.name}; do not edit. -->
+# Recipes
+
+`configs/recipes/` holds configs that train small models on real data, each in at most about a minute on a CPU. They find their data in the folder
+that `HALFSTEP_DATA` names, and each says what it must hold:
+
+    HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json
+    HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set 'amp={{"dtype":"bfloat16"}}'
+
+All numbers here are of `benchmarks/results/{file.name}`, recorded on {record['date']} on {record['cores']} cores of {record['machine']}, beside PyTorch
+{record['torch']}; `benchmarks/recipes/run.py` says how to record them again. {record['note']}
+
+## Results
+
+Mean ± standard deviation over the seeds 0, 1 and 2. The seed draws weights, order and augmentation, and for `ctc_digits` the data, too.
+
+| recipe | data | must reach | float32 | bfloat16 | float16 | PyTorch, float32 |
+| --- | --- | --- | --- | --- | --- | --- |"""]
+    missed = []
+    for recipe, about in RECIPES.items():
+        limit, lower = bound(recipe)
+        cells = [summary(recipe, values(recipe, "halfstep", p)) for p in PRECISIONS]
+        out.append(f"| [`{recipe}`](../configs/recipes/{recipe}.json) | {about['data']} | {limit} ({about['of']}) | " + " | ".join(cells) +
+                   f" | {summary(recipe, values(recipe, 'torch', 'float32'))} |")
+        for r in rows:  # a bound is told with so many digits
+            if r["recipe"] == recipe and r["side"] == "halfstep" and (
+                    r["result"] > about["reference"] + 5e-6 if lower else r["result"] < about["reference"]):
+                missed.append(f"`{recipe}` in {r['precision']} with seed {r['seed']} ({told(recipe, r['result'])})")
+    out.append("\nAccuracy on the test images for `mnist_*`, `optdigits_mlp` and `cifar10_conv`; nats a character for `char_*`; root mean square error "
+               "for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`.\n")
+    runs = sum(r["side"] == "halfstep" for r in rows)
+    out.append(f"Of the {runs} runs of halfstep " + ("all reach what they must." if not missed else
+               f"{runs - len(missed)} reach what they must; these do not: " + ", ".join(missed) + "."))
+    out.append(f"""
+## Precisions
+
+What the 16-bit precisions change about the mean of three seeds, and the change that different seeds make by chance in 95 of 100 cases (Student's t).
+
+| recipe | bfloat16 | float16 |
+| --- | --- | --- |""")
+    outside = []
+    for recipe in RECIPES:
+        cells = [verdict(recipe, values(recipe, "halfstep", "float32"), values(recipe, "halfstep", p)) for p in PRECISIONS[1:]]
+        outside += [f"`{recipe}` in {p}" for p, cell in zip(PRECISIONS[1:], cells) if "outside" in cell]
+        out.append(f"| `{recipe}` | " + " | ".join(cells) + " |")
+    skipped = [f"{sum(r['steps_skipped'] for r in rows if r['recipe'] == n and r['precision'] == 'float16' and r['side'] == 'halfstep')} of `{n}`"
+               for n in RECIPES if any(r["recipe"] == n and r.get("steps_skipped") for r in rows)]
+    out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ". Steps that the scaler skipped, over all seeds: " +
+               (", ".join(skipped) if skipped else "none") + ".")
+    if any("wine" in o for o in outside):
+        out.append("`wine_regression` ends at the least of a convex loss, whatever the seed, so its seeds have next to no noise: what is left is the rounding "
+                   "of outputs near 6 to the 8 or 11 bits of the precision.")
+    out.append(f"""
+## Time and memory
+
+Medians over the seeds, float32 / bfloat16 / float16. Seconds are those of the whole run with its evaluations; samples a second are without. Peak MiB are
+what the allocator counts, data sets included; process MiB are the most that the process had resident, in float32: that of PyTorch includes Python and its libraries. The twin runs
+right after halfstep's run of the same seed, on the same number of threads.
+
+| recipe | threads | seconds | samples/s | peak MiB | process MiB | PyTorch: seconds | samples/s | process MiB |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |""")
+    for recipe in RECIPES:
+        threads = sorted({r["threads"] for r in rows if r["recipe"] == recipe})
+        theirs = [values(recipe, "torch", "float32", k) for k in ("seconds", "samples_per_second", "process_bytes")]
+        median = lambda v, form: form(statistics.median(v)) if v else "-"
+        out.append(f"| `{recipe}` | {', '.join(map(str, threads))} | {each(recipe, 'seconds', lambda v: f'{v:.1f}')} | {each(recipe, 'samples_per_second', count)} | "
+                   f"{each(recipe, 'peak_bytes', mib)} | {median(values(recipe, 'halfstep', 'float32', 'process_bytes'), mib)} | "
+                   f"{median(theirs[0], lambda v: f'{v:.1f}')} | {median(theirs[1], count)} | {median(theirs[2], mib)} |")
+    out.append("""
+A twin (`benchmarks/recipes/twins.py`) reads batch size, epochs, optimizer, schedule, clipping, accumulation and averaging from the config, and has the same model,
+data, preprocessing and evaluations. It draws weights, orders, crops and dropout by PyTorch's generator, so that single results differ as those of two seeds do.
+
+## Interrupted and resumed
+
+Each recipe was run as a whole, and then taken up in another folder from the whole run's checkpoint at a step within an epoch. At the end SHA-256 of `model.safetensors`
+(weights, running statistics) and `state.safetensors` (moments, averages, scaler, generator, place in the data, states of streams) were compared.
+
+| recipe | precision | from step | of | what goes on | at the end |
+| --- | --- | --- | --- | --- | --- |""")
+    special = {"mnist_resnet_small": "accumulation, running statistics", "cifar10_conv": "augmentation, EMA, running statistics",
+               "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping"}
+    for r in record["resumed"]:
+        out.append(f"| `{r['recipe']}` | {r['precision']} | {r['at']} | {r['steps']} | {special.get(r['recipe'], 'order of the data')}, schedule | " +
+                   (f"equal ({r['whole']['model.safetensors'][:12]}, {r['whole']['state.safetensors'][:12]})" if r["equal"] else "**different**") + " |")
+    (ROOT / "docs/recipes.md").write_text("\n".join(out) + "\n")
+    return 0
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "build/release/halfstep"))
@@ -137,8 +271,7 @@ def main():
     p.add_argument("--docs", action="store_true", help="write docs/recipes.md from the record, and stop")
     a = p.parse_args()
     if a.docs:
-        import docs
-        return docs.write(a.json, RECIPES, PRECISIONS)
+        return write_docs(pathlib.Path(a.json))
     failed = False
     for recipe in RECIPES:
         if not any(m in recipe for m in a.match.split(",")):

@@ -261,4 +261,25 @@ TEST_SUITE("data") {
       CHECK(r.json()["val.accuracy"].get<double>() > 0.95);
     }
   }
+
+  TEST_CASE("the recipes that take seconds reach what they are to reach") {
+    if (!std::getenv("HALFSTEP_DATA")) {
+      MESSAGE("SKIPPED: set HALFSTEP_DATA to the folder that holds optdigits/, regression/ and timeseries/");
+      return;
+    }
+    TempDir dir;
+    const auto result = [&](const std::string& name, const std::string& precision, const char* metric) {
+      const Ran r = run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() +
+                                 "' --overwrite --quiet --json --set amp=" + precision);
+      CAPTURE(r.err);
+      REQUIRE(r.code == 0);
+      return r.json()[metric].get<double>();
+    };
+    CHECK(result("wine_regression", "false", "val.rmse") == doctest::Approx(0.64558).epsilon(1e-5));
+    for (const std::string precision : {"false", R"('{"dtype":"bfloat16"}')", R"('{"dtype":"float16"}')"}) {
+      CAPTURE(precision);
+      CHECK(result("optdigits_mlp", precision, "val.accuracy") > 0.965);
+      CHECK(result("airline_lstm", precision, "val.rmse") < 30);
+    }
+  }
 }
