@@ -168,21 +168,27 @@ def write_docs(file):
 
     mib = lambda v: f"{v / 2**20:.1f}" if v < 10 * 2**20 else f"{v / 2**20:.0f}"
     count = lambda v: f"{v:,.0f}"
+    longest = max(r["seconds"] for r in rows if r["side"] == "halfstep")
     out = [f"""<!-- Written by benchmarks/recipes/run.py --docs from {file.name}; do not edit. -->
 # Recipes
 
-`configs/recipes/` holds configs that train small models on real data, each in at most about a minute on a CPU. They find their data in the folder
-that `HALFSTEP_DATA` names, and each says what it must hold:
+`configs/recipes/` holds configs that train small models on real data. They find their data in the folder that `HALFSTEP_DATA`
+names, and each says what it must hold:
 
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set 'amp={{"dtype":"bfloat16"}}'
 
-All numbers here are of `benchmarks/results/{file.name}`, recorded on {record['date']} on {record['cores']} cores of {record['machine']}, beside PyTorch
-{record['torch']}; `benchmarks/recipes/run.py` says how to record them again. {record['note']}
+Two more need a loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
+`examples/gradient_penalty.cpp`, whose loss holds its own gradients.
+
+All numbers here are of `benchmarks/results/{file.name}`, recorded on {record['date']} on
+{record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` says how to record them again.
+{record['note']} The longest run of halfstep took {longest:.0f} seconds.
 
 ## Results
 
-Mean ± standard deviation over the seeds 0, 1 and 2. The seed draws weights, order and augmentation, and for `ctc_digits` the data, too.
+Mean ± standard deviation over the seeds 0, 1 and 2. The seed draws weights, order and augmentation, and for `ctc_digits` the data,
+too.
 
 | recipe | data | must reach | float32 | bfloat16 | float16 | PyTorch, float32 |
 | --- | --- | --- | --- | --- | --- | --- |"""]
@@ -196,15 +202,22 @@ Mean ± standard deviation over the seeds 0, 1 and 2. The seed draws weights, or
             if r["recipe"] == recipe and r["side"] == "halfstep" and (
                     r["result"] > about["reference"] + 5e-6 if lower else r["result"] < about["reference"]):
                 missed.append(f"`{recipe}` in {r['precision']} with seed {r['seed']} ({told(recipe, r['result'])})")
-    out.append("\nAccuracy on the test images for `mnist_*`, `optdigits_mlp` and `cifar10_conv`; nats a character for `char_*`; root mean square error "
-               "for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`.\n")
+    out.append("""
+Accuracy on the test images for `mnist_*`, `optdigits_mlp` and `cifar10_conv`; nats a character for `char_*`; root mean square error
+for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`.
+""")
     runs = sum(r["side"] == "halfstep" for r in rows)
     out.append(f"Of the {runs} runs of halfstep " + ("all reach what they must." if not missed else
-               f"{runs - len(missed)} reach what they must; these do not: " + ", ".join(missed) + "."))
+               f"{runs - len(missed)} reach what they must; these do not:\n" + ",\n".join(missed) + "."))
+    short = [(n, p) for n in RECIPES for p in PRECISIONS[1:] if values(n, "torch", p)]
+    if short:
+        out.append("\nPyTorch in 16 bit, where it was run (one seed): " +
+                   ",\n".join(f"`{n}` in {p} {summary(n, values(n, 'torch', p)).replace(' (one seed)', '')}" for n, p in short) + ".")
     out.append(f"""
 ## Precisions
 
-What the 16-bit precisions change about the mean of three seeds, and the change that different seeds make by chance in 95 of 100 cases (Student's t).
+What the 16-bit precisions change about the mean of three seeds, and in brackets the change that seeds alone stay below in 95 of 100
+cases (Student's t).
 
 | recipe | bfloat16 | float16 |
 | --- | --- | --- |""")
@@ -218,14 +231,15 @@ What the 16-bit precisions change about the mean of three seeds, and the change 
     out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ". Steps that the scaler skipped, over all seeds: " +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
-        out.append("`wine_regression` ends at the least of a convex loss, whatever the seed, so its seeds have next to no noise: what is left is the rounding "
-                   "of outputs near 6 to the 8 or 11 bits of the precision.")
+        out.append("""`wine_regression` ends at the least of a convex loss whatever the seed, so that its seeds have next to no noise: what is left is the
+rounding of weights and outputs to the bits of the precision.""")
     out.append(f"""
 ## Time and memory
 
-Medians over the seeds, float32 / bfloat16 / float16. Seconds are those of the whole run with its evaluations; samples a second are without. Peak MiB are
-what the allocator counts, data sets included; process MiB are the most that the process had resident, in float32: that of PyTorch includes Python and its libraries. The twin runs
-right after halfstep's run of the same seed, on the same number of threads.
+Medians over the seeds, float32 / bfloat16 / float16. Seconds are those of the whole run with its evaluations; samples a second are
+without. Peak MiB are what the allocator counts, data sets included; process MiB are the most that the process had resident, in
+float32: that of PyTorch includes Python and its libraries. The twin runs right after halfstep's run of the same seed, on the same
+number of threads.
 
 | recipe | threads | seconds | samples/s | peak MiB | process MiB | PyTorch: seconds | samples/s | process MiB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |""")
@@ -237,13 +251,15 @@ right after halfstep's run of the same seed, on the same number of threads.
                    f"{each(recipe, 'peak_bytes', mib)} | {median(values(recipe, 'halfstep', 'float32', 'process_bytes'), mib)} | "
                    f"{median(theirs[0], lambda v: f'{v:.1f}')} | {median(theirs[1], count)} | {median(theirs[2], mib)} |")
     out.append("""
-A twin (`benchmarks/recipes/twins.py`) reads batch size, epochs, optimizer, schedule, clipping, accumulation and averaging from the config, and has the same model,
-data, preprocessing and evaluations. It draws weights, orders, crops and dropout by PyTorch's generator, so that single results differ as those of two seeds do.
+A twin (`benchmarks/recipes/twins.py`) reads batch size, epochs, optimizer, schedule, clipping, accumulation and averaging from the
+config, and has the same model, data, preprocessing and evaluations. It draws weights, orders, crops and dropout by PyTorch's
+generator, so that single results differ as those of two seeds do.
 
 ## Interrupted and resumed
 
-Each recipe was run as a whole, and then taken up in another folder from the whole run's checkpoint at a step within an epoch. At the end SHA-256 of `model.safetensors`
-(weights, running statistics) and `state.safetensors` (moments, averages, scaler, generator, place in the data, states of streams) were compared.
+Each recipe was run as a whole, and then taken up in another folder from the whole run's checkpoint at a step within an epoch. At the
+end SHA-256 of `model.safetensors` (weights, running statistics) and `state.safetensors` (moments, averages, scaler, generator, states
+of streams) were compared; the first digits of both are in the last column.
 
 | recipe | precision | from step | of | what goes on | at the end |
 | --- | --- | --- | --- | --- | --- |""")
@@ -251,7 +267,7 @@ Each recipe was run as a whole, and then taken up in another folder from the who
                "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping"}
     for r in record["resumed"]:
         out.append(f"| `{r['recipe']}` | {r['precision']} | {r['at']} | {r['steps']} | {special.get(r['recipe'], 'order of the data')}, schedule | " +
-                   (f"equal ({r['whole']['model.safetensors'][:12]}, {r['whole']['state.safetensors'][:12]})" if r["equal"] else "**different**") + " |")
+                   (f"equal: {r['whole']['model.safetensors'][:8]}, {r['whole']['state.safetensors'][:8]}" if r["equal"] else "**different**") + " |")
     (ROOT / "docs/recipes.md").write_text("\n".join(out) + "\n")
     return 0
 
