@@ -127,7 +127,7 @@ def told(recipe, value, digits=2):
     """A result as its metric is written."""
     if RECIPES[recipe]["metric"] in ("val.accuracy", "val.label_error_rate"):
         return f"{100 * value:.{digits}f} %"
-    return f"{value:.5f}" if recipe == "wine_regression" else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+    return f"{value:.5f}" if recipe == "wine_regression" else f"{value:.2f}" if recipe == "airline_lstm" else f"{value:.3f}"
 
 
 def summary(recipe, values):
