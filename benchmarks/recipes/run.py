@@ -179,7 +179,8 @@ names, and each says what it must hold:
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set 'amp={{"dtype":"bfloat16"}}'
 
 Two more need a loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
-`examples/gradient_penalty.cpp`, whose loss holds its own gradients.
+`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss holds its gradients. Each trains on drawn digits in float16 and bfloat16 as a
+test, and has no twin.
 
 All numbers here are of `benchmarks/results/{file.name}`, recorded on {record['date']} on
 {record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` says how to record them again.
