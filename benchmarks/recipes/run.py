@@ -70,10 +70,13 @@ def sides(a, recipe, precision, seed):
              "seconds": out["seconds"], "samples_per_second": out["samples_per_second"], "epochs": out["epochs"],
              "steps_applied": out["steps_applied"], "steps_skipped": out["steps_skipped"], "scale": out["scale"]}]
     if a.twin and seed < a.twin_seeds:
-        out, resident = run([sys.executable, "benchmarks/recipes/twins.py", recipe, "--precision", precision, "--seed", str(seed),
-                             "--threads", str(a.threads)], a.threads)
-        rows.append({"side": "torch", "result": out["result"], "process_bytes": resident, "seconds": out["seconds"],
-                     "samples_per_second": out["samples_per_second"]})
+        try:
+            out, resident = run([sys.executable, "benchmarks/recipes/twins.py", recipe, "--precision", precision, "--seed", str(seed),
+                                 "--threads", str(a.threads)], a.threads)
+            rows.append({"side": "torch", "result": out["result"], "process_bytes": resident, "seconds": out["seconds"],
+                         "samples_per_second": out["samples_per_second"]})
+        except RuntimeError as e:  # what PyTorch cannot do is part of the record
+            rows.append({"side": "torch", "error": str(e).strip().splitlines()[-1].split(". ")[0]})
     return [{"recipe": recipe, "precision": precision, "seed": seed, "threads": a.threads, **row} for row in rows]
 
 
@@ -214,6 +217,9 @@ for `airline_lstm` (thousands of passengers) and `wine_regression`; label error 
     if short:
         out.append("\nPyTorch in 16 bit, where it was run (one seed): " +
                    ",\n".join(f"`{n}` in {p} {summary(n, values(n, 'torch', p)).replace(' (one seed)', '')}" for n, p in short) + ".")
+    errors = sorted({(r["recipe"], r["precision"], r["error"].split(". ")[0]) for r in rows if "error" in r})
+    if errors:
+        out.append("\nWhat PyTorch could not do:\n" + ",\n".join(f"`{n}` in {p} ({e})" for n, p, e in errors) + ".")
     out.append(f"""
 ## Precisions
 
@@ -229,7 +235,7 @@ cases (Student's t).
         out.append(f"| `{recipe}` | " + " | ".join(cells) + " |")
     skipped = [f"{sum(r['steps_skipped'] for r in rows if r['recipe'] == n and r['precision'] == 'float16' and r['side'] == 'halfstep')} of `{n}`"
                for n in RECIPES if any(r["recipe"] == n and r.get("steps_skipped") for r in rows)]
-    out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ". Steps that the scaler skipped, over all seeds: " +
+    out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ".\nSteps that the scaler skipped, over all seeds: " +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
         out.append("""`wine_regression` ends at the least of a convex loss whatever the seed, so that its seeds have next to no noise: what is left is the
@@ -265,7 +271,8 @@ of streams) were compared; the first digits of both are in the last column.
 | recipe | precision | from step | of | what goes on | at the end |
 | --- | --- | --- | --- | --- | --- |""")
     special = {"mnist_resnet_small": "accumulation, running statistics", "cifar10_conv": "augmentation, EMA, running statistics",
-               "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping"}
+               "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping",
+               "wine_regression": "momentum"}
     for r in record["resumed"]:
         out.append(f"| `{r['recipe']}` | {r['precision']} | {r['at']} | {r['steps']} | {special.get(r['recipe'], 'order of the data')}, schedule | " +
                    (f"equal: {r['whole']['model.safetensors'][:8]}, {r['whole']['state.safetensors'][:8]}" if r["equal"] else "**different**") + " |")
@@ -304,7 +311,8 @@ def main():
             for precision in a.precisions:
                 rows = sides(a, recipe, precision, seed)
                 for r in rows:
-                    print(f"{recipe:20} {precision:9} seed {seed} {r['side']:9} {r['result']:.5g}  {r['seconds']:.1f} s", flush=True)
+                    told_of = r.get("error") or f"{r['result']:.5g}  {r['seconds']:.1f} s"
+                    print(f"{recipe:20} {precision:9} seed {seed} {r['side']:9} {told_of}", flush=True)
                 write(a, "rows", rows, lambda r: (r["recipe"], r["precision"], r["seed"], r["side"]))
     return int(failed)
 
