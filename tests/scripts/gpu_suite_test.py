@@ -226,7 +226,8 @@ class Sweep(unittest.TestCase):
     def cut_off(self, at, how):
         """What a run leaves that was cut off `at` seconds after its first result."""
         with Tree() as t:
-            process = t.start(*(["--deadline", at] if how == "deadline" else []), delay=0.05)
+            # Steps take long enough that no machine is through with them at the first moment.
+            process = t.start(*(["--deadline", at] if how == "deadline" else []), delay=0.2)
             if how != "deadline":
                 while not t.result.exists() and process.poll() is None:
                     time.sleep(0.005)
