@@ -19,6 +19,15 @@ from compare_torch_ops import PAUSE, ROOT, Halfstep, write
 from torch_nets import NETS
 
 
+def median_ms(run, seconds):
+    """The median of what run() returns within so many seconds, of five runs at least, after the other side has gone to sleep."""
+    time.sleep(PAUSE)
+    end, times = time.perf_counter() + seconds, []
+    while len(times) < 5 or time.perf_counter() < end:
+        times.append(run())
+    return statistics.median(times)
+
+
 class Torch:
     def __init__(self, entry, dtype, train):
         import torch
@@ -47,11 +56,7 @@ class Torch:
         return 1000 * (time.perf_counter() - begin)
 
     def ms(self, seconds):
-        time.sleep(PAUSE)
-        end, times = time.perf_counter() + seconds, []
-        while len(times) < 5 or time.perf_counter() < end:
-            times.append(self.run())
-        return statistics.median(times)
+        return median_ms(self.run, seconds)
 
 
 def main():

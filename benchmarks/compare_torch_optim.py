@@ -14,7 +14,8 @@ import os
 import statistics
 import time
 
-from compare_torch_ops import PAUSE, ROOT, Halfstep, write
+from compare_torch_nets import median_ms
+from compare_torch_ops import ROOT, Halfstep, write
 
 WIDTH, DEPTH = 1024, 8
 MODEL = {"type": "Sequential", "layers": [layer for _ in range(DEPTH) for layer in (
@@ -70,11 +71,7 @@ class Torch:
         return 1000 * (time.perf_counter() - begin)
 
     def ms(self, seconds):
-        time.sleep(PAUSE)
-        end, times = time.perf_counter() + seconds, []
-        while len(times) < 5 or time.perf_counter() < end:
-            times.append(self.run())
-        return statistics.median(times)
+        return median_ms(self.run, seconds)
 
 
 def ways(kind, options):

@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-// "Name(key=value, ...)" of pairs; what is `plain` is left out.
+// "Name(key=value, ...)" of pairs that is() makes.
 template <class... Pairs>
 std::string text_of(const char* name, const Pairs&... pairs) {
   std::ostringstream out;

@@ -22,7 +22,10 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     Backend& backend = backend_for(device);
     const UpdateRule first = rule(g, last_known_lr(g));
     if (!takes_two(g)) {
-      backend.update(params, first, control(g));
+      // A schedule moves the momentum of those that take two; these keep what their options say.
+      StepControl alone = control(g);
+      alone.momentum = nullptr;
+      backend.update(params, first, alone);
       finish(g);
       continue;
     }

@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
+#include <vector>
+
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -88,4 +91,29 @@ TEST_CASE("without a schedule the optimizer's own rate is used, as last set") {
     CHECK(p.item<float>() == before - float(lr));
     CHECK(optimizer.lr() == lr);
   }
+}
+
+TEST_CASE("a schedule that moves the momentum does the same from the device, and leaves Muon's AdamW its own") {
+  const auto run = [](bool on_device) {
+    const Tensor matrix = full({3, 4}, 0.5), bias = full({3}, 0.5);
+    matrix.set_requires_grad(), bias.set_requires_grad();
+    Muon optimizer({matrix, bias}, {.lr = 0.1});
+    OneCycleLR schedule(optimizer, {.total_steps = 12});
+    std::optional<DeviceRates> rates;
+    if (on_device) rates.emplace(optimizer, &schedule, Device::cpu);
+    for (int i = 0; i < 12; ++i) {
+      if (rates) rates->prepare();
+      for (const Tensor& p : {matrix, bias}) p.set_grad(arange(p.numel()).to(DType::f32).reshape(p.shape()) * 0.1 + 0.01 * i);
+      optimizer.step();
+      if (rates)
+        advance(*rates, Tensor());
+      else
+        schedule.step();
+    }
+    std::vector<float> out = matrix.to_vector<float>(), rest = bias.to_vector<float>();
+    out.insert(out.end(), rest.begin(), rest.end());
+    out.push_back(float(optimizer.momentum()));
+    return out;
+  };
+  CHECK(run(true) == run(false));
 }
