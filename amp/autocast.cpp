@@ -25,9 +25,10 @@ size_t slot(Device::Type type) { return size_t(type); }
 
 Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
   const MemoryScope memory(tag);
-  Tensor out = Tensor::empty(x.shape(), {.dtype = dtype, .device = x.device()});
+  const MemoryFormat format = x.format();
+  Tensor out = Tensor::empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = format});
   Ledger::cast(x, dtype, false);
-  backend_for(x.device()).copy(x.view(), out.view());
+  backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(out.view(), format));
   ++state.casts;
   return out;
 }
@@ -50,7 +51,8 @@ Tensor low_data(const Tensor& x, DType low) {
                      shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
   if (reuse) {
     Ledger::cast(x, low, false);
-    backend_for(x.device()).copy(x.view(), shadow.low.view());
+    const MemoryFormat format = x.format();
+    backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(shadow.low.view(), format));
     shadow.low.bump_version();
     ++state.casts;
   } else {

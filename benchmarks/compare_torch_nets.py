@@ -78,7 +78,8 @@ def main():
             continue
         for dtype in a.dtypes.split(","):
             for train in (False, True):
-                case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": train, "seconds": a.seconds}
+                case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
+                        "train": train, "seconds": a.seconds}
                 theirs = Torch(entry, dtype, train)
                 rounds = [(ours.ms(case), theirs.ms(a.seconds)) for _ in range(a.rounds)]
                 ratios = sorted(h / t for h, t in rounds)

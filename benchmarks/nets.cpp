@@ -2,7 +2,8 @@
 //   {"model": {"type": "LSTM", "input_size": 256, "hidden_size": 256, "batch_first": false}, "input": [64, 32, 256],
 //    "dtype": "bfloat16", "train": true, "seconds": 0.5}
 //   {"ms": 12.34}
-// input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. ms: the
+// input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. With
+// "channels_last": true the weights lie in that memory format, and each run begins by converting its input to it. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
 #include <algorithm>
@@ -29,7 +30,7 @@ struct Net {
   std::unique_ptr<Optimizer> optimizer = {};
   Tensor input = {};
   std::optional<DType> low = {};
-  bool train = false, step_only = false;
+  bool train = false, step_only = false, channels_last = false;
 
   explicit Net(const std::string& line) : text(line) {
     const Json j = Json::parse(line);
@@ -46,6 +47,8 @@ struct Net {
     if (dtype != DType::f32) low = dtype;
     train = j.value("train", false);
     module->train(train);
+    channels_last = j.value("channels_last", false);
+    if (channels_last) module->to(MemoryFormat::channels_last);
     if (train) optimizer = std::make_unique<SGD>(module->parameters(), SGDOptions{.lr = 1e-3});
     if (!j.contains("optimizer")) return;
     step_only = true;
@@ -57,9 +60,10 @@ struct Net {
   }
 
   Tensor forward() {
-    if (!low) return (*module)(input);
+    const Tensor x = channels_last ? input.to(MemoryFormat::channels_last) : input;
+    if (!low) return (*module)(x);
     const Autocast region(Device::cpu, *low);
-    return (*module)(input);
+    return (*module)(x);
   }
   double run() {
     const auto begin = std::chrono::steady_clock::now();

@@ -1,10 +1,11 @@
 """The networks of compare_torch_nets.py, each as the JSON of a config and as PyTorch's modules."""
 
 
-def net(name, pair, shape, below=None):
+def net(name, pair, shape, below=None, channels_last=False):
     """A row: its name, (halfstep's JSON, PyTorch's maker), the input's shape; `below`: integers up to there."""
     config, model = pair
-    return {"name": name, "config": config, "model": model, "input": {"shape": shape, "below": below} if below else shape}
+    return {"name": name, "config": config, "model": model, "input": {"shape": shape, "below": below} if below else shape,
+            "channels_last": channels_last}
 
 
 def lenet():
@@ -80,6 +81,7 @@ def attention_block(width, heads, causal=False, **options):
 NETS = [
     net("LeNet, batch 64", lenet(), [64, 1, 28, 28]),
     net("ResNet block 64x56x56, batch 8", resnet_block(64), [8, 64, 56, 56]),
+    net("ResNet block 64x56x56, batch 8, channels-last", resnet_block(64, channels_last=True), [8, 64, 56, 56], channels_last=True),
     net("ResNet block 64x56x56, batch 8, PyTorch channels-last", resnet_block(64, channels_last=True), [8, 64, 56, 56]),
     net("lstm 2x256, seq 64, batch 32", recurrent("LSTM", 2, 256), [64, 32, 256]),
     net("gru 2x256, seq 64, batch 32", recurrent("GRU", 2, 256), [64, 32, 256]),

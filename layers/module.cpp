@@ -64,7 +64,7 @@ void convert(const Tensor& t, const Convert& to) {
   MemoryScope tag(MemoryTag::parameters);
   const Tensor g = t.grad();
   if (g.defined()) t.set_grad(Tensor());
-  replace(t, to(t.detach()).contiguous());
+  replace(t, to(t.detach()));
   if (g.defined()) t.set_grad(to(g));
 }
 
@@ -319,6 +319,16 @@ Module& Module::to(Device device) {
   };
   for (const NamedTensor& p : named_parameters()) move(p.tensor);
   for (const NamedTensor& b : named_buffers()) move(b.tensor);
+  return *this;
+}
+
+Module& Module::to(MemoryFormat format) {
+  const auto lay = [&](const Tensor& t) {
+    const bool has_channels = t.dim() == 4 || t.dim() == 5;
+    if (has_channels && !t.is_contiguous(format)) convert(t, [&](const Tensor& x) { return halfstep::to(x, format); });
+  };
+  for (const NamedTensor& p : named_parameters()) lay(p.tensor);
+  for (const NamedTensor& b : named_buffers()) lay(b.tensor);
   return *this;
 }
 

@@ -101,6 +101,7 @@ class Module {
   void apply(const std::function<void(Module&)>& f);  // children first, then this
   Module& to(Device device);                          // moves parameters and buffers in place
   Module& to(DType dtype);                            // floating parameters and buffers
+  Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
   // Detached: tensors share memory with the module.

@@ -21,9 +21,9 @@ Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool ra
   for (const Tensor& p : params) {
     const Tensor& grad = raw ? p.raw_grad() : p.grad();
     if (!grad.defined()) continue;
-    if (contiguous ? !grad.is_contiguous() : overlaps(grad)) {
+    if (contiguous ? !grad.is_contiguous(p.format()) : overlaps(grad)) {
       MemoryScope tag(MemoryTag::gradients);
-      p.set_grad(grad.detach().clone());
+      p.set_grad(grad.detach().clone(p.format()));
     }
     out.push_back(grad);
   }

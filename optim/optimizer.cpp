@@ -42,7 +42,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
     check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
-    check<ShapeError>(p.is_contiguous(), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
+    check<ShapeError>(p.is_contiguous(p.format()), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
                       " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
     check<DeviceError>(p.device() == group.params.front().device(), "optimizer",
                        "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
@@ -112,12 +112,17 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
   Tensor& t = state_[param][name];
   if (!t.defined()) {
     MemoryScope tag(MemoryTag::optimizer);
-    t = zeros(shape, {.dtype = dtype, .device = p.device()});
+    t = zeros(shape, {.dtype = dtype, .device = p.device(), .format = shape == p.shape() ? p.format() : MemoryFormat::contiguous});
     return t;
   }
   check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", describe_param(p, param), " is ",
                     t.dtype(), " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
                     Help{"convert and move the module before its optimizer takes a step"});
+  // Loaded, or from before the parameter was laid out otherwise.
+  if (t.shape() == p.shape() && !t.is_contiguous(p.format())) {
+    MemoryScope tag(MemoryTag::optimizer);
+    t = t.clone(p.format());
+  }
   return t;
 }
 

@@ -38,7 +38,8 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     for (const Tensor& p : groups()[g].params) {
       if (!p.raw_grad().defined()) continue;
       ParamUpdate& u = params[next++];
-      const Tensor made = Tensor::empty(p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device});
+      const Tensor made = Tensor::empty(
+          p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
       u.state[names.size()] = made.view();
       backend.update({&u, 1}, first, control);
       const Direction d = direct(g, p.detach(), made);
@@ -173,7 +174,7 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
   if (rows > columns) x = x.t();
   const double high = double(rows), wide = double(columns);
   const double ratio = o.adjust_lr_fn == "original" ? std::sqrt(std::max(1.0, high / wide)) : 0.2 * std::sqrt(std::max(high, wide));
-  return {x.contiguous().reshape(param.shape()), full({}, ratio, {.device = param.device()})};
+  return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 
 const std::vector<Option<AdafactorOptions>>& AdafactorOptions::list() {
@@ -255,7 +256,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
         variance = old + (square(grad) - old) * weight;
         commit(old, variance);
       }
-      const Tensor update = (rsqrt(clamp(variance, o.eps1 * o.eps1, {})) * grad).contiguous();
+      const Tensor update = (rsqrt(clamp(variance, o.eps1 * o.eps1, {})) * grad).to(p.format());
       const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
       const Tensor number = (rate / excess).to(DType::f32);
       const Tensor shadow = autocast::shadow_of(params[i]);

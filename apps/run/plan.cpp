@@ -132,6 +132,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
     const MemoryScope scope(MemoryTag::parameters);
     return build_model(config.model);
   }();
+  if (config.performance.channels_last) model->to(MemoryFormat::channels_last);
   model->train();
   recompute_activations(*model, config);
   plan.parameters = model->parameter_count();

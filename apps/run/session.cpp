@@ -104,6 +104,7 @@ ModelParts make_model(const Config& config) {
     const MemoryScope scope(MemoryTag::parameters);
     out.model = build_model(config.model);
     out.model->to(out.device);
+    if (config.performance.channels_last) out.model->to(MemoryFormat::channels_last);  // convolutions follow their weights
   }
   out.loss = build_loss(config.loss);
   return out;

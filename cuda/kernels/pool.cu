@@ -1,7 +1,7 @@
-// Pooling: one thread an output. The gradient of a mean is gathered, one thread an input. That of a maximum is summed in shared
-// memory, a block for each tile of a plane, in the order of the outputs.
+// Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
+// of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by side.
 #include "cuda/kernels/divide.cuh"
-#include "cuda/kernels/ordered.cuh"
+#include "cuda/kernels/elementwise.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -38,10 +38,10 @@ struct Axis {
     const I n = pads && !adaptive ? last - first : end(o) - begin(o);
     return n > 1 ? n : 1;
   }
-  // The outputs whose windows (without dilation) cover input i: [covering_begin, covering_end).
+  // The outputs whose windows reach over input i, between the taps of dilated ones, too: [covering_begin, covering_end).
   __device__ I covering_begin(I i) const {
     if (adaptive) return quotient(i * out, in);
-    const I past = i + padding - size;  // windows that begin here or before end before i
+    const I past = i + padding - (size - 1) * dilation - 1;  // windows that begin here or before end before i
     return past < 0 ? 0 : quotient(past, stride) + 1;
   }
   __device__ I covering_end(I i) const {
@@ -53,6 +53,7 @@ struct Axis {
 template <class I>
 struct Pooling {
   Axis<I> z, y, x;
+  I lanes;
   bool pads;
   int64_t divisor;
 
@@ -61,12 +62,13 @@ struct Pooling {
   }
 };
 
-// f(pooling of x to y), in the narrowest index type.
+// f(pooling of x to y, one of which lies in channels_last where both do), in the narrowest index type.
 template <class F>
 void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args, const F& f) {
   const Shape &in = x.shape, &out = y.shape;
   const Window& w = args.window;
   Axis<int64_t> all[3];
+  const bool last = x.format() == MemoryFormat::channels_last || y.format() == MemoryFormat::channels_last;
   bool fits = x.numel() <= kMostShort && y.numel() <= kMostShort;
   for (int d = 0; d < 3; ++d) {
     const int s = d - (5 - in.size());
@@ -84,16 +86,21 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
     const auto axis = [](const Axis<int64_t>& a) {
       return Axis<I>{I(a.in), I(a.out), I(a.size), I(a.stride), I(a.padding), I(a.dilation), a.adaptive};
     };
-    f(Pooling<I>{axis(all[0]), axis(all[1]), axis(all[2]), args.count_include_pad, args.divisor});
+    f(Pooling<I>{axis(all[0]), axis(all[1]), axis(all[2]), I(last ? in[1] : 1), args.count_include_pad, args.divisor});
   };
   fits ? as(int32_t()) : as(int64_t());
 }
 
-// i as plane, z, y, x.
+// i as plane, z, y, x, lane.
 template <class I>
 struct Place {
-  I plane, z, y, x;
-  __device__ Place(I i, I depth, I height, I width) {
+  I plane, z, y, x, lane = 0;
+  __device__ Place(I i, I depth, I height, I width, I lanes = 1) {
+    if (lanes > 1) {
+      const I pixel = quotient(i, lanes);
+      lane = i - pixel * lanes;
+      i = pixel;
+    }
     const I line = quotient(i, width), slice = quotient(line, height);
     plane = quotient(slice, depth);
     x = i - line * width;
@@ -107,8 +114,8 @@ __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out,
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
   for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
-    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     const I z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
     C best = C(-INFINITY);
@@ -117,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out,
       for (I y = y0; y < y1; y += p.y.dilation) {
         const I row = (z * p.y.in + y) * p.x.in;
         for (I x = x0; x < x1; x += p.x.dilation) {
-          const C v = to_f(plane[row + x]);
+          const C v = to_f(plane[(row + x) * p.lanes]);
           if (v > best || (v != v && best == best)) {
             best = v;
             where = row + x;
@@ -138,15 +145,15 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
   for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
-    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     C sum = 0;
     for (I z = p.z.begin(o.z); z < p.z.end(o.z); ++z) {
       for (I y = y0; y < y1; ++y) {
         const I row = (z * p.y.in + y) * p.x.in;
         C part = 0;  // in pieces, as sums of sums lose less
-        for (I x = x0; x < x1; ++x) part += C(to_f(plane[row + x]));
+        for (I x = x0; x < x1; ++x) part += C(to_f(plane[(row + x) * p.lanes]));
         sum += part;
       }
     }
@@ -160,14 +167,14 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
   using C = typename ComputeOf<T>::type;
   SHARED(double, sums, [kThreads]);
   for (I i = I(blockIdx.x); i < numel; i += I(gridDim.x)) {
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out);
-    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in;
+    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), y0 = p.y.begin(o.y), z0 = p.z.begin(o.z);
     const I width = p.x.end(o.x) - x0, height = p.y.end(o.y) - y0, depth = p.z.end(o.z) - z0;
     C sum = 0;
     for (I k = I(threadIdx.x); k < depth * height * width; k += kThreads) {
       const Place<I> at(k, depth, height, width);
-      sum += C(to_f(plane[((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x]));
+      sum += C(to_f(plane[(((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x) * p.lanes]));
     }
     sums[threadIdx.x] = double(sum);
     for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -184,8 +191,8 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
   for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
-    const Place<I> at(i, p.z.in, p.y.in, p.x.in);
-    const T* const plane = grad + at.plane * p.z.out * p.y.out * p.x.out;
+    const Place<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
+    const T* const plane = grad + at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
     const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
     const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
     C sum = 0;
@@ -194,7 +201,7 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
         const I row = (oz * p.y.out + oy) * p.x.out;
         C part = 0;
 #pragma unroll 1
-        for (I ox = x0; ox < x1; ++ox) part += C(to_f(plane[row + ox])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
+        for (I ox = x0; ox < x1; ++ox) part += C(to_f(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
         sum += part / C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads));
       }
     }
@@ -202,27 +209,27 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   }
 }
 
-// In 64 bits, as the indices are: it divides once a tile.
-template <class T>
+// The sum over the windows whose largest element this input was, in the order of the outputs.
+template <class T, class I>
 __global__ void __launch_bounds__(kThreads)
-    max_backward_kernel(const T* grad, const int64_t* indices, Operand out, int64_t planes, int64_t taken, int64_t size) {
+    max_backward_kernel(const T* grad, const int64_t* indices, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
-  SHARED(C, sum, [kTile]);
-  SHARED(int, owner, [kTile]);
-  const int64_t tiles = (size + kTile - 1) / kTile;
-  for (int64_t task = blockIdx.x; task < planes * tiles; task += gridDim.x) {
-    const int64_t plane = quotient(task, tiles), from = (task - plane * tiles) * kTile;
-    const T* const grads = grad + plane * taken;
-    const int64_t* const places = indices + plane * taken;
-    clear_tile(&sum[0], &owner[0]);
-    for (int64_t base = 0; base < taken; base += kThreads) {
-      const int64_t o = base + threadIdx.x;
-      int64_t place = -1;
-      if (o < taken) place = places[o] - from;
-      const bool here = place >= 0 && place < kTile;
-      add_in_order(&sum[0], &owner[0], here ? int(place) : -1, here ? C(to_f(grads[o])) : C(0));
+  const I step = I(gridDim.x * blockDim.x);
+  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+    const Place<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
+    const I first = at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
+    const int64_t here = (at.z * p.y.in + at.y) * p.x.in + at.x;
+    const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
+    const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
+    C sum = 0;
+    for (I oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
+      for (I oy = y0; oy < y1; ++oy) {
+        const I row = first + (oz * p.y.out + oy) * p.x.out * p.lanes;
+        for (I ox = x0; ox < x1; ++ox)
+          if (indices[row + ox * p.lanes] == here) sum += C(to_f(grad[row + ox * p.lanes]));
+      }
     }
-    for (int i = int(threadIdx.x); i < kTile && from + i < size; i += kThreads) out.store_floating(plane * size + from + i, sum[i]);
+    out.store_floating(i, sum);
   }
 }
 
@@ -248,13 +255,15 @@ void max_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
   });
 }
 
-void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView& indices, const TensorView& out) {
-  if (out.numel() == 0) return;
-  const int64_t planes = out.shape[0] * out.shape[1], size = out.numel() / planes, taken = grad.numel() / planes;
-  typed(grad.dtype, [&](auto type) {
-    using T = decltype(type);
-    launch(max_backward_kernel<T>, blocks_for(planes * ((size + kTile - 1) / kTile), 1), kThreads, 0, q.stream, grad.as<const T>(),
-           indices.as<const int64_t>(), Operand(out), planes, taken, size);
+void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView& indices, const PoolArgs& args,
+                       const TensorView& out) {
+  const int64_t n = out.numel();
+  if (n == 0) return;
+  with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
+    typed(grad.dtype, [&]<class T>(T) {
+      launch(max_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
+             indices.as<const int64_t>(), Operand(out), p, I(n));
+    });
   });
 }
 
@@ -266,7 +275,7 @@ void avg_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
     window *= args.adaptive ? (x.shape[d] + out.shape[d] - 1) / out.shape[d] : args.window.size[size_t(d - 2)];
   with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
     typed(x.dtype, [&]<class T>(T) {
-      const bool wide = window >= 64;
+      const bool wide = window >= 64 && p.lanes == 1;  // threads of lanes read side by side as they are
       launch(wide ? wide_avg_kernel<T, I> : avg_kernel<T, I>, blocks_for(n, wide ? 1 : kThreads), kThreads, 0, q.stream,
              x.as<const T>(), Operand(out), p, I(n));
     });

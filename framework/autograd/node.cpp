@@ -35,8 +35,9 @@ class AccumulateGrad final : public Node {
     } else if (slot.defined()) {
       slot.add_(g);
     } else {
-      // Taken over when the engine holds the only handle.
-      slot = is_sole(g) ? g : g.detach().clone();
+      // Taken over when the engine holds the only handle, and it lies as the leaf does: optimizers walk through both side by side.
+      const MemoryFormat format = leaf_.format();
+      slot = is_sole(g) && g.is_contiguous(format) ? g : g.detach().clone(format);
     }
     return {};
   }
@@ -57,7 +58,9 @@ class AutocastCast final : public Node {
 
 }  // namespace
 
-bool is_sole(const Tensor& t) { return t.impl_ptr().use_count() == 1 && t.storage().use_count() == 1 && t.is_contiguous(); }
+bool is_sole(const Tensor& t) {
+  return t.impl_ptr().use_count() == 1 && t.storage().use_count() == 1 && t.is_contiguous(t.format());
+}
 
 bool may_stay_low(const Edge& edge) {
   if (!low_gradients() || !edge || !edge.node->is_leaf || edge.dtype != DType::f32) return false;

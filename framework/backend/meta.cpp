@@ -192,7 +192,7 @@ class MetaBackend final : public Backend {
   void max_pool(const TensorView& x, const PoolArgs&, const TensorView& out, const TensorView& indices) override {
     count("max_pool", {x}, {out, indices});
   }
-  void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) override {
+  void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs&, const TensorView& out) override {
     count("max_pool_backward", {grad, indices}, {out});
   }
   void avg_pool(const TensorView& x, const PoolArgs&, const TensorView& out) override { count("avg_pool", {x}, {out}); }

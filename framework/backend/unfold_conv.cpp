@@ -78,6 +78,20 @@ class Weights {
   TensorView all_;
 };
 
+// Columns are made of rows of pixels: of a tensor in channels_last a copy that lies so.
+class RowMajor {
+ public:
+  RowMajor(const ConvKernels& kernels, const TensorView& v, bool is_read)
+      : memory_(kernels.device(), size_t(bytes_of(v.numel(), v.dtype))), view_(dense(memory_.data(), v.dtype, v.shape)) {
+    if (is_read) kernels.copy(v, view_);
+  }
+  const TensorView& view() const { return view_; }
+
+ private:
+  Workspace memory_;
+  TensorView view_;
+};
+
 // A sum over nothing, and a bias.
 void bias_alone(const ConvKernels& kernels, const TensorView& bias, const TensorView& out) {
   kernels.fill(out, 0);
@@ -92,15 +106,27 @@ Spatial spatial_sizes(const TensorView& x, int dims) {
   return s;
 }
 
+MemoryFormat conv_format(std::initializer_list<TensorView> tensors) {
+  for (const TensorView& v : tensors)
+    if (v.format() == MemoryFormat::channels_last) return MemoryFormat::channels_last;
+  return MemoryFormat::contiguous;
+}
+
 void add_channel_bias(const ConvKernels& kernels, const TensorView& x, const TensorView& bias, const TensorView& out) {
   TensorView b = bias;
   b.shape = out.shape;
   b.strides = Dims::filled(out.shape.size(), 0);
   b.strides[1] = bias.strides[0];
-  kernels.add(x, b, out);
+  const MemoryFormat format = conv_format({x, out});
+  kernels.add(in_memory_order(x, format), in_memory_order(b, format), in_memory_order(out, format));
 }
 
 void channel_sums(const ConvKernels& kernels, const TensorView& x, const TensorView& out) {
+  if (x.format() == MemoryFormat::channels_last) {
+    const int64_t channels = x.shape[1];
+    return kernels.sum(dense(x.data, x.dtype, {numel(x.shape) / channels, channels}),
+                       {out.data, out.dtype, {1, channels}, {channels * out.strides[0], out.strides[0]}});
+  }
   const int64_t images = x.shape[0], channels = x.shape[1], pixels = numel(x.shape) / std::max<int64_t>(images * channels, 1);
   kernels.sum(dense(x.data, x.dtype, {images, channels, pixels}),
               {out.data, out.dtype, {1, channels, 1}, {channels * out.strides[0], out.strides[0], 1}});
@@ -110,6 +136,11 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
                  const Window& window, int64_t groups, const TensorView& out) {
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || x.numel() == 0) return bias_alone(kernels, bias, out);
+  if (conv_format({x, weight, out}) == MemoryFormat::channels_last) {
+    const RowMajor own_x(kernels, x, true), own_weight(kernels, weight, true), result(kernels, out, false);
+    unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, result.view());
+    return kernels.copy(result.view(), out);
+  }
   const Sizes s(x, out, window, groups);
   // A 16-bit result is rounded after the bias, not before.
   const bool late = bias && is_half(out.dtype);
@@ -139,6 +170,11 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
                                const Window& window, int64_t groups, const TensorView& out) {
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || grad.numel() == 0) return bias_alone(kernels, bias, out);
+  if (conv_format({grad, weight, out}) == MemoryFormat::channels_last) {
+    const RowMajor own_grad(kernels, grad, true), own_weight(kernels, weight, true), result(kernels, out, false);
+    unfold_conv_backward_data(kernels, own_grad.view(), own_weight.view(), bias, window, groups, result.view());
+    return kernels.copy(result.view(), out);
+  }
   const Sizes s(out, grad, window, groups);
   const bool late = bias && is_half(out.dtype);
   const DType columns_type = sum_type(grad.dtype);
@@ -166,6 +202,11 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
   if (bias_out) channel_sums(kernels, grad, bias_out);
   if (out.numel() == 0) return;
   if (x.numel() == 0 || grad.numel() == 0) return kernels.fill(out, 0);
+  if (conv_format({x, grad, out}) == MemoryFormat::channels_last) {
+    const RowMajor own_x(kernels, x, true), own_grad(kernels, grad, true), result(kernels, out, false);
+    unfold_conv_backward_weight(kernels, own_x.view(), own_grad.view(), window, groups, result.view(), {});
+    return kernels.copy(result.view(), out);
+  }
   const Sizes s(x, grad, window, groups);
   // A product for each image, then the sum of the products: more of them at once than in a long chain of sums.
   const DType type = sum_type(x.dtype);

@@ -57,6 +57,8 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
 void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x, const TensorView& grad, const Window& window,
                                  int64_t groups, const TensorView& out, const TensorView& bias_out);
 
+// channels_last where one of them lies so: the others do, too.
+MemoryFormat conv_format(std::initializer_list<TensorView> tensors);
 // out [N, C, ...] = x + bias, x of out's shape; may be in place.
 void add_channel_bias(const ConvKernels& kernels, const TensorView& x, const TensorView& bias, const TensorView& out);
 // out [C] = the sums of x [N, C, ...] over all but the channels.

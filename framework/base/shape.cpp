@@ -82,6 +82,41 @@ bool is_contiguous(const Shape& shape, const Strides& strides) {
   return true;
 }
 
+namespace {
+bool has_channels(int rank) { return rank == 4 || rank == 5; }
+}  // namespace
+
+Dims in_memory_order(const Dims& d, MemoryFormat format) {
+  if (format == MemoryFormat::contiguous || !has_channels(d.size())) return d;
+  Dims out = d;
+  out.erase(1);
+  out.push_back(d[1]);
+  return out;
+}
+
+Strides strides_of(const Shape& shape, MemoryFormat format) {
+  if (format == MemoryFormat::contiguous || !has_channels(shape.size())) return contiguous_strides(shape);
+  const Strides walked = contiguous_strides(in_memory_order(shape, format));
+  Strides out{walked[0], walked.back()};
+  for (int d = 1; d + 1 < walked.size(); ++d) out.push_back(walked[d]);
+  return out;
+}
+
+bool is_contiguous(const Shape& shape, const Strides& strides, MemoryFormat format) {
+  if (format == MemoryFormat::contiguous) return is_contiguous(shape, strides);
+  return has_channels(shape.size()) && is_contiguous(in_memory_order(shape, format), in_memory_order(strides, format));
+}
+
+MemoryFormat format_of(const Shape& shape, const Strides& strides) {
+  const bool last = has_channels(shape.size()) && strides[1] == 1 && !is_contiguous(shape, strides) &&
+                    is_contiguous(shape, strides, MemoryFormat::channels_last);
+  return last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+}
+
+std::ostream& operator<<(std::ostream& out, MemoryFormat format) {
+  return out << (format == MemoryFormat::contiguous ? "contiguous" : "channels_last");
+}
+
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
   if (a == b) return a;
   const int n = std::max(a.size(), b.size());

@@ -61,6 +61,18 @@ void check_size(std::string_view op, const Shape& shape);
 Strides contiguous_strides(const Shape& shape);
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
+// How the elements of images [N, C, H, W] or volumes [N, C, D, H, W] lie in memory: row by row of each channel, or all channels of
+// a pixel side by side, as in [N, H, W, C]. The shape is the same in both; PyTorch's channels_last and channels_last_3d.
+enum class MemoryFormat : uint8_t { contiguous, channels_last };
+Strides strides_of(const Shape& shape, MemoryFormat format);  // of a shape of another rank: the contiguous ones
+bool is_contiguous(const Shape& shape, const Strides& strides, MemoryFormat format);
+// channels_last for what lies so and not row by row as well, as images of one channel or one pixel do. Else contiguous, whatever
+// the strides are.
+MemoryFormat format_of(const Shape& shape, const Strides& strides);
+// Sizes or strides in the order in which memory of that format is walked: [N, C, H, W] -> [N, H, W, C] for channels_last.
+Dims in_memory_order(const Dims& d, MemoryFormat format);
+std::ostream& operator<<(std::ostream& out, MemoryFormat format);  // channels_last
+
 // NumPy broadcasting; throws ShapeError naming `op` and both shapes.
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op);
 // Strides that read `shape` as if it were `target` (0 where a dimension is repeated). `shape` must broadcast to `target`.

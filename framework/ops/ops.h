@@ -45,7 +45,7 @@ Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
 Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
-Tensor zeros_like(const Tensor& x);  // these three: of x's shape, dtype and device, contiguous
+Tensor zeros_like(const Tensor& x);  // these three: of x's shape, dtype, device and memory format
 Tensor ones_like(const Tensor& x);
 Tensor empty_like(const Tensor& x);  // not initialised, as empty()
 Tensor arange(double end, const TensorOptions& options = {.dtype = DType::i64});
@@ -137,7 +137,9 @@ Tensor isnan(const Tensor& x);     // bool
 // ---- dtype and memory
 Tensor to(const Tensor& x, DType dtype);    // x itself when nothing changes; so the next, and contiguous()
 Tensor to(const Tensor& x, Device device);
-Tensor clone(const Tensor& x);              // a copy, contiguous
+Tensor to(const Tensor& x, MemoryFormat format);
+Tensor clone(const Tensor& x);              // a copy, dense, in x's memory format
+Tensor clone(const Tensor& x, MemoryFormat format);
 Tensor contiguous(const Tensor& x);         // elements in row-major order, without gaps
 
 // ---- views: they share x's memory. Negative dimensions count from the end.

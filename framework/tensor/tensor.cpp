@@ -15,7 +15,7 @@ Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
   auto impl = std::make_shared<TensorImpl>();
   impl->storage = std::make_shared<Storage>(size_t(halfstep::numel(shape)) * size_of(options.dtype), options.device);
   impl->shape = shape;
-  impl->strides = contiguous_strides(shape);
+  impl->strides = strides_of(shape, options.format);
   impl->dtype = options.dtype;
   Tensor t(std::move(impl));
   if (options.requires_grad) t.set_requires_grad();
@@ -56,6 +56,8 @@ int64_t Tensor::numel() const { return halfstep::numel(get().shape); }
 DType Tensor::dtype() const { return get().dtype; }
 Device Tensor::device() const { return get().storage->device(); }
 bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape, get().strides); }
+bool Tensor::is_contiguous(MemoryFormat format) const { return halfstep::is_contiguous(get().shape, get().strides, format); }
+MemoryFormat Tensor::format() const { return format_of(get().shape, get().strides); }
 
 TensorView Tensor::view() const { return {data(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
 

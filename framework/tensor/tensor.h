@@ -37,6 +37,7 @@ struct TensorOptions {
   DType dtype = DType::f32;
   Device device = default_device();
   bool requires_grad = false;
+  MemoryFormat format = MemoryFormat::contiguous;  // channels_last for tensors of 4 or 5 dimensions; others are contiguous
 };
 
 class Tensor {
@@ -72,6 +73,8 @@ class Tensor {
   DType dtype() const;
   Device device() const;
   bool is_contiguous() const;
+  bool is_contiguous(MemoryFormat format) const;
+  MemoryFormat format() const;     // channels_last where the elements lie so and not row by row as well
   bool is_floating_point() const { return is_floating(dtype()); }
   size_t nbytes() const { return size_t(numel()) * size_of(dtype()); }
   TensorView view() const;         // for kernels
@@ -134,8 +137,11 @@ class Tensor {
   Tensor to(Device device) const;
   Tensor cpu() const { return to(Device::cpu); }
   Tensor cuda(int index = 0) const { return to(Device{Device::Type::cuda, int8_t(index)}); }
-  Tensor clone() const;                    // differentiable copy, contiguous
+  Tensor to(MemoryFormat format) const;    // the same values, lying otherwise: of 4 or 5 dimensions for channels_last
+  Tensor clone() const;                    // differentiable copy, dense; of a channels_last tensor in its format
+  Tensor clone(MemoryFormat format) const;
   Tensor contiguous() const;
+  Tensor contiguous(MemoryFormat format) const { return to(format); }
   const Tensor& copy_(const Tensor& src) const;
   const Tensor& fill_(double value) const;
   const Tensor& zero_() const { return fill_(0); }

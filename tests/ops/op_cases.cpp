@@ -190,9 +190,16 @@ Tensor spread_out(const Tensor& t) {
 Tensor reversed(const Tensor& t) {
   Dims order;
   for (int i = t.dim() - 1; i >= 0; --i) order.push_back(i);
-  const Tensor view = t.detach().permute(order).clone().permute(order).detach();
+  const Tensor view = t.detach().permute(order).clone(MemoryFormat::contiguous).permute(order).detach();
   if (t.requires_grad()) view.set_requires_grad();
   return view;
+}
+
+Tensor channels_last(const Tensor& t) {
+  if (t.dim() != 4 && t.dim() != 5) return t;
+  const Tensor copy = t.detach().clone(MemoryFormat::channels_last);
+  if (t.requires_grad()) copy.set_requires_grad();
+  return copy;
 }
 
 std::string title(const OpCase& c) { return c.op + (c.variant.empty() ? "" : ", " + c.variant); }

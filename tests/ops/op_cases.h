@@ -43,6 +43,7 @@ std::vector<OpCase> op_cases(Device device = Device::cpu);
 // Layouts that an op must take as it takes contiguous memory; they require grad where t does.
 Tensor spread_out(const Tensor& t);  // the same values with gaps: every dimension doubled, every second element used
 Tensor reversed(const Tensor& t);    // dimensions stored in reverse order
+Tensor channels_last(const Tensor& t);  // of 4 and 5 dimensions: in that memory format; else t itself
 
 // "conv2d, strides"
 std::string title(const OpCase& c);

@@ -123,12 +123,13 @@ TEST_CASE("the whole op table has the CPU's shapes, dtypes and strides on meta, 
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
       CAPTURE(name(dtype));
       const Tensors cpu_in = in_dtype(cpu.inputs, dtype), meta_in = in_dtype(meta.inputs, dtype);
-      for (int layout = 0; layout < (dtype == DType::f32 ? 3 : 1); ++layout) {
+      constexpr decltype(&spread_out) kLayouts[] = {&spread_out, &reversed, &channels_last};
+      for (int layout = 0; layout < (dtype == DType::f32 ? 4 : 1); ++layout) {
         CAPTURE(layout);
         Tensors a, b;
         for (size_t k = 0; k < cpu_in.size(); ++k) {
-          a.push_back(layout == 0 ? cpu_in[k] : layout == 1 ? spread_out(cpu_in[k]) : reversed(cpu_in[k]));
-          b.push_back(layout == 0 ? meta_in[k] : layout == 1 ? spread_out(meta_in[k]) : reversed(meta_in[k]));
+          a.push_back(layout == 0 ? cpu_in[k] : kLayouts[layout - 1](cpu_in[k]));
+          b.push_back(layout == 0 ? meta_in[k] : kLayouts[layout - 1](meta_in[k]));
         }
         const bool twice = dtype == DType::f64;
         try {

@@ -21,6 +21,11 @@ HS_CLONES void spread_strided(const C* g, int64_t stride, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i * step] += g[i];
 }
 template <class C>
+HS_CLONES void add_row(const C* x, C* sum, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
+}
+template <class C>
 HS_CLONES void divide(C* x, const C* by, C also_by, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) x[i] /= by[i] * also_by;
@@ -28,7 +33,13 @@ HS_CLONES void divide(C* x, const C* by, C also_by, int64_t n) {
 
 // Sums of the windows of an output row, from the sums of the columns.
 template <class C>
-void sum_along(const Axis& x, const C* columns, C* out) {
+void sum_along(const Axis& x, int64_t lanes, const C* columns, C* out) {
+  if (lanes > 1) {
+    std::fill_n(out, x.out * lanes, C(0));
+    for (int64_t o = 0; o < x.out; ++o)
+      for (int64_t i = x.begin(o); i < x.end(o); ++i) add_row(columns + i * lanes, out + o * lanes, lanes);
+    return;
+  }
   if (x.adaptive || x.size > 4 * x.out) {
     for (int64_t o = 0; o < x.out; ++o) out[o] = C(reduce_row<C>(Reduce::sum, columns + x.begin(o), x.end(o) - x.begin(o)));
     return;
@@ -47,7 +58,12 @@ void sum_along(const Axis& x, const C* columns, C* out) {
 }
 // Its transpose: out (of zeros) gets each window's value on all that it covers.
 template <class C>
-void spread_along(const Axis& x, const C* g, C* out) {
+void spread_along(const Axis& x, int64_t lanes, const C* g, C* out) {
+  if (lanes > 1) {
+    for (int64_t o = 0; o < x.out; ++o)
+      for (int64_t i = x.begin(o); i < x.end(o); ++i) add_row(g + o * lanes, out + i * lanes, lanes);
+    return;
+  }
   if (x.adaptive || x.size > 4 * x.out) {
     for (int64_t o = 0; o < x.out; ++o)
       for (int64_t i = x.begin(o); i < x.end(o); ++i) out[i] += g[o];
@@ -87,7 +103,8 @@ struct Divisors {
   std::vector<C> along;
 
   Divisors(const Pooling& p, const PoolArgs& args) : pooling_(p), args_(args) {
-    for (int64_t o = 0; o < p.x.out; ++o) along.push_back(args.divisor ? C(1) : C(p.x.counted(o, args.count_include_pad)));
+    for (int64_t o = 0; o < p.x.out; ++o)
+      along.insert(along.end(), size_t(p.lanes), args.divisor ? C(1) : C(p.x.counted(o, args.count_include_pad)));
   }
   C row(int64_t oz, int64_t oy) const {
     if (args_.divisor) return C(args_.divisor);
@@ -134,17 +151,18 @@ template <class C>
 void avg_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t plane, int64_t oz, int64_t oy, C* columns, C* out) {
   const Axis &z = p.z, &y = p.y, &x = p.x;
   const int64_t y0 = y.begin(oy), y1 = y.end(oy);
-  if (x.out == 1 && x.begin(0) == 0 && x.end(0) == x.in) {  // whole rows: one run of memory
+  if (p.lanes == 1 && x.out == 1 && x.begin(0) == 0 && x.end(0) == x.in) {  // whole rows: one run of memory
     double sum = 0;
     for (int64_t iz = z.begin(oz); iz < z.end(oz); ++iz)
       if (y0 < y1) sum += dense_sum<C>(source, ((plane * z.in + iz) * y.in + y0) * x.in, (y1 - y0) * x.in);
     out[0] = C(sum);
     return;
   }
-  std::fill_n(columns, x.in, C(0));
+  const int64_t width = x.in * p.lanes;
+  std::fill_n(columns, width, C(0));
   for (int64_t iz = z.begin(oz); iz < z.end(oz); ++iz)
-    for (int64_t iy = y0; iy < y1; ++iy) reduce_columns(Reduce::sum, columns, rows.row(plane, iz, iy), x.in);
-  sum_along(x, columns, out);
+    for (int64_t iy = y0; iy < y1; ++iy) reduce_columns(Reduce::sum, columns, rows.row(plane, iz, iy), width);
+  sum_along(x, p.lanes, columns, out);
 }
 
 // The gradient of means of whole planes.
@@ -170,14 +188,14 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
   if (out.numel() == 0) return;
   floating(wider(compute_of(x.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
-    const Pooling p(x.shape, out.shape, args);
+    const Pooling p(x.shape, out.shape, args, x.format());
     const Divisors<C> divisors(p, args);
-    const int64_t width = p.x.out;
-    if (p.whole() && p.in_plane() <= kBlock)
+    const int64_t width = p.x.out * p.lanes;
+    if (p.lanes == 1 && p.whole() && p.in_plane() <= kBlock)
       return avg_planes<C>(x, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     parallel_for(p.rows(), 1, std::max(x.numel(), out.numel()), [&](int64_t begin, int64_t end) {
       Rows<C> rows(x, p);
-      std::vector<C> columns(static_cast<size_t>(p.x.in)), sums(static_cast<size_t>(width));
+      std::vector<C> columns(static_cast<size_t>(p.x.in * p.lanes)), sums(static_cast<size_t>(width));
       for (int64_t r = begin; r < end; ++r) {
         const int64_t oy = r % p.y.out, oz = r / p.y.out % p.z.out, plane = r / p.y.out / p.z.out;
         avg_row<C>(p, rows, x, plane, oz, oy, columns.data(), sums.data());
@@ -192,21 +210,22 @@ void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const Tenso
   if (out.numel() == 0) return;
   floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
-    const Pooling p(out.shape, grad.shape, args);
+    const Pooling p(out.shape, grad.shape, args, out.format());
     const Divisors<C> divisors(p, args);
-    if (p.whole()) return spread_planes<C>(grad, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
+    if (p.lanes == 1 && p.whole()) return spread_planes<C>(grad, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     for_planes<C>(out, p.planes, [&](int64_t plane, C* dx) {
-      std::vector<C> g(static_cast<size_t>(p.x.out)), spread(static_cast<size_t>(p.x.in));
+      const int64_t from = p.x.out * p.lanes, to = p.x.in * p.lanes;
+      std::vector<C> g(static_cast<size_t>(from)), spread(static_cast<size_t>(to));
       for (int64_t oz = 0; oz < p.z.out; ++oz) {
         for (int64_t oy = 0; oy < p.y.out; ++oy) {
           const int64_t r = (plane * p.z.out + oz) * p.y.out + oy;
-          load<C>(grad.dtype, at(grad, r * p.x.out), 1, g.data(), p.x.out);
-          divide(g.data(), divisors.along.data(), divisors.row(oz, oy), p.x.out);
+          load<C>(grad.dtype, at(grad, r * from), 1, g.data(), from);
+          divide(g.data(), divisors.along.data(), divisors.row(oz, oy), from);
           std::fill(spread.begin(), spread.end(), C(0));
-          spread_along(p.x, g.data(), spread.data());
+          spread_along(p.x, p.lanes, g.data(), spread.data());
           for (int64_t iz = p.z.begin(oz); iz < p.z.end(oz); ++iz)
             for (int64_t iy = p.y.begin(oy); iy < p.y.end(oy); ++iy)
-              reduce_columns(Reduce::sum, dx + (iz * p.y.in + iy) * p.x.in, spread.data(), p.x.in);
+              reduce_columns(Reduce::sum, dx + (iz * p.y.in + iy) * to, spread.data(), to);
         }
       }
     });

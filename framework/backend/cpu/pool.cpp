@@ -41,8 +41,38 @@ void take_largest(const C* x, int64_t n, I first, C& best, I& where) {
   where = first + I(i);
 }
 
+// As take_larger, for the channels of one pixel at index `here`.
+template <class C, class I, bool Indices>
+HS_CLONES void take_larger_lanes(const C* x, I here, C* best, I* where, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const C v = x[i], old = best[i];
+    const bool takes = (v > old) | ((v != v) & (old == old));
+    best[i] = takes ? v : old;
+    if constexpr (Indices) where[i] = takes ? here : where[i];
+  }
+}
+template <class C, class I, bool Indices>
+void max_row_lanes(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
+  const Axis &z = p.z, &y = p.y, &x = p.x;
+  const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
+  std::fill_n(best, x.out * p.lanes, -std::numeric_limits<C>::infinity());
+  if constexpr (Indices)
+    for (int64_t o = 0; o < x.out; ++o) std::fill_n(where + o * p.lanes, p.lanes, I(corner + std::min(x.begin(o), x.in - 1)));
+  for (int64_t iz = z.begin(oz); iz < z.end(oz); iz += z.dilation) {
+    for (int64_t iy = y.begin(oy); iy < y.end(oy); iy += y.dilation) {
+      const C* const row = rows.row(plane, iz, iy);
+      for (int64_t o = 0; o < x.out; ++o)
+        for (int64_t ix = x.begin(o); ix < x.end(o); ix += x.dilation)
+          take_larger_lanes<C, I, Indices>(row + ix * p.lanes, I((iz * y.in + iy) * x.in + ix), best + o * p.lanes,
+                                           where + o * p.lanes, p.lanes);
+    }
+  }
+}
+
 template <class C, class I, bool Indices>
 void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
+  if (p.lanes > 1) return max_row_lanes<C, I, Indices>(p, rows, plane, oz, oy, best, where);
   const Axis &z = p.z, &y = p.y, &x = p.x;
   // Where nothing is larger than -inf: the first tap.
   const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
@@ -73,8 +103,8 @@ void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t
 
 template <class C, class I>
 void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
-  const Pooling p(x.shape, out.shape, args);
-  const int64_t width = p.x.out;
+  const Pooling p(x.shape, out.shape, args, x.format());
+  const int64_t width = p.x.out * p.lanes;
   const bool direct = out.dtype == dtype_of<C>;
   parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> rows(x, p);
@@ -106,18 +136,26 @@ void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, 
     max_pool_in<float, int32_t>(x, args, out, indices);
 }
 
-void max_pool_backward(const TensorView& grad, const TensorView& indices, const TensorView& out) {
+void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs&, const TensorView& out) {
   if (out.numel() == 0) return;
   floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
-    const int64_t planes = out.shape[0] * out.shape[1], n = grad.numel() / planes;
+    const int64_t lanes = out.format() == MemoryFormat::channels_last ? out.shape[1] : 1,
+                  planes = out.shape[0] * out.shape[1] / lanes, n = grad.numel() / planes;
     for_planes<C>(out, planes, [&](int64_t plane, C* dx) {
       C block[kBlock];
       for (int64_t i = 0; i < n; i += kBlock) {
         const int64_t part = std::min(kBlock, n - i);
         load<C>(grad.dtype, at(grad, plane * n + i), 1, block, part);
         const int64_t* const where = indices.as<const int64_t>() + plane * n + i;
-        for (int64_t k = 0; k < part; ++k) dx[where[k]] += block[k];
+        if (lanes == 1) {
+          for (int64_t k = 0; k < part; ++k) dx[where[k]] += block[k];
+          continue;
+        }
+        for (int64_t k = 0, lane = i % lanes; k < part; ++k) {
+          dx[where[k] * lanes + lane] += block[k];
+          if (++lane == lanes) lane = 0;
+        }
       }
     });
   });

@@ -1,4 +1,5 @@
-// What the two kinds of pooling share: geometry, rows as the type to compute in, and planes to sum into.
+// What the two kinds of pooling share: geometry, rows as the type to compute in, and planes to sum into. Of tensors in channels_last
+// the plane is an image, and each of its pixels holds `lanes` channels, which are walked through side by side.
 #pragma once
 
 #include <algorithm>
@@ -44,9 +45,9 @@ struct Axis {
 
 struct Pooling {
   Axis z, y, x;
-  int64_t planes;
+  int64_t planes, lanes;
 
-  Pooling(const Shape& in, const Shape& out, const PoolArgs& args) {
+  Pooling(const Shape& in, const Shape& out, const PoolArgs& args, MemoryFormat format) {
     const Window& w = args.window;
     Axis all[3];
     for (int d = 0; d < 3; ++d) {
@@ -59,9 +60,10 @@ struct Pooling {
     z = all[0];
     y = all[1];
     x = all[2];
-    planes = in[0] * in[1];
+    lanes = format == MemoryFormat::channels_last ? in[1] : 1;
+    planes = in[0] * in[1] / lanes;
   }
-  int64_t in_plane() const { return z.in * y.in * x.in; }
+  int64_t in_plane() const { return z.in * y.in * x.in; }  // pixels
   int64_t rows() const { return planes * z.out * y.out; }
   // One window for each plane, all of it.
   bool whole() const {
@@ -75,7 +77,7 @@ template <class C>
 class Rows {
  public:
   Rows(const TensorView& x, const Pooling& p)
-      : view_(x), depth_(p.z.in), height_(p.y.in), width_(p.x.in), direct_(x.dtype == dtype_of<C>) {
+      : view_(x), depth_(p.z.in), height_(p.y.in), width_(p.x.in * p.lanes), direct_(x.dtype == dtype_of<C>) {
     if (direct_) return;
     span_z_ = p.z.longest();
     span_y_ = p.y.longest();

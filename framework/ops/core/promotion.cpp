@@ -52,6 +52,16 @@ TensorView broadcast_view(const Tensor& t, const Shape& shape) {
   return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
 }
 
+MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
+  if (shape.size() != 4 && shape.size() != 5) return MemoryFormat::contiguous;
+  for (const Tensor& t : in) {
+    if (!t.defined() || t.shape() != shape) continue;
+    const bool rows = t.is_contiguous(), channels = t.is_contiguous(MemoryFormat::channels_last);
+    if (rows != channels) return rows ? MemoryFormat::contiguous : MemoryFormat::channels_last;
+  }
+  return MemoryFormat::contiguous;
+}
+
 bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
   check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
   check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ",

@@ -16,6 +16,18 @@ Device device_of(const Tensors& in);
 // Strides that show `t` in `shape`.
 TensorView broadcast_view(const Tensor& t, const Shape& shape);
 
+// The memory format of an elementwise result of this shape: that of the first of `in` which has the shape and lies in one format
+// only, as in PyTorch; contiguous where there is none.
+MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in);
+inline MemoryFormat format_of(const Shape& shape, std::initializer_list<Tensor> in) {
+  return format_of(shape, std::span<const Tensor>(in.begin(), in.size()));
+}
+// `t` shown in `shape`, its dimensions in the order of memory of `format`.
+inline TensorView broadcast_view(const Tensor& t, const Shape& shape, MemoryFormat format) {
+  return in_memory_order(broadcast_view(t, shape), format);
+}
+inline TensorView ordered(const Tensor& t, MemoryFormat format) { return in_memory_order(t.view(), format); }
+
 inline TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
 // t with its elements one after another, as most kernels of layers want them; undefined stays undefined.
 inline Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }

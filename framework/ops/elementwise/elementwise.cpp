@@ -25,8 +25,8 @@ constexpr auto kUnaryInfo = infos(kUnaryRows, true);
 constexpr auto kBinaryInfo = infos(kBinaryRows, true);
 constexpr auto kTestInfo = infos(kTestRows, false);
 
-Tensor empty_for(const Shape& shape, DType dtype, Device device) {
-  return Tensor::empty(shape, {.dtype = dtype, .device = device});
+Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {
+  return Tensor::empty(shape, {.dtype = dtype, .device = device, .format = format});
 }
 
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
@@ -45,7 +45,7 @@ void check_kind(const ElementwiseRow& row, const Tensors& in) {
 
 // A gradient that came out as a plain number is that number everywhere.
 Tensor as_gradient(const Expr& e, const Tensor& g) {
-  return e.is_number() ? full(g.shape(), e.number(), {.dtype = g.dtype(), .device = g.device()}) : e.tensor();
+  return e.is_number() ? full_like(g, e.number()) : e.tensor();
 }
 
 Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
@@ -73,9 +73,10 @@ struct UnaryOp {
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
-    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device());
+    const MemoryFormat format = x.format();
+    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device(), format);
     out.impl()->wrapped_number = x.impl()->wrapped_number;
-    backend_for(x.device()).unary(a.op, x.view(), out.view());
+    backend_for(x.device()).unary(a.op, ordered(x, format), ordered(out, format));
     if (row.saves == OpSaves::x) ctx.save(x);
     if (row.saves == OpSaves::y) ctx.save_output(out);
     return out;
@@ -84,8 +85,9 @@ struct UnaryOp {
     const Tensor& g = grads[0];
     const Tensor saved = ctx.saved_count() ? ctx.saved(0) : g;
     if (grad_enabled()) return {unary_formula(a.op, g, saved)};
-    const Tensor out = empty_for(g.shape(), g.dtype(), g.device());
-    backend_for(g.device()).unary_backward(a.op, g.view(), saved.view(), out.view());
+    const MemoryFormat format = format_of(g.shape(), {g, saved});
+    const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
+    backend_for(g.device()).unary_backward(a.op, ordered(g, format), ordered(saved, format), ordered(out, format));
     return {out};
   }
 };
@@ -147,9 +149,11 @@ struct BinaryOp {
     // Two C++ numbers make another one, in double.
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
-    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in));
+    const MemoryFormat format = format_of(shape, in);
+    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in), format);
     out.impl()->wrapped_number = numbers;
-    backend_for(out.device()).binary(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    backend_for(out.device())
+        .binary(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     const unsigned names = names_of(at.op, a.requires_grad(), b.requires_grad());
     if (names & (kNamesA | kNamesB)) {
       ctx.save(names & kNamesA ? a : Tensor());
@@ -179,9 +183,11 @@ struct BinaryOp {
     if (grad_enabled()) return binary_formula(at.op, input, g, a, b);
     // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
-    const Tensor out = empty_for(g.shape(), dtype, g.device());
+    const MemoryFormat format = format_of(g.shape(), {g, a, b});
+    const Tensor out = empty_for(g.shape(), dtype, g.device(), format);
     backend_for(g.device())
-        .binary_backward(at.op, input, g.view(), broadcast_view(a, g.shape()), broadcast_view(b, g.shape()), out.view());
+        .binary_backward(at.op, input, ordered(g, format), broadcast_view(a, g.shape(), format),
+                         broadcast_view(b, g.shape(), format), ordered(out, format));
     return out;
   }
 };
@@ -209,10 +215,12 @@ struct TestOp {
   static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
-    const Tensor out = empty_for(shape, DType::boolean, device_of(in));
+    const MemoryFormat format = format_of(shape, in);
+    const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
-    backend_for(out.device()).test(at.op, broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    backend_for(out.device())
+        .test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
@@ -230,7 +238,7 @@ Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
-bool direct(const Tensor& x, DType dtype) { return x.is_contiguous() && dtype == x.dtype(); }
+bool direct(const Tensor& x, DType dtype) { return x.is_contiguous(x.format()) && dtype == x.dtype(); }
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;
@@ -241,7 +249,7 @@ const Tensor& unary_in_place(Unary op, const Tensor& x) {
   // What backward will read must not be overwritten.
   if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
   if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
-  backend_for(x.device()).unary(op, x.view(), x.view());
+  backend_for(x.device()).unary(op, ordered(x, x.format()), ordered(x, x.format()));
   x.bump_version();
   return x;
 }
@@ -262,7 +270,8 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
     return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
   }
   if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, o), row.name);
-  backend_for(x.device()).binary(op, x.view(), broadcast_view(o, shape), x.view());
+  const MemoryFormat format = x.format();
+  backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(o, shape, format), ordered(x, format));
   x.bump_version();
   return x;
 }

@@ -67,10 +67,12 @@ struct PointwiseOp {
   }
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Shape shape = shape_of(at.row, in);
-    const Tensor out = Tensor::empty(shape, {.dtype = at.dtype.value_or(dtype_of_result(in)), .device = in[0].device()});
+    const MemoryFormat format = format_of(shape, in);
+    const Tensor out =
+        Tensor::empty(shape, {.dtype = at.dtype.value_or(dtype_of_result(in)), .device = in[0].device(), .format = format});
     std::array<TensorView, 3> views;
-    for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape);
-    backend_for(out.device()).pointwise(at.row, std::span(views).first(in.size()), at.p, at.q, out.view());
+    for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape, format);
+    backend_for(out.device()).pointwise(at.row, std::span(views).first(in.size()), at.p, at.q, ordered(out, format));
     unsigned names = 0;
     for (size_t i = 0; i < in.size(); ++i)
       if (in[i].requires_grad()) names |= facts(at.row).names[i];
@@ -94,11 +96,15 @@ struct PointwiseOp {
     const bool broadcasts = at.shapes[size_t(input)] != g.shape();
     // What will be summed is not rounded before.
     const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : widened(g.dtype());
-    const Tensor out = Tensor::empty(g.shape(), {.dtype = dtype, .device = g.device()});
+    Tensors all = in;
+    all.insert(all.begin(), g);
+    const MemoryFormat format = format_of(g.shape(), all);
+    const Tensor out = Tensor::empty(g.shape(), {.dtype = dtype, .device = g.device(), .format = format});
     std::array<TensorView, 3> views{};
     for (size_t i = 0; i < in.size(); ++i)
-      if (in[i].defined()) views[i] = broadcast_view(in[i], g.shape());
-    backend_for(g.device()).pointwise_backward(at.row, input, g.view(), std::span(views).first(in.size()), at.p, at.q, out.view());
+      if (in[i].defined()) views[i] = broadcast_view(in[i], g.shape(), format);
+    backend_for(g.device())
+        .pointwise_backward(at.row, input, ordered(g, format), std::span(views).first(in.size()), at.p, at.q, ordered(out, format));
     return out;
   }
 };
@@ -152,10 +158,11 @@ const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p, dou
     for (const Tensor& t : in) now.push_back(t.same(x) ? before : t);
     return assign_in_place(x, call_pointwise(row, now, p, q), op);
   }
-  if (!x.is_contiguous() || dtype != x.dtype() || overlap) return assign_in_place(x, call_pointwise(row, in, p, q), op);
+  const MemoryFormat format = x.format();
+  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap) return assign_in_place(x, call_pointwise(row, in, p, q), op);
   std::array<TensorView, 3> views;
-  for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape);
-  backend_for(x.device()).pointwise(row, std::span(views).first(in.size()), p, q, x.view());
+  for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape, format);
+  backend_for(x.device()).pointwise(row, std::span(views).first(in.size()), p, q, ordered(x, format));
   x.bump_version();
   return x;
 }

@@ -24,8 +24,11 @@ struct Where {
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     const Tensor &cond = in[0], &a = in[1], &b = in[2];
     const Shape shape = broadcast(cond.shape(), broadcast(a.shape(), b.shape(), "where"), "where");
-    const Tensor out = Tensor::empty(shape, {.dtype = result_type({a, b}), .device = device_of(in)});
-    backend_for(out.device()).where(broadcast_view(cond, shape), broadcast_view(a, shape), broadcast_view(b, shape), out.view());
+    const MemoryFormat format = format_of(shape, in);
+    const Tensor out = Tensor::empty(shape, {.dtype = result_type({a, b}), .device = device_of(in), .format = format});
+    backend_for(out.device())
+        .where(broadcast_view(cond, shape, format), broadcast_view(a, shape, format), broadcast_view(b, shape, format),
+               ordered(out, format));
     ctx.save(cond);
     return out;
   }

@@ -72,7 +72,7 @@ struct ScatterAdd {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone() : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
     backend_for(out.device()).scatter_add(out.view(), a.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     return out;
@@ -95,7 +95,7 @@ struct Scatter {
       .name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].clone();
+    const Tensor out = in[0].clone(MemoryFormat::contiguous);
     backend_for(out.device()).scatter(out.view(), a.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     return out;
@@ -128,10 +128,12 @@ struct Cat {
       dtype = promote(dtype, in[i].dtype());
       shape[a.dim] += a.sizes[i];
     }
-    const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[0].device()});
+    const MemoryFormat format = in[0].format();
+    const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[0].device(), .format = format});
     int64_t at = 0;
     for (const Tensor& t : in) {
-      backend_for(out.device()).copy(t.view(), out.alias(t.shape(), out.strides(), at * out.strides()[a.dim]).view());
+      const Tensor part = out.alias(t.shape(), out.strides(), at * out.strides()[a.dim]);
+      backend_for(out.device()).copy(ordered(t, format), ordered(part, format));
       at += t.shape()[a.dim];
     }
     return out;

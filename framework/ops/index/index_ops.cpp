@@ -48,7 +48,7 @@ struct IndexAdd {
     backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone() : zeros(a.shape, like(in[2]));
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, like(in[2]));
     run(a, out, in[1], in[2]);
     ctx.save(in[1]);
     return out;
@@ -76,7 +76,7 @@ struct IndexCopy {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].clone();
+    const Tensor out = in[0].clone(MemoryFormat::contiguous);
     backend_for(out.device()).index_copy(out.view(), a.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     ctx.state = in[2].shape();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
@@ -29,12 +30,12 @@ struct Gradients {
   Tensor dx, dweight, dbias;
 
   Gradients(const BackwardContext& ctx, const Tensor& x, const Shape& parameter, size_t weight, size_t bias) {
-    const auto make = [&](size_t i, const Shape& shape) {
-      return ctx.needs(i) ? Tensor::empty(shape, {.dtype = ctx.grad_dtype(i), .device = x.device()}) : Tensor();
+    const auto make = [&](size_t i, const Shape& shape, MemoryFormat format) {
+      return ctx.needs(i) ? Tensor::empty(shape, {.dtype = ctx.grad_dtype(i), .device = x.device(), .format = format}) : Tensor();
     };
-    dx = make(0, x.shape());
-    dweight = make(weight, parameter);
-    dbias = make(bias, parameter);
+    dx = make(0, x.shape(), x.format());
+    dweight = make(weight, parameter, MemoryFormat::contiguous);
+    dbias = make(bias, parameter, MemoryFormat::contiguous);
   }
 };
 
@@ -80,6 +81,7 @@ struct Normalize {
     check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    // Of other formats a copy, and the result is given back in the input's.
     const Tensor x = in[0].contiguous(), w = dense(in[1]), b = dense(in[2]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
     const Shape slices{a.args.rows * a.args.groups};
@@ -87,7 +89,7 @@ struct Normalize {
     backend_for(x.device()).normalize(a.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
     for (const Tensor& t : {in[0], in[1], in[2], mean, rstd}) ctx.save(t);
     if (a.statistics) *a.statistics = {mean, rstd};
-    return y;
+    return y.to(in[0].format());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
@@ -96,7 +98,7 @@ struct Normalize {
     backend_for(x.device())
         .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
                             view_of(d.dbias));
-    return {d.dx, d.dweight, d.dbias};
+    return {d.dx.defined() ? d.dx.to(ctx.saved(0).format()) : d.dx, d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
     const NormArgs& n = a.args;
@@ -145,6 +147,13 @@ struct BatchNorm {
   struct Attr {
     BatchNormArgs args;
     const OpInfo* info = &kInfo;  // instance_norm by running statistics is this, too
+
+    // Of memory in that format: pixels with their channels side by side are samples of one pixel each.
+    BatchNormArgs args_in(MemoryFormat format) const {
+      BatchNormArgs out = args;
+      if (format == MemoryFormat::channels_last) out.batch *= std::exchange(out.inner, 1);
+      return out;
+    }
   };
   static const OpInfo& info_of(const Attr& a) { return *a.info; }
 
@@ -158,13 +167,13 @@ struct BatchNorm {
   }
   // in: x, running_mean, running_var, weight, bias
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor x = in[0].contiguous(), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]),
-                 b = dense(in[4]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const MemoryFormat format = in[0].format();
+    const Tensor x = in[0].to(format), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]), b = dense(in[4]);
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
     const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
     Backend& backend = backend_for(x.device());
-    backend.batch_norm(a.args, x.view(), view_of(w), view_of(b), view_of(running_mean), view_of(running_var), y.view(), mean.view(),
-                       rstd.view());
+    backend.batch_norm(a.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean), view_of(running_var),
+                       ordered(y, format), mean.view(), rstd.view());
     if (a.args.training && in[1].defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
@@ -179,11 +188,12 @@ struct BatchNorm {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(3)), g = grads[0].contiguous();
+    const MemoryFormat format = ctx.saved(0).format();
+    const Tensor x = ctx.saved(0).to(format), w = dense(ctx.saved(3)), g = grads[0].to(format);
     const Gradients d(ctx, x, {a.args.channels}, 3, 4);
     backend_for(x.device())
-        .batch_norm_backward(a.args, g.view(), x.view(), view_of(w), ctx.saved(5).view(), ctx.saved(6).view(), view_of(d.dx),
-                             view_of(d.dweight), view_of(d.dbias));
+        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), ctx.saved(5).view(),
+                             ctx.saved(6).view(), in_memory_order(view_of(d.dx), format), view_of(d.dweight), view_of(d.dbias));
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {

@@ -7,19 +7,20 @@
 namespace halfstep {
 namespace {
 
-// A contiguous copy in `dtype`. Its gradient goes back in the input's dtype.
+// A dense copy in `dtype`. Its gradient goes back in the input's dtype.
 struct Cast {
   struct Attr {
     DType to;
     DType from;
+    MemoryFormat format;
   };
   static constexpr OpInfo info{
       .name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
-    const Tensor out = Tensor::empty(x.shape(), {.dtype = a.to, .device = x.device()});
-    backend_for(x.device()).copy(x.view(), out.view());
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = a.to, .device = x.device(), .format = a.format});
+    backend_for(x.device()).copy(in_memory_order(x.view(), a.format), in_memory_order(out.view(), a.format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
@@ -33,8 +34,9 @@ struct Move {
   static constexpr OpInfo info{.name = "to_device", .policy = CastPolicy::keep, .doc = "a copy on another device"};
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor x = in[0].contiguous();
-    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to});
+    const MemoryFormat format = in[0].format();
+    const Tensor x = in[0].to(format);
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to, .format = format});
     if (a.from.is_cpu()) {
       backend_for(a.to).copy_from_host(x.data(), out.data(), x.nbytes());
     } else {
@@ -49,14 +51,22 @@ struct Move {
 
 }  // namespace
 
-Tensor to(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : call<Cast>({x}, {dtype, x.dtype()}); }
+Tensor to(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : call<Cast>({x}, {dtype, x.dtype(), x.format()}); }
 Tensor to(const Tensor& x, Device device) { return x.device() == device ? x : call<Move>({x}, {device, x.device()}); }
-Tensor clone(const Tensor& x) { return call<Cast>({x}, {x.dtype(), x.dtype()}); }
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor clone(const Tensor& x, MemoryFormat format) {
+  check<ShapeError>(format == MemoryFormat::contiguous || x.dim() == 4 || x.dim() == 5, "clone",
+                    "channels_last is a format of tensors [N, C, H, W] or [N, C, D, H, W], got ", x.shape());
+  return call<Cast>({x}, {x.dtype(), x.dtype(), format});
+}
+Tensor clone(const Tensor& x) { return clone(x, x.format()); }
+Tensor to(const Tensor& x, MemoryFormat format) { return x.is_contiguous(format) ? x : clone(x, format); }
+Tensor contiguous(const Tensor& x) { return to(x, MemoryFormat::contiguous); }
 
 Tensor Tensor::to(DType dtype) const { return halfstep::to(*this, dtype); }
 Tensor Tensor::to(Device device) const { return halfstep::to(*this, device); }
 Tensor Tensor::clone() const { return halfstep::clone(*this); }
+Tensor Tensor::clone(MemoryFormat format) const { return halfstep::clone(*this, format); }
+Tensor Tensor::to(MemoryFormat format) const { return halfstep::to(*this, format); }
 Tensor Tensor::contiguous() const { return halfstep::contiguous(*this); }
 
 const Tensor& Tensor::copy_(const Tensor& src) const {
@@ -68,7 +78,7 @@ const Tensor& Tensor::copy_(const Tensor& src) const {
 
 const Tensor& Tensor::fill_(double value) const {
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
-  backend_for(device()).fill(view(), value);
+  backend_for(device()).fill(in_memory_order(view(), format()), value);
   bump_version();
   if (recorded) {  // what was there before no longer matters
     ++storage()->recorded_writes;

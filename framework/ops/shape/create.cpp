@@ -19,7 +19,9 @@ Tensor finish(const Tensor& t, const TensorOptions& o) {
   if (o.requires_grad) t.set_requires_grad();
   return t;
 }
-Tensor raw(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, {.dtype = o.dtype, .device = o.device}); }
+Tensor raw(const Shape& shape, const TensorOptions& o) {
+  return Tensor::empty(shape, {.dtype = o.dtype, .device = o.device, .format = o.format});
+}
 void check_sampled(std::string_view op, DType dtype) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
@@ -32,10 +34,11 @@ struct Dropout {
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
+  // Numbers belong to elements in row-major order, in whichever order they lie.
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     backend_for(out.device()).dropout(in[0].view(), out.view(), a.p, a.state);
-    return out;
+    return out.to(in[0].format());
   }
   // Linear: the gradient takes the same road with the same numbers.
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
@@ -92,15 +95,15 @@ DType dtype_of_numbers(Args& a, std::initializer_list<std::string_view> names) {
 Tensor empty(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, o); }
 Tensor full(const Shape& shape, double value, const TensorOptions& o) {
   const Tensor t = raw(shape, o);
-  backend_for(o.device).fill(t.view(), value);
+  backend_for(o.device).fill(in_memory_order(t.view(), t.format()), value);
   return finish(t, o);
 }
 Tensor zeros(const Shape& shape, const TensorOptions& o) { return full(shape, 0, o); }
 Tensor ones(const Shape& shape, const TensorOptions& o) { return full(shape, 1, o); }
 Tensor scalar(double value, const TensorOptions& o) { return full({}, value, o); }
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
-Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
-Tensor empty_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.dtype()); }
+Tensor ones_like(const Tensor& x) { return ones_like(x, x.dtype()); }
+Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype) {
   check<ValueError>(data || numel(shape) == 0, "from_blob", "the memory is a null pointer");
@@ -108,11 +111,17 @@ Tensor from_blob(void* data, const Shape& shape, DType dtype) {
   return Tensor::from_blob(data, shape, dtype, nullptr);
 }
 
-Tensor zeros_like(const Tensor& x, DType dtype) { return zeros(x.shape(), {.dtype = dtype, .device = x.device()}); }
-Tensor ones_like(const Tensor& x, DType dtype) { return ones(x.shape(), {.dtype = dtype, .device = x.device()}); }
-Tensor empty_like(const Tensor& x, DType dtype) { return empty(x.shape(), {.dtype = dtype, .device = x.device()}); }
+Tensor zeros_like(const Tensor& x, DType dtype) {
+  return zeros(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
+}
+Tensor ones_like(const Tensor& x, DType dtype) {
+  return ones(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
+}
+Tensor empty_like(const Tensor& x, DType dtype) {
+  return empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
+}
 Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
-  return full(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device()});
+  return full(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
 }
 
 Tensor arange(double start, double end, double step, const TensorOptions& o) {
@@ -160,13 +169,13 @@ Tensor tensor(std::initializer_list<double> values, const TensorOptions& o) {
 }
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
-  const Tensor t = x.is_contiguous() ? x.detach() : empty_like(x);
+  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend_for(x.device()).random_uniform(t.view(), pick(g).reserve(x.numel()), lo, hi);
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
-  const Tensor t = x.is_contiguous() ? x.detach() : empty_like(x);
+  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend_for(x.device()).random_normal(t.view(), pick(g).reserve(x.numel()), mean, stddev);
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
@@ -24,38 +25,46 @@ struct ConvAttr {
 
 // Kernels write the operands' dtype or f32; anything else is one more conversion.
 template <class F>
-Tensor written(const Shape& shape, const Tensor& like, DType wanted, const F& kernel) {
+Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryFormat format, const F& kernel) {
   const DType direct = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
-  const Tensor out = Tensor::empty(shape, {.dtype = direct, .device = like.device()});
+  const Tensor out = Tensor::empty(shape, {.dtype = direct, .device = like.device(), .format = format});
   kernel(backend_for(like.device()), out.view());
   return direct == wanted ? out : out.to(wanted);
 }
-TensorView view_or_none(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
+// One format for all tensors of a call: channels_last where one of the operands lies so, as in PyTorch.
+MemoryFormat format_of(const Tensor& a, const Tensor& b) {
+  return a.format() == MemoryFormat::channels_last ? a.format() : b.format();
+}
 
 Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const Tensor x = x0.contiguous(), weight = weight0.contiguous(), bias = bias0.defined() ? bias0.contiguous() : bias0;
-  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, [&](Backend& b, const TensorView& out) {
-    b.conv(x.view(), weight.view(), view_or_none(bias), a.window, a.groups, out);
-  });
+  const MemoryFormat format = format_of(x0, weight0);
+  const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
+  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
+                 [&](Backend& b, const TensorView& out) {
+                   b.conv(x.view(), weight.view(), view_of(bias), a.window, a.groups, out);
+                 });
 }
 Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const Tensor grad = grad0.contiguous(), weight = weight0.contiguous(), bias = bias0.defined() ? bias0.contiguous() : bias0;
-  return written(with_spatial(grad.size(0), weight.size(1) * a.groups, a.in, a.window.dims), grad, dtype,
+  const MemoryFormat format = format_of(grad0, weight0);
+  const Tensor grad = grad0.to(format), weight = weight0.to(format), bias = dense(bias0);
+  return written(with_spatial(grad.size(0), weight.size(1) * a.groups, a.in, a.window.dims), grad, dtype, format,
                  [&](Backend& b, const TensorView& out) {
-                   b.conv_backward_data(grad.view(), weight.view(), view_or_none(bias), a.window, a.groups, out);
+                   b.conv_backward_data(grad.view(), weight.view(), view_of(bias), a.window, a.groups, out);
                  });
 }
 // The bias's gradient comes along where it is wanted.
 Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
                   DType bias_dtype = DType::f32) {
-  const Tensor x = x0.contiguous(), grad = grad0.contiguous();
-  return written(with_spatial(grad.size(1), x.size(1) / a.groups, a.window.size, a.window.dims), x, dtype,
+  const MemoryFormat format = format_of(x0, grad0);
+  const Tensor x = x0.to(format), grad = grad0.to(format);
+  return written(with_spatial(grad.size(1), x.size(1) / a.groups, a.window.size, a.window.dims), x, dtype, format,
                  [&](Backend& b, const TensorView& out) {
                    const auto with_bias = [&](const TensorView& bias_out) {
                      b.conv_backward_weight(x.view(), grad.view(), a.window, a.groups, out, bias_out);
                    };
                    if (!bias) return with_bias({});
-                   *bias = written({grad.size(1)}, grad, bias_dtype, [&](Backend&, const TensorView& v) { with_bias(v); });
+                   *bias = written({grad.size(1)}, grad, bias_dtype, MemoryFormat::contiguous,
+                                   [&](Backend&, const TensorView& v) { with_bias(v); });
                  });
 }
 
@@ -67,7 +76,7 @@ Tensor channel_sum(const Tensor& g, DType dtype) {
   Shape kept = Dims::filled(g.dim(), 1);
   kept[1] = g.size(1);
   const Tensor sums = Tensor::empty(kept, {.dtype = dtype, .device = g.device()});
-  backend_for(g.device()).reduce(Reduce::sum, g.view(), sums.view());
+  backend_for(g.device()).reduce(Reduce::sum, ordered(g, g.format()), ordered(sums, g.format()));
   return sums.alias({g.size(1)}, {1});
 }
 

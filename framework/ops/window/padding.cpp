@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/sparse_rows.h"
@@ -33,7 +34,8 @@ struct Pad {
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
-    const Tensor out = Tensor::empty(padded_shape(x.shape(), a), {.dtype = x.dtype(), .device = x.device()});
+    const MemoryFormat format = x.format();
+    const Tensor out = Tensor::empty(padded_shape(x.shape(), a), {.dtype = x.dtype(), .device = x.device(), .format = format});
     Backend& backend = backend_for(x.device());
     Shape shared = x.shape();  // what both have
     int64_t from = 0, to = 0;
@@ -43,8 +45,9 @@ struct Pad {
       to += std::max<int64_t>(a.before[d], 0) * out.strides()[d];
       if (shared[d] <= 0) shared[d] = 0;
     }
-    if (shared != out.shape()) backend.fill(out.view(), a.value);
-    if (numel(shared) > 0) backend.copy(x.alias(shared, x.strides(), from).view(), out.alias(shared, out.strides(), to).view());
+    if (shared != out.shape()) backend.fill(ordered(out, format), a.value);
+    if (numel(shared) > 0)
+      backend.copy(ordered(x.alias(shared, x.strides(), from), format), ordered(out.alias(shared, out.strides(), to), format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {

@@ -35,25 +35,32 @@ struct MaxPool {
 
   // The values, and the indices where somebody needs them.
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor x = in[0].contiguous();
+    const MemoryFormat format = in[0].format();
+    const Tensor x = in[0].to(format);
     const Shape shape = planes_of(x, a.out, a.args.window.dims);
-    const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device(), .format = format});
     Tensors result{out};
-    if (a.indices || ctx.recording()) result.push_back(Tensor::empty(shape, {.dtype = DType::i64, .device = x.device()}));
+    if (a.indices || ctx.recording())
+      result.push_back(Tensor::empty(shape, {.dtype = DType::i64, .device = x.device(), .format = format}));
     backend_for(x.device()).max_pool(x.view(), a.args, out.view(), result.size() > 1 ? result[1].view() : TensorView{});
-    if (ctx.recording()) ctx.save(result[1]);
+    if (ctx.recording()) {
+      ctx.save(result[1]);
+      ctx.state = format;
+    }
     return result;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor g = grads[0].contiguous(), indices = ctx.saved(0);
+    const Tensor indices = ctx.saved(0);
+    const auto format = std::any_cast<MemoryFormat>(ctx.state);
+    const Tensor g = grads[0].to(format);
     const Shape shape = planes_of(g, a.in, a.args.window.dims);
     if (grad_enabled()) {
       const int64_t planes = g.size(0) * g.size(1), n = a.in[0] * a.in[1] * a.in[2], taken = a.out[0] * a.out[1] * a.out[2];
       const Tensor none = zeros({planes, n}, {.dtype = g.dtype(), .device = g.device()});
       return {scatter_add(none, 1, indices.reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
     }
-    const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device()});
-    backend_for(g.device()).max_pool_backward(g.view(), indices.view(), dx.view());
+    const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device(), .format = format});
+    backend_for(g.device()).max_pool_backward(g.view(), indices.view(), a.args, dx.view());
     return {dx};
   }
 };
@@ -67,28 +74,34 @@ struct AvgPool {
        {.name = "adaptive_avg_pool3d", .doc = "as adaptive_avg_pool1d, over three dimensions"}}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
 
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor x = in[0].contiguous();
-    const Tensor out = Tensor::empty(planes_of(x, a.out, a.args.window.dims), {.dtype = x.dtype(), .device = x.device()});
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const MemoryFormat format = in[0].format();
+    if (ctx.recording()) ctx.state = format;
+    const Tensor x = in[0].to(format);
+    const Tensor out =
+        Tensor::empty(planes_of(x, a.out, a.args.window.dims), {.dtype = x.dtype(), .device = x.device(), .format = format});
     backend_for(x.device()).avg_pool(x.view(), a.args, out.view());
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 struct AvgPoolBackward {
-  using Attr = PoolAttr;
+  struct Attr : PoolAttr {
+    MemoryFormat format;  // of the forward's input
+  };
   static constexpr OpInfo info{.name = "avg_pool_backward", .doc = "each value, divided, on all that its window covers"};
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor g = in[0].contiguous();
-    const Tensor out = Tensor::empty(planes_of(g, a.in, a.args.window.dims), {.dtype = g.dtype(), .device = g.device()});
+    const Tensor g = in[0].to(a.format);
+    const Tensor out =
+        Tensor::empty(planes_of(g, a.in, a.args.window.dims), {.dtype = g.dtype(), .device = g.device(), .format = a.format});
     backend_for(g.device()).avg_pool_backward(g.view(), a.args, out.view());
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
 };
-Tensors AvgPool::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-  return {call<AvgPoolBackward>({grads[0]}, a)};
+Tensors AvgPool::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  return {call<AvgPoolBackward>({grads[0]}, {a, std::any_cast<MemoryFormat>(ctx.state)})};
 }
 
 // Throws unless x can be pooled over its last `dims` dimensions.

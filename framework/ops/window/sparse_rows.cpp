@@ -5,6 +5,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
 
@@ -51,16 +52,19 @@ struct ApplyRows {
   static const OpInfo& info_of(const Attr& a) { return *a.info; }
 
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    Tensor x = in[0].contiguous();
+    const MemoryFormat format = in[0].format();
+    Tensor x = in[0].to(format);
     const DType dtype = x.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
     for (size_t i = 0; i < a.rows.size(); ++i) {
       const auto& [dim, spec] = a.rows[i];
       Shape shape = x.shape();
       shape[dim] = spec.transposed ? spec.in : spec.out;
-      const Tensor out = Tensor::empty(shape, {.dtype = i + 1 < a.rows.size() ? wide : dtype, .device = x.device()});
+      const Tensor out =
+          Tensor::empty(shape, {.dtype = i + 1 < a.rows.size() ? wide : dtype, .device = x.device(), .format = format});
       if (out.numel() > 0) {
         const DeviceTable table = table_for(spec, x.device(), wide);
-        backend_for(x.device()).resample(x.view(), dim, table.view(), out.view());
+        const int walked = format == MemoryFormat::contiguous || dim == 0 ? dim : dim == 1 ? x.dim() - 1 : dim - 1;
+        backend_for(x.device()).resample(ordered(x, format), walked, table.view(), ordered(out, format));
       }
       x = out;
     }

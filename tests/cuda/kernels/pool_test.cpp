@@ -45,36 +45,46 @@ const Case kCases[] = {
 
 Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
 
+// The same memory, walked through in that format.
+Buffer laid(Buffer b, MemoryFormat format) {
+  b.view.strides = strides_of(b.view.shape, format);
+  return b;
+}
+constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
+
 }  // namespace
 
 TEST_CASE("maxima, their indices and gradients") {
   for (DType t : kFloating) {
     for (const Case& c : kCases) {
       if (c.args.divisor) continue;
-      const Shape in = planes(c.in), out = planes(c.out);
-      const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2);
-      set(x.view, 0, std::nan(""));
-      const Buffer y = out_like(t, out), want = make(t, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
-      cpu().max_pool(x, c.args, want, want_where);
-      const OnDevice dev_x(x), dev_y(y), dev_where(where), dev_grad(grad);
-      cuda::max_pool(queue(), dev_x, c.args, dev_y, dev_where);
-      dev_y.fetch();
-      dev_where.fetch();
-      check_close(y, want, 0, 0, "max_pool");
-      check_close(where, want_where, 0, 0, "max_pool indices");
+      for (MemoryFormat format : kFormats) {
+        const Shape in = planes(c.in), out = planes(c.out);
+        const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
+        set(x.view, 0, std::nan(""));
+        const Buffer y = laid(out_like(t, out), format), want = laid(make(t, out), format),
+                     where = laid(out_like(DType::i64, out), format), want_where = laid(make(DType::i64, out), format);
+        cpu().max_pool(x, c.args, want, want_where);
+        const OnDevice dev_x(x), dev_y(y), dev_where(where), dev_grad(grad);
+        cuda::max_pool(queue(), dev_x, c.args, dev_y, dev_where);
+        dev_y.fetch();
+        dev_where.fetch();
+        check_close(y, want, 0, 0, "max_pool");
+        check_close(where, want_where, 0, 0, "max_pool indices");
 
-      const Buffer dx = out_like(t, in), want_dx = make(t, in);
-      cpu().max_pool_backward(grad, want_where, want_dx);
-      const OnDevice dev_dx(dx);
-      cuda::max_pool_backward(queue(), dev_grad, dev_where, dev_dx);
-      dev_dx.fetch();
-      check_close(dx, want_dx, 0, 0, "max_pool_backward");
+        const Buffer dx = laid(out_like(t, in), format), want_dx = laid(make(t, in), format);
+        cpu().max_pool_backward(grad, want_where, c.args, want_dx);
+        const OnDevice dev_dx(dx);
+        cuda::max_pool_backward(queue(), dev_grad, dev_where, c.args, dev_dx);
+        dev_dx.fetch();
+        check_close(dx, want_dx, 0, 0, "max_pool_backward");
 
-      const Buffer alone = out_like(t, out);
-      const OnDevice dev_alone(alone);
-      cuda::max_pool(queue(), dev_x, c.args, dev_alone, {});
-      dev_alone.fetch();
-      check_close(alone, want, 0, 0, "max_pool without indices");
+        const Buffer alone = laid(out_like(t, out), format);
+        const OnDevice dev_alone(alone);
+        cuda::max_pool(queue(), dev_x, c.args, dev_alone, {});
+        dev_alone.fetch();
+        check_close(alone, want, 0, 0, "max_pool without indices");
+      }
     }
   }
 }
@@ -93,6 +103,13 @@ TEST_CASE("maxima with dilation and windows of -inf") {
   dev_where.fetch();
   check_close(y, want, 0, 0, "max_pool");
   check_close(where, want_where, 0, 0, "max_pool indices");
+  // The windows of a dilated kernel have elements between their taps.
+  const Buffer grad = uniform(DType::f32, out, 2), dx = out_like(DType::f32, {1, 1, 7, 6}), want_dx = make(DType::f32, {1, 1, 7, 6});
+  cpu().max_pool_backward(grad, want_where, args, want_dx);
+  const OnDevice dev_grad(grad), dev_dx(dx);
+  cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
+  dev_dx.fetch();
+  check_close(dx, want_dx, 0, 0, "max_pool_backward");
 }
 
 TEST_CASE("the maximum of nothing but -inf is at the window's first tap, in three dimensions too") {
@@ -127,18 +144,53 @@ TEST_CASE("maxima of windows with dilation too large for 32 bits") {
 TEST_CASE("means and their gradients") {
   for (DType t : kFloating) {
     for (const Case& c : kCases) {
+      for (MemoryFormat format : kFormats) {
+        const Shape in = planes(c.in), out = planes(c.out);
+        const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
+        const Buffer y = laid(out_like(t, out), format), want = laid(make(t, out), format), dx = laid(out_like(t, in), format),
+                     want_dx = laid(make(t, in), format);
+        cpu().avg_pool(x, c.args, want);
+        cpu().avg_pool_backward(grad, c.args, want_dx);
+        const OnDevice dev_x(x), dev_y(y), dev_grad(grad), dev_dx(dx);
+        cuda::avg_pool(queue(), dev_x, c.args, dev_y);
+        cuda::avg_pool_backward(queue(), dev_grad, c.args, dev_dx);
+        dev_y.fetch();
+        dev_dx.fetch();
+        check_close(y, want, 2, 1e-6, "avg_pool");
+        check_close(dx, want_dx, 2, 1e-6, "avg_pool_backward");
+      }
+    }
+  }
+}
+
+TEST_CASE("the CPU's maxima and means are those of rows in channels_last") {
+  for (DType t : kFloating) {
+    for (const Case& c : kCases) {
       const Shape in = planes(c.in), out = planes(c.out);
-      const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2);
-      const Buffer y = out_like(t, out), want = make(t, out), dx = out_like(t, in), want_dx = make(t, in);
-      cpu().avg_pool(x, c.args, want);
-      cpu().avg_pool_backward(grad, c.args, want_dx);
-      const OnDevice dev_x(x), dev_y(y), dev_grad(grad), dev_dx(dx);
-      cuda::avg_pool(queue(), dev_x, c.args, dev_y);
-      cuda::avg_pool_backward(queue(), dev_grad, c.args, dev_dx);
-      dev_y.fetch();
-      dev_dx.fetch();
-      check_close(y, want, 2, 1e-6, "avg_pool");
-      check_close(dx, want_dx, 2, 1e-6, "avg_pool_backward");
+      const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2), other_x = laid(make(t, in), MemoryFormat::channels_last),
+                   other_grad = laid(make(t, out), MemoryFormat::channels_last);
+      set(x.view, 0, std::nan(""));
+      cpu().copy(x, other_x);
+      cpu().copy(grad, other_grad);
+      std::vector<Buffer> results[2];
+      for (size_t k = 0; k < 2; ++k) {
+        const auto made = [&](DType type, const Shape& shape) -> const Buffer& {
+          return results[k].emplace_back(laid(make(type, shape), kFormats[k]));
+        };
+        results[k].reserve(5);
+        const Buffer &from = k ? other_x : x, &g = k ? other_grad : grad;
+        cpu().avg_pool(from, c.args, made(t, out));
+        cpu().avg_pool_backward(g, c.args, made(t, in));
+        if (c.args.divisor) continue;
+        const Buffer &y = made(t, out), &where = made(DType::i64, out);
+        cpu().max_pool(from, c.args, y, where);
+        cpu().max_pool_backward(g, where, c.args, made(t, in));
+      }
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        const Buffer again = make(results[0][i].view.dtype, results[0][i].view.shape);
+        cpu().copy(results[1][i], again);
+        check_close(again, results[0][i], i < 2 ? 2 : 0, i < 2 ? 1e-6 : 0, "channels_last");
+      }
     }
   }
 }
@@ -151,7 +203,7 @@ TEST_CASE("the CPU's results do not depend on the threads") {
       const Buffer y = make(t, {3, 5, 34, 36}), where = make(DType::i64, {3, 5, 34, 36}), mean = make(t, {3, 5, 34, 36});
       const Buffer dx = make(t, {3, 5, 67, 71}), dmean = make(t, {3, 5, 67, 71});
       cpu().max_pool(x, args, y, where);
-      cpu().max_pool_backward(grad, where, dx);
+      cpu().max_pool_backward(grad, where, args, dx);
       cpu().avg_pool(x, args, mean);
       cpu().avg_pool_backward(grad, args, dmean);
       return y.raw() + where.raw() + mean.raw() + dx.raw() + dmean.raw();

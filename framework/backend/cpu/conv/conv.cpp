@@ -65,6 +65,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   TensorView& result = sides[written].theirs;
   if (sides[written].mine.dtype == DType::f32 || bias_after) result.dtype = DType::f32;
 
+  const MemoryFormat format = conv_format({x, weight, y});
   ConvPlan* const plan = conv_plan({.pass = pass,
                                     .images = x.shape[0],
                                     .channels = x.shape[1],
@@ -75,6 +76,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
                                     .out = spatial_sizes(y, window.dims),
                                     .from = code,
                                     .to = result.dtype,
+                                    .format = format,
                                     .with_bias = bias && !bias_after});
   if (!plan) return false;
 
@@ -90,7 +92,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   for (int i = 0; i < 3; ++i) {
     if (!sides[i].differs()) continue;
     sides[i].theirs.data = memory + starts[i];
-    if (i != written) kernels().copy(sides[i].mine, sides[i].theirs);
+    if (i != written) kernels().copy(in_memory_order(sides[i].mine, format), in_memory_order(sides[i].theirs, format));
   }
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
   if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
@@ -100,7 +102,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   if (bias_after)
     add_channel_bias(kernels(), result, bias, sides[written].mine);
   else if (sides[written].differs())
-    kernels().copy(result, sides[written].mine);
+    kernels().copy(in_memory_order(result, format), in_memory_order(sides[written].mine, format));
   return true;
 }
 

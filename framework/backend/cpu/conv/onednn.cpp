@@ -24,7 +24,7 @@ constexpr size_t kPlans = 256;
 constexpr int64_t kBlock = 16;       // channels that the library's layouts keep together, padded with zeros
 constexpr int64_t kFewChannels = 4;  // ... of which most would be zeros
 
-constexpr int kWords = 8 + 6 * 3 + 2;
+constexpr int kWords = 11 + 6 * 3;
 struct Key {
   int64_t words[kWords];
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
@@ -48,8 +48,8 @@ int threads_of(const ConvProblem& p) {
 // A primitive's schedule is made for a number of threads.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
-           omp_get_max_threads()}};
-  int at = 10;
+           omp_get_max_threads(), int64_t(p.format)}};
+  int at = 11;
   for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
     for (int64_t n : *s) key.words[at++] = n;
   return key;
@@ -77,22 +77,33 @@ struct Shapes {
       after.push_back((p.out[d] - 1) * stride + reach - p.in[d] - p.window.padding[d]);
     }
     const auto type = [](DType t) { return t == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; };
-    x = plain(in, type(p.pass == ConvPass::data ? p.to : p.from));
-    weight = plain(taps, type(p.pass == ConvPass::weight ? p.to : p.from));
-    y = plain(out, type(p.pass == ConvPass::forward ? p.to : p.from));
-    bias = p.with_bias ? plain({p.filters}, Memory::data_type::f32) : Memory::desc();
+    x = plain(in, 1, p.format, type(p.pass == ConvPass::data ? p.to : p.from));
+    weight = plain(taps, p.groups > 1 ? 2 : 1, p.format, type(p.pass == ConvPass::weight ? p.to : p.from));
+    y = plain(out, 1, p.format, type(p.pass == ConvPass::forward ? p.to : p.from));
+    bias = p.with_bias ? plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32) : Memory::desc();
   }
-  // The same, with layouts for the library to choose.
-  Shapes free() const {
+  // The same, with layouts for the library to choose: of the weight, and of images where `all`.
+  Shapes free(bool all) const {
     Shapes s = *this;
-    for (Memory::desc* d : {&s.x, &s.weight, &s.y}) *d = Memory::desc(d->dims(), d->data_type(), Memory::format_tag::any);
+    const auto set_free = [](Memory::desc& d) { d = Memory::desc(d.dims(), d.data_type(), Memory::format_tag::any); };
+    set_free(s.weight);
+    if (all) set_free(s.x), set_free(s.y);
     return s;
   }
 
  private:
-  static Memory::desc plain(const Memory::dims& sizes, Memory::data_type type) {
+  // In channels_last the dimension `channels` is the innermost one.
+  static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type) {
     Memory::dims steps(sizes.size(), 1);
-    for (size_t d = sizes.size() - 1; d-- > 0;) steps[d] = steps[d + 1] * sizes[d + 1];
+    int64_t step = 1;
+    const auto lay = [&](size_t d) {
+      steps[d] = step;
+      step *= sizes[d];
+    };
+    const bool last = format == MemoryFormat::channels_last;
+    if (last) lay(channels);
+    for (size_t d = sizes.size(); d-- > 0;)
+      if (!last || d != channels) lay(d);
     return Memory::desc(sizes, type, steps);
   }
 };
@@ -149,14 +160,19 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
   return true;
 }
 
+// The layouts that code is asked for: as the tensors lie, with a free layout of the weight, or all free.
+enum class Layouts : uint8_t { plain, images, free };
+
 // A gradient's code wants to know the forward's: one of the operands' dtype throughout.
-bool try_choose(const ConvProblem& p, Algorithm how, bool plain, Chosen& chosen) {
+bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, Chosen& chosen) {
   ConvProblem forward_of = p;
   forward_of.pass = ConvPass::forward;
   forward_of.to = p.from;
   try {
     const Shapes shapes(p), hint(forward_of);
-    return plain ? choose(p.pass, how, shapes, hint, true, chosen) : choose(p.pass, how, shapes.free(), hint.free(), false, chosen);
+    if (layouts == Layouts::plain) return choose(p.pass, how, shapes, hint, true, chosen);
+    const bool all = layouts == Layouts::free;
+    return choose(p.pass, how, shapes.free(all), hint.free(all), false, chosen);
   } catch (const dnnl::error&) { return false; }
 }
 
@@ -166,17 +182,19 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 // tap, or a gradient few channels: products of plain columns are faster, but for one pass.
 bool choose(const ConvProblem& p, Chosen& chosen) {
   const Window& w = p.window;
-  const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data;
+  const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data,
+             last = p.format == MemoryFormat::channels_last;
   if (p.groups == 1) {
-    if (all_are(w.size, 1))
+    if (all_are(w.size, 1) && !last)
       return data && p.from == DType::f32 && steps && all_are(w.padding, 0) &&
-             try_choose(p, Algorithm::convolution_direct, true, chosen);
+             try_choose(p, Algorithm::convolution_direct, Layouts::plain, chosen);
     if (data && p.channels <= kFewChannels) return false;
     const bool winograd =
         p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && steps && p.channels >= kBlock && p.filters >= kBlock;
-    if (winograd && try_choose(p, Algorithm::convolution_winograd, false, chosen)) return true;
+    if (winograd && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
   }
-  return try_choose(p, Algorithm::convolution_direct, false, chosen);
+  if (last && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 
 }  // namespace

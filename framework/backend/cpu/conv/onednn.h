@@ -1,4 +1,5 @@
-// oneDNN's convolutions, on plain contiguous memory: layouts that its code prefers are made and undone around it.
+// oneDNN's convolutions, on dense memory: layouts that its code prefers are made and undone around it. It takes images in
+// channels_last as they are.
 #pragma once
 
 #include "framework/backend/layer_args.h"
@@ -16,6 +17,7 @@ struct ConvProblem {
   Spatial in, out;
   DType from = DType::f32;  // of the two operands: f32, or bf16 where bf16_is_native()
   DType to = DType::f32;    // of the result: f32, or bf16 from bf16
+  MemoryFormat format = MemoryFormat::contiguous;  // of the three tensors
   bool with_bias = false;   // f32, read by `forward` and written by `weight`; `data` has none
 };
 
