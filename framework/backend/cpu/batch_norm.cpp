@@ -1,4 +1,5 @@
-// Batch normalisation. Long runs of pixels are walked channel by channel; short ones as columns with parameters of their own.
+// Batch normalisation. Long runs of pixels are walked channel by channel; short ones as columns with parameters of their own, and
+// where a channel has one pixel a row (which is how channels_last comes here) several rows as one of so many times the columns.
 #include <algorithm>
 #include <cmath>
 
@@ -45,11 +46,47 @@ TensorView of_channels(const TensorView& v, int64_t channels) {
   return out;
 }
 
+// Mean and variance of each column of x [rows, columns]: of several rows side by side, joined.
+void column_statistics(const TensorView& x, int64_t rows, int64_t columns, const TensorView& mean, const TensorView& var) {
+  constexpr int64_t kSideBySide = 256;
+  const int64_t together = std::clamp<int64_t>(kSideBySide / std::max<int64_t>(columns, 1), 1, std::max<int64_t>(rows, 1));
+  const int64_t main = rows / together, width = together * columns, rest = rows - main * together;
+  if (together == 1) {
+    TensorView view = x;
+    view.shape = {rows, columns};
+    view.strides = {columns, 1};
+    const auto row = [&](TensorView v) {
+      v.shape = {1, columns};
+      v.strides = {columns, 1};
+      return v;
+    };
+    return variance(view, 0, row(mean), row(var));
+  }
+  std::vector<double> means(size_t(width + columns)), vars(means.size());
+  const auto part = [&](int64_t from, int64_t count, int64_t n, int64_t to) {
+    if (count == 0) return;
+    const TensorView view{at(x, from), x.dtype, {count, n}, {n, 1}};
+    const auto row = [&](std::vector<double>& v) { return TensorView{v.data() + to, DType::f64, {1, n}, {n, 1}}; };
+    variance(view, 0, row(means), row(vars));
+  };
+  part(0, main, width, 0);
+  part(main * width, rest, columns, width);
+  for (int64_t c = 0; c < columns; ++c) {
+    Moments m;
+    for (int64_t i = c; i < width; i += columns) m.join({means[size_t(i)], vars[size_t(i)] * double(main), main});
+    if (rest > 0) m.join({means[size_t(width + c)], vars[size_t(width + c)] * double(rest), rest});
+    store_one(mean.dtype, m.mean, at(mean, c));
+    store_one(var.dtype, m.squares / double(rows), at(var, c));
+  }
+}
+
 // mean and rstd, of the batch or as they stand, and the new running statistics.
 void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean, const TensorView& running_var,
                      const TensorView& mean, const TensorView& rstd) {
   const int64_t count = a.batch * a.inner;
-  if (a.training) {
+  if (a.training && a.inner == 1) {
+    column_statistics(x, a.batch, a.channels, mean, rstd);
+  } else if (a.training) {
     TensorView view = x;
     view.shape = {a.batch, a.channels, a.inner};
     view.strides = {a.channels * a.inner, a.inner, 1};
@@ -71,20 +108,33 @@ void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorVi
   }
 }
 
-// Channels as the loops see them.
+// Channels as the loops see them: `rows` of `columns`, the last of which may be cut off, or runs of a channel's pixels.
 struct Layout {
-  int64_t batch, channels, inner, repeat, columns;
-  int64_t work;
+  int64_t batch, channels, inner, together, rows, columns;
+  int64_t numel, work;
 
   explicit Layout(const BatchNormArgs& a)
       : batch(a.batch),
         channels(a.channels),
         inner(a.inner),
-        repeat(a.inner < kShortRun ? a.inner : 1),
-        columns(channels * inner),
-        work(batch * columns * 4) {}
+        together(inner == 1 ? std::clamp<int64_t>(kBlock / std::max<int64_t>(channels, 1), 1, std::max<int64_t>(batch, 1)) : 1),
+        rows((batch + together - 1) / together),
+        columns(together * channels * inner),
+        numel(batch * channels * inner),
+        work(numel * 4) {}
   bool by_columns() const { return inner < kShortRun; }
+  int64_t channel_of(int64_t column) const { return inner == 1 ? column % channels : column / inner; }
   int64_t grain() const { return std::max<int64_t>(1, kBlock / std::max<int64_t>(by_columns() ? columns : inner, 1)); }
+
+  // One value of a parameter for each channel, or column; `otherwise` where there is none.
+  template <class C>
+  std::vector<C> values(const TensorView& v, C otherwise) const {
+    std::vector<C> out = parameter<C>(v, channels, by_columns() ? inner : 1, otherwise);
+    const auto once = std::ptrdiff_t(out.size());
+    out.reserve(size_t(once * together));
+    for (int64_t k = 1; k < together; ++k) out.insert(out.end(), out.begin(), out.begin() + once);
+    return out;
+  }
 };
 
 // f(from, channel or column, n) for blocks of rows [begin, end): rows are runs of a channel, or elements of all channels.
@@ -92,8 +142,8 @@ template <class F>
 void each_block(const Layout& s, int64_t begin, int64_t end, const F& f) {
   const int64_t length = s.by_columns() ? s.columns : s.inner;
   for (int64_t r = begin; r < end; ++r) {
-    for (int64_t i = 0; i < length; i += kBlock)
-      f(r * length + i, s.by_columns() ? i : r % s.channels, std::min(kBlock, length - i));
+    const int64_t here = std::min(length, s.numel - r * length);
+    for (int64_t i = 0; i < here; i += kBlock) f(r * length + i, s.by_columns() ? i : r % s.channels, std::min(kBlock, here - i));
   }
 }
 
@@ -101,12 +151,10 @@ template <class C>
 void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_view, const TensorView& rstd_view) {
   const Layout s(a);
-  const std::vector<C> mean = parameter<C>(mean_view, s.channels, s.repeat, C(0)),
-                       bias_of = parameter<C>(bias, s.channels, s.repeat, C(0)),
-                       rstd = parameter<C>(rstd_view, s.channels, s.repeat, C(0));
-  std::vector<C> scale = parameter<C>(weight, s.channels, s.repeat, C(1));
+  const std::vector<C> mean = s.values(mean_view, C(0)), bias_of = s.values(bias, C(0)), rstd = s.values(rstd_view, C(0));
+  std::vector<C> scale = s.values(weight, C(1));
   for (size_t i = 0; i < scale.size(); ++i) scale[i] *= rstd[i];
-  parallel_for(s.by_columns() ? s.batch : s.batch * s.channels, s.grain(), s.work, [&](int64_t begin, int64_t end) {
+  parallel_for(s.by_columns() ? s.rows : s.batch * s.channels, s.grain(), s.work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffer[kBlock], made[kBlock];
     each_block(s, begin, end, [&](int64_t from, int64_t c, int64_t n) {
       const C* p = read_row<C>(x, from, 1, n, buffer);
@@ -179,7 +227,7 @@ struct Backward {
     std::vector<C> one(static_cast<size_t>(s.columns)), two(static_cast<size_t>(s.columns));
     if (a.training || dweight || dbias) find_sums(dweight, dbias, one, two);
     if (!dx) return;
-    parallel_for(s.batch, s.grain(), s.work, [&](int64_t begin, int64_t end) {
+    parallel_for(s.rows, s.grain(), s.work, [&](int64_t begin, int64_t end) {
       alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
       each_block(s, begin, end, [&](int64_t from, int64_t c, int64_t n) {
         const C* g = read_row<C>(grad, from, 1, n, g_buffer);
@@ -199,6 +247,8 @@ struct Backward {
     const auto add = [&](int64_t row, int64_t c, int64_t n, C* const* into) {
       alignas(64) C g_buffer[kBlock], x_buffer[kBlock];
       const int64_t from = row * s.columns + c;
+      n = std::min(n, s.numel - from);
+      if (n <= 0) return;
       add_gradients(read_row<C>(grad, from, 1, n, g_buffer), read_row<C>(x, from, 1, n, x_buffer), mean.data() + c, rstd.data() + c,
                     into[1], into[0], n);
     };
@@ -208,23 +258,24 @@ struct Backward {
         add(row, c, std::min(kBlock, s.columns - c), part);
       }
     };
-    sum_columns<C>(s.batch, s.columns, s.work, add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(s.rows, s.columns, s.work, add, add_whole, [&](int64_t i, double plain, double scaled) {
       sums[0][size_t(i)] = plain;
       sums[1][size_t(i)] = scaled;
     });
+    std::vector<double> plain(static_cast<size_t>(s.channels)), scaled(plain.size());
+    for (size_t i = 0; i < one.size(); ++i) {
+      const auto c = size_t(s.channel_of(int64_t(i)));
+      plain[c] += sums[0][i];
+      scaled[c] += sums[1][i];
+    }
     for (int64_t c = 0; c < s.channels; ++c) {
-      const size_t k = size_t(c * s.inner), end = k + size_t(s.inner);
-      double total[2] = {0, 0};
-      for (size_t i = k; i < end; ++i) {
-        total[0] += sums[0][i];
-        total[1] += sums[1][i];
-      }
-      if (dbias) store_one(dbias.dtype, total[0], at(dbias, c));
-      if (dweight) store_one(dweight.dtype, total[1], at(dweight, c));
-      for (size_t i = k; i < end; ++i) {
-        one[i] = first(total[0]);
-        two[i] = second(total[1], i);
-      }
+      if (dbias) store_one(dbias.dtype, plain[size_t(c)], at(dbias, c));
+      if (dweight) store_one(dweight.dtype, scaled[size_t(c)], at(dweight, c));
+    }
+    for (size_t i = 0; i < one.size(); ++i) {
+      const auto c = size_t(s.channel_of(int64_t(i)));
+      one[i] = first(plain[c]);
+      two[i] = second(scaled[c], i);
     }
   }
 };
@@ -245,9 +296,9 @@ void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, cons
   const auto run = [&](auto tag) {
     using C = decltype(tag);
     Backward<C> b{args, grad, x, dx};
-    b.mean = parameter<C>(mean, args.channels, b.s.repeat, C(0));
-    b.rstd = parameter<C>(rstd, args.channels, b.s.repeat, C(0));
-    b.scale = parameter<C>(weight, args.channels, b.s.repeat, C(1));
+    b.mean = b.s.values(mean, C(0));
+    b.rstd = b.s.values(rstd, C(0));
+    b.scale = b.s.values(weight, C(1));
     for (size_t i = 0; i < b.scale.size(); ++i) b.scale[i] *= b.rstd[i];
     b.s.by_columns() ? b.by_columns(dweight, dbias) : b.by_runs(dweight, dbias);
   };
