@@ -225,6 +225,7 @@ __global__ void __launch_bounds__(kThreads)
     for (I oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
       for (I oy = y0; oy < y1; ++oy) {
         const I row = first + (oz * p.y.out + oy) * p.x.out * p.lanes;
+#pragma unroll 1
         for (I ox = x0; ox < x1; ++ox)
           if (indices[row + ox * p.lanes] == here) sum += C(to_f(grad[row + ox * p.lanes]));
       }

@@ -39,7 +39,7 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("lr=3"), "did you mean \"optimizer.lr\"?"));
   CHECK(contains(with("model.type=TransformerDecoder"), "model.type: TransformerDecoder is not supported yet; use \"Sequential\""));
   CHECK(contains(with("distributed.backend=nccl"), "distributed training is not supported yet; leave it out"));
-  CHECK(contains(with("performance.channels_last=true"), "channels_last is not supported yet; only false works"));
+  CHECK(contains(with("performance.profile=true"), "profile is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=true") == "");
   CHECK(with("performance.cuda_graph=false") == "");
   CHECK(contains(with("amp.dtype=bf16"),
