@@ -36,6 +36,9 @@ class Torch:
         self.net = entry["model"]().train(train)
         spec = entry["input"]
         self.x = torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])
+        if entry["channels_last"]:
+            self.x = self.x.contiguous(memory_format=torch.channels_last)
+            self.net = self.net.to(memory_format=torch.channels_last)
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
         for _ in range(2):
             self.run()

@@ -3,7 +3,7 @@
 //    "dtype": "bfloat16", "train": true, "seconds": 0.5}
 //   {"ms": 12.34}
 // input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. With
-// "channels_last": true the weights lie in that memory format, and each run begins by converting its input to it. ms: the
+// "channels_last": true the input and the weights lie in that memory format. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Net {
   std::unique_ptr<Optimizer> optimizer = {};
   Tensor input = {};
   std::optional<DType> low = {};
-  bool train = false, step_only = false, channels_last = false;
+  bool train = false, step_only = false;
 
   explicit Net(const std::string& line) : text(line) {
     const Json j = Json::parse(line);
@@ -47,8 +47,10 @@ struct Net {
     if (dtype != DType::f32) low = dtype;
     train = j.value("train", false);
     module->train(train);
-    channels_last = j.value("channels_last", false);
-    if (channels_last) module->to(MemoryFormat::channels_last);
+    if (j.value("channels_last", false)) {
+      module->to(MemoryFormat::channels_last);
+      input = input.to(MemoryFormat::channels_last);
+    }
     if (train) optimizer = std::make_unique<SGD>(module->parameters(), SGDOptions{.lr = 1e-3});
     if (!j.contains("optimizer")) return;
     step_only = true;
@@ -60,10 +62,9 @@ struct Net {
   }
 
   Tensor forward() {
-    const Tensor x = channels_last ? input.to(MemoryFormat::channels_last) : input;
-    if (!low) return (*module)(x);
+    if (!low) return (*module)(input);
     const Autocast region(Device::cpu, *low);
-    return (*module)(x);
+    return (*module)(input);
   }
   double run() {
     const auto begin = std::chrono::steady_clock::now();

@@ -24,10 +24,9 @@ def lenet():
                                              linear(120, 84), "ReLU", linear(84, 10)]}, model
 
 
-def resnet_block(channels, channels_last=False):
+def resnet_block(channels):
     """The basic block of ResNet-18, with a ReLU behind the sum."""
     def model():
-        import torch
         from torch import nn
 
         class Block(nn.Module):
@@ -35,12 +34,8 @@ def resnet_block(channels, channels_last=False):
                 super().__init__()
                 self.body = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
                                           nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
-                if channels_last:
-                    self.to(memory_format=torch.channels_last)
 
             def forward(self, x):
-                if channels_last:
-                    x = x.contiguous(memory_format=torch.channels_last)
                 return nn.functional.relu(x + self.body(x))
         return Block()
     conv = {"type": "Conv2d", "in_channels": channels, "out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False}
@@ -81,8 +76,7 @@ def attention_block(width, heads, causal=False, **options):
 NETS = [
     net("LeNet, batch 64", lenet(), [64, 1, 28, 28]),
     net("ResNet block 64x56x56, batch 8", resnet_block(64), [8, 64, 56, 56]),
-    net("ResNet block 64x56x56, batch 8, channels-last", resnet_block(64, channels_last=True), [8, 64, 56, 56], channels_last=True),
-    net("ResNet block 64x56x56, batch 8, PyTorch channels-last", resnet_block(64, channels_last=True), [8, 64, 56, 56]),
+    net("ResNet block 64x56x56, batch 8, channels-last", resnet_block(64), [8, 64, 56, 56], channels_last=True),
     net("lstm 2x256, seq 64, batch 32", recurrent("LSTM", 2, 256), [64, 32, 256]),
     net("gru 2x256, seq 64, batch 32", recurrent("GRU", 2, 256), [64, 32, 256]),
     net("encoder block d 256, 8 heads, seq 128, batch 16", attention_block(256, 8), [16, 128, 256]),

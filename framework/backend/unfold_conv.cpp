@@ -78,6 +78,13 @@ class Weights {
   TensorView all_;
 };
 
+// What lies in channels_last is a matrix [pixels, channels] already, which a window of one tap that reads each pixel once multiplies.
+TensorView pixels_of(const TensorView& v) {
+  const int64_t channels = v.shape[1];
+  return dense(v.data, v.dtype, {v.numel() / std::max<int64_t>(channels, 1), channels});
+}
+TensorView transposed_matrix(const TensorView& m) { return {m.data, m.dtype, {m.shape[1], m.shape[0]}, {m.strides[1], m.strides[0]}}; }
+
 // Columns are made of rows of pixels: of a tensor in channels_last a copy that lies so.
 class RowMajor {
  public:
@@ -137,6 +144,10 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || x.numel() == 0) return bias_alone(kernels, bias, out);
   if (conv_format({x, weight, out}) == MemoryFormat::channels_last) {
+    if (groups == 1 && Sizes(x, out, window, groups).plain) {
+      const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
+      return kernels.gemm({.a = pixels_of(x), .b = transposed_matrix(filters), .c = pixels_of(out), .bias = bias});
+    }
     const RowMajor own_x(kernels, x, true), own_weight(kernels, weight, true), result(kernels, out, false);
     unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, result.view());
     return kernels.copy(result.view(), out);
@@ -171,6 +182,10 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || grad.numel() == 0) return bias_alone(kernels, bias, out);
   if (conv_format({grad, weight, out}) == MemoryFormat::channels_last) {
+    if (groups == 1 && Sizes(out, grad, window, groups).plain) {
+      const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
+      return kernels.gemm({.a = pixels_of(grad), .b = filters, .c = pixels_of(out), .bias = bias});
+    }
     const RowMajor own_grad(kernels, grad, true), own_weight(kernels, weight, true), result(kernels, out, false);
     unfold_conv_backward_data(kernels, own_grad.view(), own_weight.view(), bias, window, groups, result.view());
     return kernels.copy(result.view(), out);
@@ -203,6 +218,10 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
   if (out.numel() == 0) return;
   if (x.numel() == 0 || grad.numel() == 0) return kernels.fill(out, 0);
   if (conv_format({x, grad, out}) == MemoryFormat::channels_last) {
+    if (groups == 1 && Sizes(x, grad, window, groups).plain) {
+      const TensorView result = dense(out.data, out.dtype, {out.shape[0], out.shape[1]});
+      return kernels.gemm({.a = transposed_matrix(pixels_of(grad)), .b = pixels_of(x), .c = result});
+    }
     const RowMajor own_x(kernels, x, true), own_grad(kernels, grad, true), result(kernels, out, false);
     unfold_conv_backward_weight(kernels, own_x.view(), own_grad.view(), window, groups, result.view(), {});
     return kernels.copy(result.view(), out);

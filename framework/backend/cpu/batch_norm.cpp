@@ -15,11 +15,11 @@ HS_CLONES void map_columns(const C* x, const C* mean, const C* scale, const C* b
   for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean[i]) * scale[i] + bias[i];
 }
 template <class C>
-HS_CLONES void add_gradients(const C* g, const C* x, const C* mean, const C* rstd, C* dw, C* db, int64_t n) {
+HS_CLONES void add_gradients(const C* g, const C* x, const C* mean, C* with_x, C* plain, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    db[i] += g[i];
-    dw[i] += g[i] * ((x[i] - mean[i]) * rstd[i]);
+    plain[i] += g[i];
+    with_x[i] += g[i] * (x[i] - mean[i]);
   }
 }
 template <class C>
@@ -249,8 +249,8 @@ struct Backward {
       const int64_t from = row * s.columns + c;
       n = std::min(n, s.numel - from);
       if (n <= 0) return;
-      add_gradients(read_row<C>(grad, from, 1, n, g_buffer), read_row<C>(x, from, 1, n, x_buffer), mean.data() + c, rstd.data() + c,
-                    into[1], into[0], n);
+      add_gradients(read_row<C>(grad, from, 1, n, g_buffer), read_row<C>(x, from, 1, n, x_buffer), mean.data() + c, into[1],
+                    into[0], n);
     };
     const auto add_whole = [&](int64_t row, C* const* into) {
       for (int64_t c = 0; c < s.columns; c += kBlock) {
@@ -258,9 +258,9 @@ struct Backward {
         add(row, c, std::min(kBlock, s.columns - c), part);
       }
     };
-    sum_columns<C>(s.rows, s.columns, s.work, add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(s.rows, s.columns, s.work, add, add_whole, [&](int64_t i, double plain, double with_x) {
       sums[0][size_t(i)] = plain;
-      sums[1][size_t(i)] = scaled;
+      sums[1][size_t(i)] = s.rows == 0 ? 0 : with_x * double(rstd[size_t(i)]);  // of nothing rstd is no number
     });
     std::vector<double> plain(static_cast<size_t>(s.channels)), scaled(plain.size());
     for (size_t i = 0; i < one.size(); ++i) {

@@ -185,8 +185,11 @@ bool choose(const ConvProblem& p, Chosen& chosen) {
   const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data,
              last = p.format == MemoryFormat::channels_last;
   if (p.groups == 1) {
+    // In channels_last it is one product, without columns.
+    const bool reads_all = steps && all_are(w.padding, 0);
+    if (all_are(w.size, 1) && last && reads_all) return false;
     if (all_are(w.size, 1) && !last)
-      return data && p.from == DType::f32 && steps && all_are(w.padding, 0) &&
+      return data && p.from == DType::f32 && reads_all &&
              try_choose(p, Algorithm::convolution_direct, Layouts::plain, chosen);
     if (data && p.channels <= kFewChannels) return false;
     const bool winograd =
