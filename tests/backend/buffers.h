@@ -75,6 +75,12 @@ inline Buffer make(DType t, const Shape& shape, std::initializer_list<double> va
   return b;
 }
 
+// The same memory, walked through in that format.
+inline Buffer laid(Buffer b, MemoryFormat format) {
+  b.view.strides = strides_of(b.view.shape, format);
+  return b;
+}
+
 // How a test lays out an operand.
 enum class Layout { dense, transposed, sliced, repeated };
 inline constexpr Layout kLayouts[] = {Layout::dense, Layout::transposed, Layout::sliced, Layout::repeated};

@@ -44,12 +44,6 @@ const Case kCases[] = {
 };
 
 Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
-
-// The same memory, walked through in that format.
-Buffer laid(Buffer b, MemoryFormat format) {
-  b.view.strides = strides_of(b.view.shape, format);
-  return b;
-}
 constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
 
 }  // namespace

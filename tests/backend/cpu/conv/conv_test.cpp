@@ -95,9 +95,9 @@ void check_result(const Buffer& got, const std::vector<double>& want, const std:
                 bad < 0 ? 0.0 : want[size_t(bad)]);
 }
 
-void check_problem(const Problem& p, DType t, bool wide_results) {
-  const Buffer x = uniform(t, p.x(), 1), weight = uniform(t, p.weight(), 2), y = uniform(t, p.y(), 3),
-               bias = uniform(t, {p.filters}, 4), channel_bias = uniform(t, {p.channels}, 5);
+void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat format = MemoryFormat::contiguous) {
+  const Buffer x = laid(uniform(t, p.x(), 1), format), weight = laid(uniform(t, p.weight(), 2), format),
+               y = laid(uniform(t, p.y(), 3), format), bias = uniform(t, {p.filters}, 4), channel_bias = uniform(t, {p.channels}, 5);
   const DType to = wide_results && is_half(t) ? DType::f32 : t;
   const auto xs = x.values(), ws = weight.values(), ys = y.values();
   const int64_t pixels = p.in[0] * p.in[1] * p.in[2], positions = p.out()[0] * p.out()[1] * p.out()[2];
@@ -109,7 +109,8 @@ void check_problem(const Problem& p, DType t, bool wide_results) {
   });
   for (size_t i = 0; i < ys.size(); ++i) sums[i / size_t(positions) % size_t(p.filters)] += ys[i];
 
-  const Buffer out = make(to, p.y()), dx = make(to, p.x()), dw = make(to, p.weight()), db = make(to, {p.filters});
+  const Buffer out = laid(make(to, p.y()), format), dx = laid(make(to, p.x()), format), dw = laid(make(to, p.weight()), format),
+               db = make(to, {p.filters});
   const std::string what = p.what;
   cpu().conv(x, weight, {}, p.window, p.groups, out);
   check_result(out, forward, what + ", forward");
@@ -134,6 +135,16 @@ TEST_CASE("convolutions of every kind and dtype") {
     for (DType t : kFloating) {
       check_problem(p, t, false);
       if (is_half(t)) check_problem(p, t, true);
+    }
+  }
+}
+
+TEST_CASE("convolutions of images and volumes in channels_last") {
+  for (const Problem& p : kProblems) {
+    if (p.window.dims == 1) continue;
+    for (DType t : kFloating) {
+      check_problem(p, t, false, MemoryFormat::channels_last);
+      if (is_half(t)) check_problem(p, t, true, MemoryFormat::channels_last);
     }
   }
 }
