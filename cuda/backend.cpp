@@ -17,6 +17,10 @@
 #include "cuda/upload_lane.h"
 #include "framework/base/check.h"
 
+#ifndef HALFSTEP_NO_CUDNN
+#include "cuda/dnn/cudnn.h"
+#endif
+
 namespace halfstep::cuda {
 namespace {
 
@@ -41,6 +45,14 @@ void check_argument(std::string_view call, const TensorView& v) {
 template <class T>
 void check_argument(std::string_view, const T&) {}
 
+std::string describe_dnn() {
+#ifdef HALFSTEP_NO_CUDNN
+  return "";
+#else
+  return ", " + cudnn_version();
+#endif
+}
+
 class CudaBackend final : public Backend, public ProductReporter, public MemoryReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
@@ -59,7 +71,7 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
   }
 
   Device::Type device_type() const override { return Device::Type::cuda; }
-  std::string describe() const override { return describe_device() + ", " + describe_blas(); }
+  std::string describe() const override { return describe_device() + ", " + describe_blas() + describe_dnn(); }
   std::vector<ProductReport> take_product_reports() override {
     const std::lock_guard lock(mutex_);
     return product_reports();
