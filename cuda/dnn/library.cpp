@@ -72,7 +72,7 @@ Library::Entry& Library::prepare(const Queue& q, const Work& work) {
   }
   if (entry.plans) {
     const Plan& plan = *entry.plans->chosen(target_);
-    logging::debug("[cudnn] " + text_of(work) + ": engine " + std::to_string(plan.engine()) + " of " +
+    logging::debug("[cudnn] " + text_of(work) + ": engine " + std::to_string(plan.engine().number) + " of " +
                    std::to_string(entry.plans->proposed()) + " proposed, workspace " + std::to_string(plan.workspace()) + " bytes");
   } else {
     logging::debug("[cudnn] " + text_of(work) + ": declined (" + problem + ")");
@@ -94,7 +94,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   if (const auto known = recall_verdict(machine(), text)) {
     if (known->rung == kOther) return entry.plans.reset();
     const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
-    if (plan && plan->engine() == known->algorithm) return entry.plans->choose(size_t(known->candidate));
+    if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
   }
   Verdict best{.rung = kOther, .ms = time_of(q, work.otherwise)};
   for (size_t i = 0; i < kTimed; ++i) {
@@ -104,7 +104,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     const double ms = time_of(q, [&] {
       if (status == CUDNN_STATUS_SUCCESS) status = execute(q, work, entry, *plan);
     });
-    if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine()), ms};
+    if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
   }
   remember_verdict(machine(), text, best);
   logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");

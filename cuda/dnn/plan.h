@@ -50,7 +50,7 @@ class Plan {
   // run time cuDNN 9.19 refuses a second.
   Plan(Engine engine, const Target& target);
 
-  int64_t engine() const { return engine_.number; }
+  const Engine& engine() const { return engine_; }
   int64_t workspace() const { return workspace_; }  // bytes
 
   // Queues it on the handle's stream. memory: of the graph's tensors, in the order in which they were made.
