@@ -18,8 +18,10 @@
 #include "framework/base/check.h"
 
 #ifndef HALFSTEP_NO_CUDNN
+#include "cuda/dnn/attention.h"
 #include "cuda/dnn/cudnn.h"
 #endif
+#include "framework/backend/dnn.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -53,7 +55,7 @@ std::string describe_dnn() {
 #endif
 }
 
-class CudaBackend final : public Backend, public ProductReporter, public MemoryReporter {
+class CudaBackend final : public Backend, public AttentionLibrary, public ProductReporter, public MemoryReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -103,6 +105,23 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
     return cuda::activation_aux(activation, rows, columns, dtype);
   }
+
+#ifdef HALFSTEP_NO_CUDNN
+  bool attention(const AttentionArgs&, Generator::State, const TensorView&, const TensorView&, bool) override { return false; }
+  bool attention_backward(const AttentionArgs&, Generator::State, const AttentionGradients&) override { return false; }
+#else
+  bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
+                 bool differentiable) override {
+    bool done = false;
+    run("attention", [&](const auto&... here) { done = dnn::attention(queue_, here...); }, args, state, out, stats, differentiable);
+    return done;
+  }
+  bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
+    bool done = false;
+    run("attention_backward", [&](const auto&... here) { done = dnn::attention_backward(queue_, here...); }, args, state, gradients);
+    return done;
+  }
+#endif
 
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {

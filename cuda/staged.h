@@ -15,14 +15,17 @@ inline bool same_layout(const Shape& shape, const Strides& a, const Strides& b) 
   return true;
 }
 
-// `view` itself where it has this dtype and these strides (of a dense layout); else memory of the workspace that has.
+// `view` itself where it has this dtype, these strides and this alignment (in bytes); else memory of the workspace that has them:
+// then the strides must be of a dense layout.
 class Staged {
  public:
   enum Use { read, write };
 
-  Staged(const Queue& q, const TensorView& view, DType dtype, const Strides& strides, Use use) : q_(q), given_(view), view_(view) {
+  Staged(const Queue& q, const TensorView& view, DType dtype, const Strides& strides, Use use, size_t alignment = 1)
+      : q_(q), given_(view), view_(view) {
     view_.strides = strides;
-    if (!view || (view.dtype == dtype && same_layout(view.shape, view.strides, strides))) return;
+    const bool aligned = reinterpret_cast<uintptr_t>(view.data) % alignment == 0;
+    if (!view || (view.dtype == dtype && aligned && same_layout(view.shape, view.strides, strides))) return;
     work_.emplace(Device::cuda, size_t(view.numel()) * size_of(dtype));
     view_.dtype = dtype;
     view_.data = work_->data();

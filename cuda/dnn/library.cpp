@@ -112,6 +112,11 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   entry.plans->choose(size_t(best.candidate));
 }
 
+bool Library::prepares(const Queue& q, const Work& work) {
+  const std::lock_guard lock(mutex);
+  return prepare(q, work).plans != nullptr;
+}
+
 bool Library::run(const Queue& q, const Work& work) {
   const std::lock_guard lock(mutex);
   Entry& entry = prepare(q, work);

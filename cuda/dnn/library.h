@@ -30,6 +30,8 @@ class Library {
   // Null where there is none, or none that works on this device: a line of the log says so, once.
   static Library* find();
 
+  // Whether the library takes it, so far as it can tell before it runs. Throws NotPrepared.
+  bool prepares(const Queue& q, const Work& work);
   // False, and nothing is done: the library declines. Throws NotPrepared.
   bool run(const Queue& q, const Work& work);
 
