@@ -96,7 +96,7 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
   const TensorView& second = direction == Direction::weight ? call.x : call.w;
   const auto type = type_of(first.dtype);
   if (!type || second.dtype != first.dtype || call.x.numel() == 0 || call.w.numel() == 0 || call.y.numel() == 0) return false;
-  Library* const library = Library::find();
+  Library* const library = Library::find(q);
   if (!library) return false;
 
   // All in one layout: the engines have no other. As in PyTorch, one tensor with the channels last says which.
@@ -124,7 +124,7 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
 
   const auto run = [&](const TensorView& fused) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
-    if (fused && (!problem.bias || fused.strides[0] != 1)) return false;
+    if (fused && (!problem.bias || fused.strides[0] != 1)) return Done::declined;
     Work work{.name = kNames[int(direction)],
               .key = problem.key(),
               .rules = {.tensor_cores = problem.tensor_cores, .workspace = dnn_options().workspace},
@@ -136,10 +136,9 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
     return library->run(q, work);
   };
   const Staged& result = direction == Direction::forward ? y : direction == Direction::data ? x : w;
-  if (!adds || !run(bias)) {
-    if (!run({})) return false;
-    if (adds) add_bias(q, result.view(), bias, last);
-  }
+  Done done = adds ? run(bias) : Done::declined;
+  if (done == Done::declined && (done = run({})) == Done::yes && adds) add_bias(q, result.view(), bias, last);
+  if (done != Done::yes) return false;
   if (call.bias && direction == Direction::weight) sum_channels(q, y.view(), call.bias, last);
   result.deliver();
   return true;
