@@ -5,7 +5,7 @@
 //   a
 //              caller could take any status for a refusal and go another way. HALFSTEP_FAKE_DNN_MISUSE=status gives the status
 //   HALFSTEP_FAKE_DNN_REFUSE=0x3   bits of Family: no engine for graphs that have one of these operations; 0x40: no RNN
-//   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes fail
+//   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes are refused
 //   HALFSTEP_FAKE_DNN_SLOW=0x10    bits of engine indices that take some milliseconds
 #pragma once
 
