@@ -74,6 +74,12 @@ TEST_CASE("cudnn: misuse of descriptors is found") {
          DnnGraph g;
          conv(g, g.tensor(kX, packed(kX), kHalf), g.tensor(kW, packed(kW), CUDNN_DATA_FLOAT), g.tensor(kX, packed(kX), kHalf));
        }},
+      {"a convolution that adds to nothing", "adds to the virtual tensor",
+       [] {
+         DnnGraph g;
+         const auto x = g.tensor(kX, packed(kX), kHalf), w = g.tensor(kW, packed(kW), kHalf);
+         g.conv(0, x, w, g.middle(kX), {0, 0}, {1, 1}, {1, 1}, 1, 1);
+       }},
       {"padding of one dimension", "has 1 of one parameter",
        [] {
          DnnGraph g;

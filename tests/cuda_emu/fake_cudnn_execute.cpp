@@ -158,7 +158,11 @@ void execute(cudaStream_t stream, const std::shared_ptr<const Plan>& plan, const
   if (plan->engine.index < int64_t(setting("HALFSTEP_FAKE_DNN_FAIL")))
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "as HALFSTEP_FAKE_DNN_FAIL says");
   e.slow = setting("HALFSTEP_FAKE_DNN_SLOW") >> plan->engine.index & 1;
-  const auto work = [e = std::make_shared<const Execution>(std::move(e))] { run(*e); };
+  const auto work = [e = std::make_shared<const Execution>(std::move(e))] {
+    try {
+      run(*e);
+    } catch (const Failure& failure) { fail("cuDNN: %s", failure.text.c_str()); }
+  };
   if (submit(stream, {.work = work, .what = "cudnn"}) != cudaSuccess)
     refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream did not take the work");
 }

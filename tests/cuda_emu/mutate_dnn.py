@@ -10,6 +10,7 @@ All mutants are compiled into one copy of the files (mutant.h). Ends with 1 when
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -33,7 +34,7 @@ def rewritten(mutants):
         count = texts[path].count(m["from"])
         if count != 1:
             faults.append(f"{m['name']}: {path} has {count} times {m['from']!r}")
-        texts[path] = texts[path].replace(m["from"], m["to"].replace("ON", f"mutant::on({number})"), 1)
+        texts[path] = texts[path].replace(m["from"], re.sub(r"\bON\b", f"mutant::on({number})", m["to"]), 1)
     if faults:
         raise SystemExit("\n".join(faults))
     return {path: '#include "mutant.h"\n' + text for path, text in texts.items()}
