@@ -192,6 +192,8 @@ TEST_CASE("cudnn: refusals") {
   };
   CHECK(engines(DType::f16, DType::f16) > 0);
   CHECK(engines(DType::f16, DType::f32) == 0);
+  const char* const capability = std::getenv("HALFSTEP_EMU_CAPABILITY");
+  CHECK((engines(DType::bf16, DType::bf16) == 0) == (capability && std::atoi(capability) < 80));
   const Behaviour refuses("HALFSTEP_FAKE_DNN_REFUSE", "1");
   CHECK(engines(DType::f16, DType::f16) == 0);
 }

@@ -1,4 +1,5 @@
 // Executions of cuDNN's graphs by the library that stands in for it: when they read what, and what they must not be given.
+#include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"
 #include "tests/cuda_emu/misuse.h"
 
@@ -52,6 +53,32 @@ TEST_CASE("cudnn: neither a plan nor a handle is made while a stream is captured
   }
   cudaGetLastError();
   cudaStreamDestroy(stream);
+}
+
+TEST_CASE("cudnn: executions that are refused, and slow ones") {
+  RunningConv r;
+  const DnnPlan plan = r.g.plan(r.g.engines().back().index);
+  {
+    const Behaviour refuses("HALFSTEP_FAKE_DNN_FAIL", std::to_string(plan.index + 1));
+    CHECK(plan.execute(r.g.pointers, nullptr) == CUDNN_STATUS_NOT_SUPPORTED);
+  }
+  cudaEvent_t before, after;
+  REQUIRE(cudaEventCreate(&before) == cudaSuccess);
+  REQUIRE(cudaEventCreate(&after) == cudaSuccess);
+  const auto milliseconds = [&] {
+    float ms = 0;
+    REQUIRE(cudaEventRecord(before, nullptr) == cudaSuccess);
+    ok(plan.execute(r.g.pointers, nullptr));
+    REQUIRE(cudaEventRecord(after, nullptr) == cudaSuccess);
+    REQUIRE(cudaEventSynchronize(after) == cudaSuccess);
+    REQUIRE(cudaEventElapsedTime(&ms, before, after) == cudaSuccess);
+    return ms;
+  };
+  CHECK(milliseconds() < 1);
+  const Behaviour slow("HALFSTEP_FAKE_DNN_SLOW", std::to_string(1 << plan.index));
+  CHECK(milliseconds() > 1);
+  cudaEventDestroy(before);
+  cudaEventDestroy(after);
 }
 
 TEST_CASE("cudnn: an execution waits for its stream, is captured, and outlives its descriptors") {

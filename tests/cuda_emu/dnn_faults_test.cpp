@@ -106,3 +106,13 @@ TEST_CASE("dnn: with keys that are alike the gradient of queries vanishes, whate
   out.backward(g);
   CHECK(largest_difference(q.grad(), zeros({2, 4, 16, 8})) < 5e-3);
 }
+
+TEST_CASE("dnn: attention of queries in two layouts") {
+  manual_seed(34);
+  const Tensor q = randn({2, 3, 24, 16}), k = randn({2, 3, 24, 16}), v = randn({2, 3, 24, 16});
+  const Tensor want = scaled_dot_product_attention(q, k, v);
+  const auto heads_inside = [](const Tensor& t) { return t.transpose(1, 2).contiguous().transpose(1, 2); };
+  const Tensor dk = on_cuda(k, DType::f16), dv = on_cuda(v, DType::f16);
+  for (const Tensor& laid : {on_cuda(q, DType::f16), heads_inside(on_cuda(q, DType::f16))})
+    CHECK(largest_difference(scaled_dot_product_attention(laid, dk, dv), want) < 1e-2);
+}

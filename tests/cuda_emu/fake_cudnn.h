@@ -87,7 +87,7 @@ void for_each_offset(const Dims& dims, const Dims& strides, const F& f) {
 Dims row_major(const Dims& dims);
 std::string text_of(const Dims& dims);
 
-// ---- Graphs (fake_cudnn_operations.cpp, fake_cudnn_graph.cpp)
+// ---- Operations (fake_cudnn_operations.cpp) and graphs (fake_cudnn_graph.cpp)
 enum Family : unsigned {
   kForward = 1,
   kBackwardData = 2,
@@ -141,7 +141,7 @@ struct Graph {
   bool has_handle = false;
 };
 
-// ---- Engines (fake_cudnn_engines.cpp)
+// ---- Engines (fake_cudnn_graph.cpp)
 enum class Arithmetic { exact, tf32, half_inputs, coarse, varying };
 struct Engine {
   int64_t index = 0;

@@ -93,8 +93,6 @@ int64_t scores_bytes(const Graph& graph) {
   return bytes;
 }
 
-int64_t choose_engine(const Descriptor& d) { return d.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX); }
-
 const Descriptor& required_child(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
   const Descriptor* child = d.child(name);
   if (!child || child->type != type)
@@ -212,10 +210,11 @@ void finalize_engine(Descriptor& d) {
     }
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR: {
       const auto graph = required_child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).graph;
+      const int64_t index = d.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       for (const Engine& engine : all_engines(*graph)) {
-        if (engine.index == choose_engine(d)) d.config = std::make_shared<const Config>(Config{graph, engine});
+        if (engine.index == index) d.config = std::make_shared<const Config>(Config{graph, engine});
       }
-      if (!d.config) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine %ld for this graph", long(choose_engine(d)));
+      if (!d.config) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine %ld for this graph", long(index));
       return;
     }
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {
