@@ -1,14 +1,13 @@
 // Graphs of cuDNN's backend API in few words, and their execution, for tests that call the library that stands in for it.
 #pragma once
 
-#include <cudnn.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "cuda/dnn/cudnn.h"
 #include "tests/cuda/kernels/device.h"
 
 namespace halfstep::testing {

@@ -9,13 +9,12 @@
 //   HALFSTEP_FAKE_DNN_SLOW=0x10    bits of engine indices that take some milliseconds
 #pragma once
 
-#include <cudnn.h>
-
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cuda/dnn/cudnn.h"
 #include "runtime.h"
 
 namespace emu::dnn {
