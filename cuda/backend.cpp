@@ -17,6 +17,12 @@
 #include "cuda/upload_lane.h"
 #include "framework/base/check.h"
 
+#ifndef HALFSTEP_NO_CUDNN
+#include "cuda/dnn/attention.h"
+#include "cuda/dnn/cudnn.h"
+#endif
+#include "framework/backend/dnn.h"
+
 namespace halfstep::cuda {
 namespace {
 
@@ -41,7 +47,15 @@ void check_argument(std::string_view call, const TensorView& v) {
 template <class T>
 void check_argument(std::string_view, const T&) {}
 
-class CudaBackend final : public Backend, public ProductReporter, public MemoryReporter {
+std::string describe_dnn() {
+#ifdef HALFSTEP_NO_CUDNN
+  return "";
+#else
+  return ", " + cudnn_version();
+#endif
+}
+
+class CudaBackend final : public Backend, public AttentionLibrary, public ProductReporter, public MemoryReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -59,7 +73,7 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
   }
 
   Device::Type device_type() const override { return Device::Type::cuda; }
-  std::string describe() const override { return describe_device() + ", " + describe_blas(); }
+  std::string describe() const override { return describe_device() + ", " + describe_blas() + describe_dnn(); }
   std::vector<ProductReport> take_product_reports() override {
     const std::lock_guard lock(mutex_);
     return product_reports();
@@ -91,6 +105,23 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
     return cuda::activation_aux(activation, rows, columns, dtype);
   }
+
+#ifdef HALFSTEP_NO_CUDNN
+  bool attention(const AttentionArgs&, Generator::State, const TensorView&, const TensorView&, bool) override { return false; }
+  bool attention_backward(const AttentionArgs&, Generator::State, const AttentionGradients&) override { return false; }
+#else
+  bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
+                 bool differentiable) override {
+    bool done = false;
+    run("attention", [&] { done = dnn::attention(queue_, args, position(args, state), out, stats, differentiable); });
+    return done;
+  }
+  bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
+    bool done = false;
+    run("attention_backward", [&] { done = dnn::attention_backward(queue_, args, position(args, state), gradients); });
+    return done;
+  }
+#endif
 
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {
@@ -167,6 +198,11 @@ class CudaBackend final : public Backend, public ProductReporter, public MemoryR
     return argument;
   }
   Generator::State in_place(const Generator::State& state) const { return recorder_ ? recorder_->relative(state) : state; }
+
+  // Without dropout nothing is drawn, and the state is nobody's.
+  Generator::State position(const AttentionArgs& args, const Generator::State& state) const {
+    return args.dropout_p > 0 ? in_place(state) : state;
+  }
 
   // Copies to the host and waits, then throws what a check found meanwhile.
   void read_back(const char* call, const void* src, void* dst, size_t bytes) {

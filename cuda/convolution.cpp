@@ -1,6 +1,11 @@
-// Convolutions on CUDA: unfold and cuBLASLt products.
+// Convolutions on CUDA: by cuDNN, and what it declines by unfold and matrix products.
 #include "cuda/blas/gemm.h"
+#include "cuda/staged.h"
 #include "framework/backend/unfold_conv.h"
+
+#ifndef HALFSTEP_NO_CUDNN  // the build where the library's header is not installed
+#include "cuda/dnn/conv.h"
+#endif
 
 namespace halfstep::cuda {
 namespace {
@@ -28,19 +33,54 @@ class Kernels final : public ConvKernels {
   const Queue& q_;
 };
 
+#ifdef HALFSTEP_NO_CUDNN
+enum class Direction { forward, data, weight };
+struct ConvCall {
+  Direction direction;
+  TensorView x, w, y, bias;
+  Window window;
+};
+template <class F>
+bool convolve(const Queue&, const ConvCall&, const F&) {
+  return false;
+}
+#else
+using namespace dnn;
+#endif
+
+// Unfolding takes and gives rows of pixels, channel by channel.
+Staged by_rows(const Queue& q, const TensorView& v, Staged::Use use = Staged::read) {
+  return Staged(q, v, v.dtype, contiguous_strides(v.shape), use);
+}
+
 }  // namespace
 
 void conv(const Queue& q, const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window,
           int64_t groups, const TensorView& out) {
-  unfold_conv(Kernels(q), x, weight, bias, window, groups, out);
+  const auto unfolded = [&] {
+    const Staged to = by_rows(q, out, Staged::write);
+    unfold_conv(Kernels(q), by_rows(q, x).view(), by_rows(q, weight).view(), bias, window, groups, to.view());
+    to.deliver();
+  };
+  if (!convolve(q, {Direction::forward, x, weight, out, bias, window}, unfolded)) unfolded();
 }
 void conv_backward_data(const Queue& q, const TensorView& grad, const TensorView& weight, const TensorView& bias,
                         const Window& window, int64_t groups, const TensorView& out) {
-  unfold_conv_backward_data(Kernels(q), grad, weight, bias, window, groups, out);
+  const auto unfolded = [&] {
+    const Staged to = by_rows(q, out, Staged::write);
+    unfold_conv_backward_data(Kernels(q), by_rows(q, grad).view(), by_rows(q, weight).view(), bias, window, groups, to.view());
+    to.deliver();
+  };
+  if (!convolve(q, {Direction::data, out, weight, grad, bias, window}, unfolded)) unfolded();
 }
 void conv_backward_weight(const Queue& q, const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
                           const TensorView& out, const TensorView& bias_out) {
-  unfold_conv_backward_weight(Kernels(q), x, grad, window, groups, out, bias_out);
+  const auto unfolded = [&] {
+    const Staged to = by_rows(q, out, Staged::write);
+    unfold_conv_backward_weight(Kernels(q), by_rows(q, x).view(), by_rows(q, grad).view(), window, groups, to.view(), bias_out);
+    to.deliver();
+  };
+  if (!convolve(q, {Direction::weight, x, out, grad, bias_out, window}, unfolded)) unfolded();
 }
 
 }  // namespace halfstep::cuda

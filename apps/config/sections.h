@@ -219,7 +219,8 @@ struct LoggingSection {
 };
 
 struct PerformanceSection {
-  bool tf32;
+  bool tf32, cudnn_benchmark;
+  int64_t cudnn_workspace;  // MiB
   std::optional<bool> cuda_graph;
   bool channels_last;
 
@@ -227,7 +228,10 @@ struct PerformanceSection {
     key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
     key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
     key(channels_last, boolean("channels_last", false, "images lie with the channels of a pixel side by side: faster in 16 bits"));
-    key.unread(not_yet("cudnn_benchmark", false, "cudnn_benchmark"));
+    key(cudnn_benchmark, boolean("cudnn_benchmark", false,
+                                 "time a few of cuDNN's ways for each kind of convolution and keep the fastest, whose last bits may differ"));
+    key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB that one call of cuDNN may take beside its tensors")
+                             .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
     key.unread(not_yet("profile", false, "profile"));
   }

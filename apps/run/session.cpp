@@ -12,6 +12,7 @@
 #include "apps/catalog/optimizers.h"
 #include "apps/schema/pattern.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/dnn.h"
 #include "framework/data/permutation.h"
 #include "framework/data/statistics.h"
 #include "framework/io/stored_json.h"
@@ -98,6 +99,7 @@ ModelParts make_model(const Config& config) {
   out.device = config.device;
   backend_for(out.device);
   set_allow_tf32(config.performance.tf32);
+  set_dnn_options({.benchmark = config.performance.cudnn_benchmark, .workspace = config.performance.cudnn_workspace << 20});
   manual_seed(config.seed);
   out.low = config.low;
   {

@@ -7,6 +7,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/cpu_backend.h"
+#include "framework/backend/dnn.h"
 #include "framework/backend/meta.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
@@ -50,7 +51,8 @@ void start_device(Device device) {
 [[maybe_unused]] const bool start_registered = (register_device_start(&start_device), true);
 
 std::atomic<int> thread_count{0};  // 0: all cores
-std::atomic<bool> tf32{false};
+std::atomic<bool> tf32{false}, dnn_benchmark{false};
+std::atomic<int64_t> dnn_workspace{DnnOptions{}.workspace};
 
 int core_count() {
   static const int count = std::max(1, omp_get_max_threads());  // honours OMP_NUM_THREADS
@@ -115,5 +117,11 @@ std::unique_ptr<Recording> Backend::end_recording() { return nullptr; }
 
 void set_allow_tf32(bool on) { tf32 = on; }
 bool allow_tf32() { return tf32.load(std::memory_order_relaxed); }
+
+void set_dnn_options(const DnnOptions& options) {
+  dnn_benchmark = options.benchmark;
+  dnn_workspace = options.workspace;
+}
+DnnOptions dnn_options() { return {dnn_benchmark, dnn_workspace}; }
 
 }  // namespace halfstep

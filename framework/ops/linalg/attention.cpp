@@ -1,16 +1,19 @@
 // Scaled dot-product attention, chunk by chunk. A chunk is some heads whole, or some rows of one head; its scores and
-// probabilities live in the cache (CPU) or in bounded memory (CUDA) and are gone when the next one begins.
+// probabilities live in the cache (CPU) or in bounded memory (CUDA) and are gone when the next one begins. Where the device has a
+// library for it (AttentionLibrary), that is asked first.
 #include "framework/ops/linalg/attention.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/heads.h"
+#include "framework/ops/linalg/library_attention.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
@@ -25,6 +28,7 @@ struct AttentionAttr {
   double scale = 1, dropout_p = 0;
   bool causal = false;
   Generator::State state;
+  std::shared_ptr<bool> dropped_by_library = nullptr;  // of dropout: set where the library drew its numbers
 };
 
 // Heads [head, head + heads) of batch `batch`, their query rows [row, row + rows) and the keys [0, keys).
@@ -228,6 +232,13 @@ struct Sdpa {
     const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
     if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
     const Tensor out = Tensor::empty(shape, like);
+    if (const Tensor stats = mask.mask.defined() ? Tensor() : library_attention(of(a, in), a.state, out, ctx.recording());
+        stats.defined()) {
+      if (a.dropped_by_library) *a.dropped_by_library = true;
+      ctx.save_output(out);
+      ctx.save(stats);
+      return out;
+    }
     const Attention at(a, q, k, v, mask);
     const Tensor rows = at.like_queries(out);
     at.for_chunks([&](const Chunk& c) {
@@ -245,6 +256,13 @@ struct Sdpa {
       for (size_t i = 0; i < 4; ++i)
         if (ctx.needs(i)) result[i] = zero(ctx.saved(i), ctx.grad_dtype(i));
       return result;
+    }
+    if (ctx.saved_count() > 6) {  // the library ran
+      const std::array<DType, 3> wanted{ctx.grad_dtype(0), ctx.grad_dtype(1), ctx.grad_dtype(2)};
+      const Tensors all = library_attention_backward(of(a, {q, k, v}), a.state, ctx.saved(6), ctx.saved(7), grads[0], wanted);
+      for (size_t i = 0; i < all.size(); ++i)
+        if (ctx.needs(i)) result[i] = all[i];
+      if (!all.empty()) return result;
     }
     Backend& backend = backend_for(q.device());
     const Attention at(a, q, k, v, {ctx.saved(4), live});
@@ -282,6 +300,9 @@ struct Sdpa {
   }
 
   static Tensor composite(const Attr& a, const Tensors& in) {
+    check<AutogradError>(!a.dropped_by_library || !*a.dropped_by_library, info.name,
+                         "a gradient with create_graph needs to know what dropout left out, and the device's library does not tell",
+                         Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
     const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
     const auto of_every_head = [&](const Tensor& x) {
@@ -299,6 +320,9 @@ struct Sdpa {
   }
 
  private:
+  static LibraryAttention of(const Attr& a, const Tensors& in) {
+    return {.q = in[0], .k = in[1], .v = in[2], .scale = a.scale, .causal = a.causal, .dropout_p = a.dropout_p};
+  }
   // What dropout multiplied each probability by.
   static Tensor kept(const Attr& a, const Tensors& in, const Mask& mask, const Tensor& p) {
     const NoGrad quiet;
@@ -339,6 +363,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
   if (o.dropout_p > 0) {  // each chunk begins a new block of four numbers, and has a row or more
     Generator& generator = o.generator ? *o.generator : default_generator();
+    attr.dropped_by_library = std::make_shared<bool>(false);
     attr.state = generator.reserve(numel(h.batch) * h.heads * query.size(-2) * (key.size(-2) + 4));
   }
   Shape out = h.scores();

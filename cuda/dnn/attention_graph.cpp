@@ -1,0 +1,138 @@
+// Attention in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+#include <bit>
+#include <limits>
+
+#include "cuda/dnn/attention.h"
+
+namespace halfstep::cuda::dnn {
+namespace {
+
+Numbers rows_of(const Numbers& d) {
+  Numbers strides(d.size());
+  int64_t step = 1;
+  for (size_t i = d.size(); i-- > 0; step *= d[i]) strides[i] = step;
+  return strides;
+}
+Numbers swapped(Numbers d) {
+  std::swap(d[2], d[3]);
+  return d;
+}
+
+// One call's graph under construction.
+struct Builder {
+  const AttentionProblem& p;
+  Graph& g;
+  Numbers scores{p.q[0], p.q[1], p.q[2], p.k[2]}, row{p.q[0], p.q[1], p.q[2], 1};
+
+  Tensor like_q() { return g.tensor(p.q, rows_of(p.q), p.type); }
+  Tensor like_k() { return g.tensor(p.k, rows_of(p.k), p.type); }
+  Tensor transposed(const Numbers& strides) { return g.tensor(swapped(p.k), swapped(strides), p.type); }
+  Tensor rows() { return g.tensor(row, rows_of(row), CUDNN_DATA_FLOAT); }
+  Tensor row_between() { return g.between(row, rows_of(row)); }
+  Tensor scores_between(cudnnDataType_t type = CUDNN_DATA_FLOAT) { return g.between(scores, rows_of(scores), type); }
+
+  // The least number where the key comes after the query: a tile without any key to see would make NaN of infinities.
+  Tensor hide_later(const Tensor& s) {
+    const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
+    const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
+                 key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
+    const Tensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
+    return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &seen});
+  }
+  // 1 where a probability is kept; the numbers depend on seed and offset, and on nothing that differs between the two graphs.
+  Tensor kept() {
+    const Numbers one(4, 1);
+    const Tensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),
+                 keep = scores_between();
+    g.bernoulli(seed, offset, 1 - p.dropout, keep);
+    return keep;
+  }
+  Tensor times(const Tensor& x, float factor) { return g.mul(x, g.constant(4, factor)); }
+  float raised() const { return float(1 / (1 - p.dropout)); }
+};
+
+}  // namespace
+
+Key AttentionProblem::key(bool backward) const {
+  Key key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale)};
+  for (const Numbers* n : {&q, &k, &q_strides, &k_strides, &v_strides}) key.insert(key.end(), n->begin(), n->end());
+  return key;
+}
+
+std::unique_ptr<Graph> attention_graph(const AttentionProblem& p) {
+  auto graph = std::make_unique<Graph>();
+  Graph& g = *graph;
+  Builder b{p, g};
+  const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), v = g.tensor(p.k, p.v_strides, p.type),
+               out = b.like_q(), stats = b.rows();
+  const Tensor raw = b.scores_between();
+  g.matmul_to(q, kt, raw);
+  Tensor s = b.times(raw, p.scale);
+  if (p.causal) s = b.hide_later(s);
+  const Tensor top = b.row_between(), sum = b.row_between();
+  g.reduce_to(CUDNN_REDUCE_TENSOR_MAX, s, top);
+  const Tensor e = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &top}));
+  g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, e, sum);
+  const Tensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum);
+  g.pointwise_to(CUDNN_POINTWISE_ADD, top, stats, {.b = &log});
+  const bool drops = p.dropout > 0;
+  Tensor probabilities = b.scores_between(drops ? CUDNN_DATA_FLOAT : p.type);
+  g.pointwise_to(CUDNN_POINTWISE_DIV, e, probabilities, {.b = &sum});
+  if (drops) {
+    const Tensor keep = b.kept(), kept = g.mul(probabilities, keep), up = g.constant(4, b.raised());
+    probabilities = b.scores_between(p.type);
+    g.pointwise_to(CUDNN_POINTWISE_MUL, kept, probabilities, {.b = &up});
+  }
+  g.matmul_to(probabilities, v, out);
+  return graph;
+}
+
+std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
+  auto graph = std::make_unique<Graph>();
+  Graph& g = *graph;
+  Builder b{p, g};
+  const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), vt = b.transposed(p.v_strides),
+               out = b.like_q(), stats = b.rows(), grad = b.like_q(), dq = b.like_q(), dk = b.like_k(), dv = b.like_k(),
+               sums = b.rows();
+  // Heads of keys that several heads of queries share: a gradient for each of these, to be added up.
+  const bool shares = p.q[1] != p.k[1];
+  const Numbers each_key{p.q[0], p.q[1], p.k[2], p.k[3]};
+  const Tensor each_dk = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dk,
+               each_dv = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dv;
+  const bool drops = p.dropout > 0;
+  const std::optional<Tensor> keep = drops ? std::optional(b.kept()) : std::nullopt;
+  const Numbers columns{p.q[0], p.q[1], p.k[2], p.q[2]},
+      by_columns{b.scores[1] * b.scores[2] * b.scores[3], b.scores[2] * b.scores[3], 1, b.scores[3]};
+  // What each row's probabilities have in common in their gradient: the sum of grad * out.
+  const Tensor product = g.between(p.q, rows_of(p.q)), raw_sums = b.row_between();
+  g.pointwise_to(CUDNN_POINTWISE_MUL, grad, product, {.b = &out});
+  g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, product, raw_sums);
+  const Tensor share = g.constant(4, float(1 - p.dropout));
+  g.pointwise_to(CUDNN_POINTWISE_MUL, raw_sums, sums, {.b = &share});
+  // The probabilities again, and dv.
+  const Tensor raw = b.scores_between();
+  g.matmul_to(q, kt, raw);
+  Tensor s = b.times(raw, p.scale);
+  if (p.causal) s = b.hide_later(s);
+  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats}));
+  const Tensor dropped = drops ? b.times(g.mul(probabilities, *keep), b.raised()) : probabilities;
+  const Tensor dropped_columns = g.between(columns, by_columns, p.type);
+  g.reshape(dropped, dropped_columns);
+  g.matmul_to(dropped_columns, grad, each_dv);
+  if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dv, dv);
+  // The scores' gradient, dk and dq.
+  const Tensor dp = b.scores_between();
+  g.matmul_to(grad, vt, dp);
+  Tensor ds = g.mul(g.pointwise(CUDNN_POINTWISE_SUB, drops ? g.mul(dp, *keep) : dp, {.b = &sums}), probabilities);
+  if (drops) ds = b.times(ds, b.raised());
+  ds = b.times(ds, p.scale);
+  const Tensor ds_columns = g.between(columns, by_columns, p.type), k = g.between(p.k, p.k_strides, p.type);
+  g.reshape(ds, ds_columns);
+  g.matmul_to(ds_columns, q, each_dk);
+  if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dk, dk);
+  g.reshape(kt, k);
+  g.matmul_to(ds, k, dq);
+  return graph;
+}
+
+}  // namespace halfstep::cuda::dnn

@@ -1,0 +1,55 @@
+// The least recently used of so many values goes when another comes. Used by one call at a time, as a queue is.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace halfstep::cuda::dnn {
+
+// What a plan depends on, as a row of numbers.
+using Key = std::vector<int64_t>;
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t h = key.size();
+    for (int64_t w : key) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return size_t(h);
+  }
+};
+
+template <class Value>
+class Cache {
+ public:
+  explicit Cache(size_t most = 1024) : most_(most) {}
+
+  // Null: it is not there. Valid until it goes.
+  Value* find(const Key& key) {
+    const auto found = index_.find(key);
+    if (found == index_.end()) return nullptr;
+    items_.splice(items_.begin(), items_, found->second);
+    return &found->second->second;
+  }
+  // Replaces what is there.
+  Value& put(const Key& key, Value value) {
+    if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
+    items_.emplace_front(key, std::move(value));
+    index_[key] = items_.begin();
+    if (items_.size() > most_) {
+      index_.erase(items_.back().first);
+      items_.pop_back();
+    }
+    return items_.front().second;
+  }
+  size_t size() const { return items_.size(); }
+
+ private:
+  using Items = std::list<std::pair<Key, Value>>;
+  size_t most_;
+  Items items_;  // the most recently used first
+  std::unordered_map<Key, typename Items::iterator, KeyHash> index_;
+};
+
+}  // namespace halfstep::cuda::dnn

@@ -1,0 +1,40 @@
+// Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). False, and nothing is done, where the library
+// is not there or declines: float64, integers, tensors that begin off their elements' size, and what it has no engine for.
+#pragma once
+
+#include <functional>
+
+#include "cuda/dnn/cache.h"
+#include "cuda/dnn/graph.h"
+#include "cuda/kernels/kernels.h"
+
+namespace halfstep::cuda::dnn {
+
+// A convolution as the library sees it: [N, C, spatial...] with two spatial dimensions or more.
+struct ConvProblem {
+  Direction direction = Direction::forward;
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;  // of x, w and y
+  Numbers x, w, y, x_strides, w_strides, y_strides;
+  ConvWindow window;
+  std::optional<cudnnDataType_t> bias{};  // added to the result, of its channels; forward and data
+  bool tensor_cores = true;
+  int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
+
+  Key key() const;
+};
+// Its tensors in memory, in this order: x, w, y and, where there is one, bias.
+std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);
+
+// Strides of a dense [N, C, spatial...]: the channels innermost (channels_last), or the last dimension.
+Numbers dense_strides(const Numbers& dims, bool channels_last);
+
+// x, w and y of y = conv(x, w), of which `direction` names the result. `bias`: of the result's channels, or empty.
+struct ConvCall {
+  Direction direction;
+  TensorView x, w, y, bias;
+  Window window;
+};
+// otherwise: the same done without the library, which tuning times.
+bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>& otherwise);
+
+}  // namespace halfstep::cuda::dnn

@@ -1,0 +1,51 @@
+// Convolutions in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+#include <memory>
+
+#include "cuda/dnn/conv.h"
+
+namespace halfstep::cuda::dnn {
+
+Key ConvProblem::key() const {
+  Key key{'c', int64_t(direction), int64_t(type), bias ? int64_t(*bias) : -1, tensor_cores, alignment, int64_t(x.size())};
+  for (const Numbers* n :
+       {&x, &w, &y, &x_strides, &w_strides, &y_strides, &window.before, &window.after, &window.stride, &window.dilation})
+    key.insert(key.end(), n->begin(), n->end());
+  return key;
+}
+
+Numbers dense_strides(const Numbers& dims, bool channels_last) {
+  Numbers strides(dims.size());
+  int64_t step = channels_last ? dims[1] : 1;
+  for (size_t d = dims.size(); d-- > 0;) {
+    if (channels_last && d == 1) continue;
+    strides[d] = step;
+    step *= dims[d];
+  }
+  if (channels_last) strides[1] = 1;
+  return strides;
+}
+
+std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {
+  auto g = std::make_unique<Graph>(p.alignment);
+  const Tensor x = g->tensor(p.x, p.x_strides, p.type), w = g->tensor(p.w, p.w_strides, p.type),
+               y = g->tensor(p.y, p.y_strides, p.type);
+  if (!p.bias) {
+    g->conv(p.direction, x, w, y, p.window);
+    return g;
+  }
+  const Tensor& result = p.direction == Direction::data ? x : y;
+  const Tensor raw = g->like(result);  // float32: the sum is rounded once, after the bias
+  if (p.direction == Direction::data)
+    g->conv(p.direction, raw, w, y, p.window);
+  else
+    g->conv(p.direction, x, w, raw, p.window);
+  const int64_t channels = result.dims[1];
+  Numbers dims(result.dims.size(), 1), strides(dims.size(), channels);
+  dims[1] = channels;
+  strides[1] = 1;
+  const Tensor bias = g->tensor(dims, strides, *p.bias);
+  g->pointwise_to(CUDNN_POINTWISE_ADD, raw, result, {.b = &bias});
+  return g;
+}
+
+}  // namespace halfstep::cuda::dnn

@@ -1,0 +1,44 @@
+// cuDNN, opened when a convolution first wants it: a gigabyte that a run on the CPU has no use for.
+#pragma once
+
+#include <cudnn.h>
+
+#include <string>
+
+namespace halfstep::cuda {
+
+#define HS_CUDNN(F)                \
+  F(cudnnGetVersion)               \
+  F(cudnnGetErrorString)           \
+  F(cudnnGetLastErrorString)       \
+  F(cudnnCreate)                   \
+  F(cudnnDestroy)                  \
+  F(cudnnSetStream)                \
+  F(cudnnBackendCreateDescriptor)  \
+  F(cudnnBackendDestroyDescriptor) \
+  F(cudnnBackendSetAttribute)      \
+  F(cudnnBackendGetAttribute)      \
+  F(cudnnBackendFinalize)          \
+  F(cudnnBackendExecute)
+
+// The functions in use, under their own names.
+struct Cudnn {
+#define HS_MEMBER(name) decltype(&::name) name = nullptr;
+  HS_CUDNN(HS_MEMBER)
+#undef HS_MEMBER
+};
+
+// The library, or null where there is none of version 9, or where HALFSTEP_CUDA_DNN=plain in the environment leaves it out; a line
+// of the log says so, once. Looks at the path in the environment's HALFSTEP_CUDNN, where the build found it, and where the loader
+// looks.
+const Cudnn* find_cudnn();
+// The same where it is known to be there. Throws DeviceError with what was tried otherwise.
+const Cudnn& cudnn();
+
+// "cuDNN 9.19.0", or why there is none.
+std::string cudnn_version();
+
+// Throws DeviceError "[cudnn] <call> failed: <status>: <the library's last words>".
+void check_cudnn(cudnnStatus_t status, const char* call);
+
+}  // namespace halfstep::cuda

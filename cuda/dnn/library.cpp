@@ -1,0 +1,154 @@
+#include "cuda/dnn/library.h"
+
+#include <limits>
+
+#include "cuda/blas/matmul.h"
+#include "cuda/blas/verdicts.h"
+#include "cuda/launches.h"
+#include "cuda/runtime.h"
+#include "framework/backend/dnn.h"
+#include "framework/backend/workspace.h"
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+
+namespace halfstep::cuda::dnn {
+namespace {
+
+constexpr size_t kTimed = 4;  // plans of one kind
+
+// What a choice depends on beside the kind of work, as verdicts are kept by it.
+const std::string& machine() {
+  static const std::string text = describe_device() + ", " + cudnn_version();
+  return text;
+}
+
+std::string text_of(const Work& work) {
+  std::string out = work.name;
+  for (int64_t w : work.key) out += ' ' + std::to_string(w);
+  return out;
+}
+
+[[noreturn]] void not_prepared(const std::string& what) {
+  throw NotPrepared("[record] " + what + " is used for the first time, which cannot be recorded for replay");
+}
+
+}  // namespace
+
+bool is_refusal(cudnnStatus_t status) {
+  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // of arguments, of support, of its own
+}
+
+Library* Library::create() {
+  const Cudnn* const dnn = find_cudnn();
+  if (!dnn) return nullptr;
+  cudnnHandle_t handle = nullptr;
+  const cudnnStatus_t status = dnn->cudnnCreate(&handle);
+  if (status == CUDNN_STATUS_SUCCESS) return new Library(handle);
+  logging::info("[cudnn] convolutions run as matrix products, as " + cudnn_version() +
+                " does not work on this device: " + dnn->cudnnGetErrorString(status));
+  return nullptr;
+}
+
+Library* Library::find(const Queue& q) {
+  static std::mutex mutex;
+  static bool looked = false;
+  static Library* instance = nullptr;  // never destroyed: the driver may be gone before static objects are
+  const std::lock_guard lock(mutex);
+  if (!looked && q.recording) not_prepared("cuDNN");
+  if (!std::exchange(looked, true)) instance = create();
+  return instance;
+}
+
+cudnnHandle_t Library::handle(const Queue& q) {
+  check_cudnn(cudnn().cudnnSetStream(handle_, q.stream), "cudnnSetStream");
+  return handle_;
+}
+
+Library::Entry& Library::prepare(const Queue& q, const Work& work) {
+  if (Entry* const known = cache_.find(work.key)) return *known;
+  if (q.recording) not_prepared(work.name);
+  Entry entry;
+  std::string problem;
+  try {
+    entry.plans = std::make_unique<Plans>(work.graph(), target_, work.rules);
+    if (!entry.plans->chosen(target_)) {
+      problem = entry.plans->problem().empty() ? "no engine that is allowed" : entry.plans->problem();
+      entry.plans.reset();
+    }
+  } catch (const DeviceError& e) {  // it has no words for it
+    problem = e.what();
+    problem.resize(std::min(problem.size(), problem.find('\n')));
+  }
+  if (entry.plans) {
+    const Plan& plan = *entry.plans->chosen(target_);
+    logging::debug("[cudnn] " + text_of(work) + ": engine " + std::to_string(plan.engine().number) + " of " +
+                   std::to_string(entry.plans->proposed()) + " proposed, workspace " + std::to_string(plan.workspace()) + " bytes");
+  } else {
+    logging::debug("[cudnn] " + text_of(work) + ": declined (" + problem + ")");
+  }
+  Entry& kept = cache_.put(work.key, std::move(entry));
+  if (kept.plans && work.otherwise && dnn_options().benchmark) tune(q, work, kept);
+  return kept;
+}
+
+cudnnStatus_t Library::execute(const Queue& q, const Work& work, const Entry& entry, const Plan& plan) {
+  const Workspace space(Device::cuda, size_t(plan.workspace()));
+  return plan.run(handle(q), entry.plans->graph(), work.memory, space.data());
+}
+
+void Library::tune(const Queue& q, const Work& work, Entry& entry) {
+  constexpr const char* kLibrary = "cudnn";
+  constexpr const char* kOther = "unfold";
+  const std::string text = text_of(work);
+  if (const auto known = recall_verdict(machine(), text)) {
+    entry.slower = known->rung == kOther;
+    if (entry.slower) return;
+    const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
+    if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
+  }
+  Verdict best{.rung = kOther, .ms = time_of(q, work.otherwise)};
+  for (size_t i = 0; i < kTimed; ++i) {
+    const Plan* const plan = entry.plans->at(i, target_);
+    if (!plan) break;
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const double ms = time_of(q, [&] {
+      if (status == CUDNN_STATUS_SUCCESS) status = execute(q, work, entry, *plan);
+    });
+    if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
+  }
+  remember_verdict(machine(), text, best);
+  logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
+  entry.slower = best.rung == kOther;
+  if (!entry.slower) entry.plans->choose(size_t(best.candidate));
+}
+
+bool Library::prepares(const Queue& q, const Work& work) {
+  const std::lock_guard lock(mutex);
+  return prepare(q, work).plans != nullptr;
+}
+
+Done Library::run(const Queue& q, const Work& work) {
+  const std::lock_guard lock(mutex);
+  Entry& entry = prepare(q, work);
+  if (launch_watcher) {
+    for (const void* p : work.memory) launch_watcher->uses_fixed(p);
+  }
+  while (entry.plans && !entry.slower) {
+    const Plan* const plan = entry.plans->chosen(target_);
+    if (!plan) {
+      logging::debug("[cudnn] " + text_of(work) + ": declined (" + entry.plans->problem() + ")");
+      entry.plans.reset();
+      break;
+    }
+    const cudnnStatus_t status = execute(q, work, entry, *plan);
+    if (status == CUDNN_STATUS_SUCCESS) {
+      entry.plans->settle();
+      return Done::yes;
+    }
+    if (q.recording || !is_refusal(status)) check_cudnn(status, "cudnnBackendExecute");
+    entry.plans->refuse(cudnn().cudnnGetErrorString(status));
+  }
+  return entry.slower ? Done::slower : Done::declined;
+}
+
+}  // namespace halfstep::cuda::dnn

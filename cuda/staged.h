@@ -1,0 +1,46 @@
+// A tensor in another layout or dtype for the time of one call.
+#pragma once
+
+#include <optional>
+
+#include "cuda/kernels/kernels.h"
+#include "framework/backend/workspace.h"
+
+namespace halfstep::cuda {
+
+// Do the strides agree wherever there is more than one element to step to?
+inline bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
+  for (int d = 0; d < shape.size(); ++d)
+    if (shape[d] > 1 && a[d] != b[d]) return false;
+  return true;
+}
+
+// `view` itself where it has this dtype, these strides and this alignment (in bytes); else memory of the workspace that has them:
+// then the strides must be of a dense layout.
+class Staged {
+ public:
+  enum Use { read, write };
+
+  Staged(const Queue& q, const TensorView& view, DType dtype, const Strides& strides, Use use, size_t alignment = 1)
+      : q_(q), given_(view), view_(view) {
+    view_.strides = strides;
+    const bool aligned = reinterpret_cast<uintptr_t>(view.data) % alignment == 0;
+    if (!view || (view.dtype == dtype && aligned && same_layout(view.shape, view.strides, strides))) return;
+    work_.emplace(Device::cuda, size_t(view.numel()) * size_of(dtype));
+    view_.dtype = dtype;
+    view_.data = work_->data();
+    if (use == read) cuda::copy(q_, given_, view_);
+  }
+  const TensorView& view() const { return view_; }
+  // What was written goes where it was wanted.
+  void deliver() const {
+    if (work_) cuda::copy(q_, view_, given_);
+  }
+
+ private:
+  const Queue& q_;
+  TensorView given_, view_;
+  std::optional<Workspace> work_;
+};
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,50 @@
+// What a device's library of convolutions and attention may do. Only CUDA has one: cuDNN.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/check.h"
+#include "framework/base/generator.h"
+#include "framework/tensor/view.h"
+
+namespace halfstep {
+
+struct DnnOptions {
+  bool benchmark = false;                  // time a few of the library's ways for each kind of convolution, and keep the fastest
+  int64_t workspace = int64_t(256) << 20;  // bytes that one call of the library may take beside its tensors
+};
+// For all threads and all calls from now on.
+void set_dnn_options(const DnnOptions& options);
+DnnOptions dnn_options();
+
+// What is recorded wants a way of the library that is not prepared yet: the same work done once without recording prepares it.
+struct NotPrepared : RecordingError {
+  using RecordingError::RecordingError;
+};
+
+// softmax(scale q k^T) v. q: [B, H, L, E]; k and v: [B, G, S, E], each head of theirs for H / G consecutive ones of q; any strides.
+struct AttentionArgs {
+  TensorView q, k, v;
+  double scale = 1;
+  bool causal = false;   // query i sees the keys 0 to i
+  double dropout_p = 0;  // of the probabilities, by the library's own numbers, which depend on the state alone
+};
+// Contiguous, of q's dtype but for stats.
+struct AttentionGradients {
+  TensorView out, stats, grad;  // read: what attention() has written, and the gradient of out
+  TensorView dq, dk, dv;        // written
+};
+
+// A backend with a library that does attention in one piece is one of these, too. Each function returns false, and nothing is done,
+// where the library declines; the same bits come in every run.
+class AttentionLibrary {
+ public:
+  virtual ~AttentionLibrary() = default;
+  // out [B, H, L, E] contiguous; stats [B, H, L] f32: of each row of scores the logarithm of the sum of its exponentials.
+  // `differentiable`: attention_backward will be asked, and with dropout has to be able to, as nothing else knows what was dropped.
+  virtual bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
+                         bool differentiable) = 0;
+  virtual bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) = 0;
+};
+
+}  // namespace halfstep

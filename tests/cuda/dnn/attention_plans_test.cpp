@@ -1,0 +1,128 @@
+// The adapter's attention before the real library, for devices that are not here.
+#include "cuda/dnn/attention.h"
+#include "tests/cuda/dnn/plans.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+using namespace halfstep::cuda::dnn;
+
+namespace {
+
+// Batches of 8 and 16 heads, laid out [B, L, H, E] as projections give them.
+AttentionProblem problem(int64_t size, int64_t length = 1024, int64_t key_heads = 16) {
+  const int64_t heads = 16;
+  return {.type = CUDNN_DATA_HALF,
+          .q = {8, heads, length, size},
+          .k = {8, key_heads, length, size},
+          .q_strides = {length * heads * size, size, heads * size, 1},
+          .k_strides = {length * key_heads * size, size, key_heads * size, 1},
+          .v_strides = {length * key_heads * size, size, key_heads * size, 1},
+          .scale = 0.125f};
+}
+
+std::string title(int capability, const AttentionProblem& p, bool backward) {
+  return "sm_" + std::to_string(capability) + " attention of " + std::to_string(p.q[3]) + ", length " + std::to_string(p.q[2]) +
+         ", " + std::to_string(p.k[1]) + " heads of keys" + (p.type == CUDNN_DATA_HALF ? ", f16" : ", bf16") +
+         (p.causal ? ", causal" : "") + (p.dropout > 0 ? ", dropout" : "") + (backward ? ", backward" : "");
+}
+
+Answer ask(int capability, const AttentionProblem& p, bool backward) {
+  const Answer a = testing::ask(capability, [&] { return backward ? attention_backward_graph(p) : attention_graph(p); },
+                                {.workspace = int64_t(1) << 30});
+  show(title(capability, p, backward), a);
+  return a;
+}
+
+constexpr int64_t kMiB = 1 << 20;
+
+void accepts(int capability, const AttentionProblem& p, bool backward, int64_t most) {
+  const Answer a = ask(capability, p, backward);
+  CAPTURE(title(capability, p, backward));
+  CAPTURE(a.problem);
+  REQUIRE_MESSAGE(a.workspace, "declined");
+  CHECK(*a.workspace <= most);
+  CHECK(a.keeps_rules);
+}
+// The scores of every head, in float16, and a little.
+int64_t square(const AttentionProblem& p) { return 2 * p.q[0] * p.q[1] * p.q[2] * ((p.k[2] + 63) / 64 * 64) + 4 * kMiB; }
+
+void accepts_all(int64_t size) {
+  for (int capability : {80, 90}) {
+    for (cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
+      for (bool causal : {false, true}) {
+        for (double dropout : {0.0, 0.1}) {
+          AttentionProblem p = problem(size);
+          p.type = type;
+          p.causal = causal;
+          p.dropout = dropout;
+          accepts(capability, p, false, kMiB);
+          if (capability == 80 && size > 128)
+            CHECK_FALSE(ask(capability, p, true).workspace);
+          else
+            accepts(capability, p, true, square(p));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention is taken from Ampere on, with the same bits in every run") {
+  if (!cudnn_is_here()) return;
+  for (int capability : {80, 90}) {
+    AttentionProblem p = problem(64);
+    p.causal = true;
+    accepts(capability, p, false, kMiB);
+    accepts(capability, p, true, square(p));
+    p.dropout = 0.1;
+    accepts(capability, p, false, kMiB);
+    accepts(capability, p, true, square(p));
+  }
+  for (bool backward : {false, true}) CHECK_FALSE(ask(75, problem(64), backward).workspace);
+}
+
+TEST_CASE("attention whose queries share keys") {
+  if (!cudnn_is_here()) return;
+  for (int capability : {80, 90}) {
+    for (int64_t key_heads : {1, 4}) {
+      const AttentionProblem p = problem(64, 512, key_heads);
+      accepts(capability, p, false, kMiB);
+      accepts(capability, p, true, square(p));
+    }
+  }
+}
+
+TEST_CASE("attention of heads whose size is no multiple of 8 is declined") {
+  if (!cudnn_is_here()) return;
+  for (int capability : {80, 90}) {
+    for (bool backward : {false, true}) CHECK_FALSE(ask(capability, problem(68), backward).workspace);
+  }
+}
+
+TEST_CASE("what attention's plans depend on is in their key") {
+  const AttentionProblem base = problem(64);
+  CHECK(base.key(false) == problem(64).key(false));
+  CHECK(base.key(false) != base.key(true));
+  const auto differs = [&](const auto& change) {
+    AttentionProblem other = base;
+    change(other);
+    return other.key(true) != base.key(true);
+  };
+  CHECK(differs([](AttentionProblem& p) { p.type = CUDNN_DATA_BFLOAT16; }));
+  CHECK(differs([](AttentionProblem& p) { p.causal = true; }));
+  CHECK(differs([](AttentionProblem& p) { p.dropout = 0.1; }));
+  CHECK(differs([](AttentionProblem& p) { p.scale = 0.25f; }));
+  for (Numbers AttentionProblem::*part : {&AttentionProblem::q, &AttentionProblem::k, &AttentionProblem::q_strides,
+                                          &AttentionProblem::k_strides, &AttentionProblem::v_strides})
+    CHECK(differs([&](AttentionProblem& p) { ++(p.*part)[1]; }));
+}
+
+TEST_CASE("attention of all head sizes and options, and lengths that are no multiple of anything" * doctest::test_suite("slow")) {
+  if (!cudnn_is_here()) return;
+  for (int64_t size : {8, 40, 64, 128, 256}) accepts_all(size);
+  for (int64_t length : {1000, 576, 100}) {
+    accepts(90, problem(64, length), false, kMiB);
+    accepts(90, problem(64, length), true, square(problem(64, 1024)));
+  }
+}
