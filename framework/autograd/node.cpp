@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/leaf_listener.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -38,6 +39,7 @@ class AccumulateGrad final : public Node {
       // Taken over when the engine holds the only handle.
       slot = is_sole(g) ? g : g.detach().clone();
     }
+    tell_accumulated(leaf_);
     return {};
   }
 
