@@ -10,6 +10,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
+#include "framework/comm/process_group.h"
 #include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
 #include "generated/halfstep_version.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
-    "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
+    "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
   std::vector<std::string> commands;
@@ -53,7 +54,9 @@ int report_exception() {
   };
   try {
     throw;
-  } catch (const ConfigError& e) { return told(e, kUsage); } catch (const DataError& e) {
+  } catch (const PeerLostError& e) { return told(e, kPeerLost); } catch (const ConfigError& e) {
+    return told(e, kUsage);
+  } catch (const DataError& e) {
     return told(e, kData);
   } catch (const CheckpointError& e) { return told(e, kData); } catch (const DivergedError& e) {
     return told(e, kDiverged);

@@ -6,7 +6,9 @@
 
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
+#include "amp/data_parallel.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"
 #include "framework/tensor/memory.h"
@@ -17,6 +19,9 @@ namespace {
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
+
+// Notices of ranks: a signal, and what rank 0's clock says is due.
+constexpr uint32_t kInterrupt = 1, kStop = 2, kLogDue = 4, kEvalDue = 8, kSaveDue = 16;
 
 // "accuracy 97.31 %"
 std::string shown(const MetricValue& m) {
@@ -36,6 +41,15 @@ Json with_defaults(const Json& stored) {
 }
 
 // What resuming changes about the run, as paths of the config.
+// Rank 0's: only it looks at the folder.
+std::vector<Counters::Best> bests_of_first(ProcessGroup& group, const std::vector<Counters::Best>& mine) {
+  Json list = Json::array();
+  for (const Counters::Best& b : mine) list.push_back({b.value, b.step});
+  std::vector<Counters::Best> out;
+  for (const Json& b : from_first(group, list)) out.push_back({b[0].get<double>(), b[1].get<int64_t>()});
+  return out;
+}
+
 void report_changes(const Json& now, const Json& then, Progress& progress) {
   std::string changed;
   for (const auto& op : nlohmann::json::diff(nlohmann::json(with_defaults(then)), nlohmann::json(now))) {
@@ -49,12 +63,13 @@ void report_changes(const Json& now, const Json& then, Progress& progress) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
+Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group)
     : config_(config),
       dir_(dir),
       progress_(progress),
-      s_(make_session(config)),
-      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config)) {
+      group_(group),
+      s_(make_session(config, group)),
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, group)) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     report_changes(config_.json, stored_config(contents), progress_);
@@ -72,11 +87,15 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
 TrainSummary Trainer::run() {
   start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
   const auto stopped = [&](const std::string& when) {
-    const bool interrupt = stop_signal() == SIGINT;
+    const bool interrupt = stop_requested() == SIGINT;
     progress_.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
-  if (stop_signal()) return stopped("before training began; nothing was changed");
+  if (group_) {
+    for (const std::vector<double>& of : group_->gather(std::vector<double>{double(stop_signal())}))
+      if (of[0] != 0) stop_ = stop_ == SIGINT ? SIGINT : int(of[0]);
+  }
+  if (stop_requested()) return stopped("before training began; nothing was changed");
   const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step()};
   const int64_t best = dir_.open(config_.json, from, !config_.logging.sinks.empty());
   if (dir_.continues()) {  // of the best, those whose checkpoint is gone are forgotten: the next evaluation marks one
@@ -84,6 +103,7 @@ TrainSummary Trainer::run() {
     if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
     if (best != n_.best_step()) n_.bests.clear();
     std::erase_if(n_.bests, [&](const auto& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+    if (group_) n_.bests = bests_of_first(*group_, n_.bests);
   }
   introduce();
   s_.model->train();
@@ -92,7 +112,7 @@ TrainSummary Trainer::run() {
   while (!finished()) {
     train_batch();
     // Only between optimizer steps: gradients of an open window are in no checkpoint.
-    if (stop_signal() && step_.pending() == 0) {
+    if (stop_requested() && step_.pending() == 0) {
       save();
       return stopped(joined("after step ", n_.steps, "; go on with --resume auto"));
     }
@@ -107,6 +127,28 @@ TrainSummary Trainer::run() {
   return summary(Ending::finished);
 }
 
+int Trainer::stop_requested() const { return group_ ? stop_ : stop_signal(); }
+
+uint32_t Trainer::notices() const {
+  uint32_t out = stop_signal() == 0 ? 0 : stop_signal() == SIGINT ? kInterrupt : kStop;
+  if (group_->rank() != 0) return out;
+  const auto clock = [&](const Interval& every, const Clock::time_point& last, uint32_t bit) {
+    if (every.unit != Interval::Unit::seconds) return;
+    if (std::chrono::duration<double>(Clock::now() - last).count() >= every.count) out |= bit;
+  };
+  clock(config_.logging.every, last_log_, kLogDue);
+  clock(config_.train.eval_every, last_eval_, kEvalDue);
+  clock(config_.checkpoint.every, last_save_, kSaveDue);
+  return out;
+}
+
+// What the ranks agreed on in a step that has just ended a window.
+void Trainer::agree() {
+  agreed_ = step_.notices();
+  if (agreed_ & kStop) stop_ = SIGTERM;
+  if (agreed_ & kInterrupt) stop_ = SIGINT;
+}
+
 void Trainer::introduce() const {
   std::string precision = "float32";
   if (s_.low)
@@ -116,6 +158,7 @@ void Trainer::introduce() const {
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
+  if (group_) progress_.line(describe_ranks(*group_) + joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
 
@@ -135,20 +178,35 @@ void Trainer::train_batch() {
   if (!batch) return end_epoch();
   const auto [input, target] = on_device(*batch, s_.device);
   grad_norm_ = Tensor();  // nothing of a recorded step may be held when it is recorded anew
-  StepResult r = step_(input, target);
-  const int64_t samples = input.size(0);
+  agreed_ = 0;
+  std::optional<BatchRows> part;
+  if (group_) {
+    part = s_.train->part();
+    step_.notify(notices());
+  }
+  StepResult r = step_(input, target, part);
+  const int64_t samples = s_.train->part().total;
   n_.samples += samples;
-  pending_.push_back({r.loss, r.outcome, r.stepped, samples});
+  window_samples_ += samples;
+  if (group_ && !r.stepped) return;
+  // Ranks know a window's loss, one process each micro-batch's.
+  pending_.push_back({r.loss, r.outcome, r.stepped, group_ ? window_samples_ : samples});
   if (!r.stepped) return;
+  window_samples_ = 0;
+  if (group_) agree();
   grad_norm_ = r.grad_norm;
   ++n_.steps;
   after_step();
 }
 
 void Trainer::end_epoch() {
+  agreed_ = 0;
+  if (group_) step_.notify(notices());
   const StepResult last = step_.flush();
   if (last.stepped) {
-    pending_.push_back({Tensor(), last.outcome, true, 0});
+    pending_.push_back({last.loss, last.outcome, true, window_samples_});
+    window_samples_ = 0;
+    if (group_) agree();
     grad_norm_ = last.grad_norm;
     ++n_.steps;
   }
@@ -190,7 +248,9 @@ bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last
     case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
     case Interval::Unit::seconds: break;
   }
-  if (epoch_end || std::chrono::duration<double>(Clock::now() - last).count() < every.count) return false;
+  const uint32_t bit = &last == &last_log_ ? kLogDue : &last == &last_eval_ ? kEvalDue : kSaveDue;
+  const bool now = group_ ? agreed_ & bit : std::chrono::duration<double>(Clock::now() - last).count() >= every.count;
+  if (epoch_end || !now) return false;
   last = Clock::now();
   return true;
 }
@@ -249,13 +309,14 @@ void Trainer::log() {
                 {"samples_per_second", double(n_.samples - logged_.samples) / spent},
                 {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
                 {"peak_bytes", allocator(s_.device).stats().peak}};
+  if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
   if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);
   show();
   n_.window_loss = 0, n_.window_samples = 0;
-  logged_ = {training_seconds(), s_.train->wait_seconds(), n_.samples};
+  logged_ = {training_seconds(), s_.train->wait_seconds(), group_ ? group_->wait_seconds() : 0, n_.samples};
 }
 
 void Trainer::show() {
@@ -272,15 +333,17 @@ void Trainer::show() {
   v.scale = scale(), v.skipped = n_.skipped;
   if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
   v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
+  if (group_) v.rank_wait = std::clamp(group_->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
   v.peak_bytes = double(allocator(s_.device).stats().peak);
   progress_.update(v);
 }
 
 void Trainer::evaluate_now() {
   drain();
+  if (group_) average_buffers(*s_.model, *group_);
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
-  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low);
+  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low, group_);
   averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
@@ -330,7 +393,7 @@ void Trainer::consider_best(const std::string& what, std::optional<double> value
   save();
   if (!saved_)
     n_.bests = before;
-  else if (n_.best_step() == n_.steps)
+  else if (n_.best_step() == n_.steps && writes(group_))
     mark_best(dir_.path(), n_.steps);
 }
 
@@ -343,10 +406,13 @@ void Trainer::save() {
     return;
   }
   n_.seconds = seconds();
+  if (group_) average_buffers(*s_.model, *group_);
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
   for (const auto& b : n_.bests) best.push_back(b.step);
-  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (writes(group_))
+    save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
   saved_ = now;
   dir_.established();
 }

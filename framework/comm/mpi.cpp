@@ -22,7 +22,7 @@ std::vector<std::string> places() {
   std::error_code none;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
   if (!none) {
-    for (const char* folder : {".", "..", "../lib"}) {
+    for (const char* folder : {".", "..", "../..", "../lib"}) {
       const std::filesystem::path file = program / folder / kFile;
       if (std::filesystem::exists(file, none)) out.push_back(file.string());
     }

@@ -8,6 +8,7 @@
 #include "amp/train_step.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/data/loader.h"
+#include "framework/data/tensor_dataset.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 #include "tests/ranks/ranks.h"
@@ -21,9 +22,9 @@ constexpr int kSteps = 12;
 
 // The hidden state of a recurrent layer's last step.
 struct LastStep : Module {
-  std::shared_ptr<LSTM> lstm = add("lstm", std::make_shared<LSTM>(6, 16, RecurrentOptions{.batch_first = true}));
+  std::shared_ptr<LSTM> lstm = add("lstm", std::make_shared<LSTM>(6, 16, LSTMOptions{.batch_first = true}));
   std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(16, 5));
-  Tensor forward(const Tensor& x) override { return (*head)(lstm->forward(x).first.select(1, -1)); }
+  Tensor forward(const Tensor& x) override { return (*head)((*lstm)(x).output.select(1, -1)); }
 };
 
 // A transformer block over 5 positions: an odd number, so that the dropout of a row does not end with a block of four numbers.
@@ -38,6 +39,7 @@ struct Kind {
   std::string name;
   Shape sample;
   std::function<std::shared_ptr<Module>()> make;
+  bool has_zero_gradients = false;  // in exact arithmetic, as those of the keys' bias; AdamW makes full steps of their rounding errors
 };
 
 std::vector<Kind> kinds() {
@@ -55,7 +57,7 @@ std::vector<Kind> kinds() {
              return net;
            }},
           {"LSTM", {4, 6}, [] { return std::make_shared<LastStep>(); }},
-          {"transformer block with dropout", {5, 8}, [] { return std::make_shared<Block>(); }}};
+          {"transformer block with dropout", {5, 8}, [] { return std::make_shared<Block>(); }, true}};
 }
 
 struct Result {
@@ -101,7 +103,7 @@ Result train(const Kind& kind, const Setting& s, int parts, bool as_ranks) {
                   .reducer = {.first_bucket_mb = 0.0005, .bucket_mb = 0.001, .wire = s.wire}});
   Result out;
   Shape shape = kind.sample;
-  shape.insert(shape.begin(), s.batch);
+  shape.insert(0, s.batch);
   Generator data(11);
   manual_seed(5);
   for (int i = 0; i < kSteps; ++i) {
@@ -140,6 +142,8 @@ bool same_everywhere(const std::vector<float>& mine) {
   return same_bits(t.to_vector<float>(), first.to_vector<float>());
 }
 
+std::unique_ptr<Optimizer> sgd(Module& m) { return std::make_unique<SGD>(m.parameters(), SGDOptions{.lr = 0.05, .momentum = 0.9}); }
+
 void compare(const Kind& kind, const Setting& s, bool with_whole) {
   CAPTURE(kind.name);
   CAPTURE(s.dtype);
@@ -150,9 +154,11 @@ void compare(const Kind& kind, const Setting& s, bool with_whole) {
   CHECK(many.scale == one.scale);
   CHECK(many.skipped == one.skipped);
   if (!with_whole) return;
-  const Result whole = train(kind, s, 1, false);
-  CHECK(distance(many.weights, whole.weights) < (s.dtype == DType::f32 ? 1e-5 : 2e-2));
-  CHECK(many.random == whole.random);
+  Setting plain = s;
+  if (kind.has_zero_gradients) plain.optimizer = sgd;
+  const Result parts = train(kind, plain, n, true), whole = train(kind, plain, 1, false);
+  CHECK(distance(parts.weights, whole.weights) < (s.dtype == DType::f32 ? 1e-5 : 2e-2));
+  CHECK(parts.random == whole.random);
 }
 
 }  // namespace
@@ -192,15 +198,14 @@ TEST_CASE("ranks: uneven batches are weighted by their samples, and a rank may h
 
 TEST_CASE("ranks: a window of several micro-batches on each") {
   const Kind kind = kinds()[3];
-  Tensor last[2];
   std::vector<float> weights[2];
   for (const bool together : {true, false}) {
     manual_seed(3);
     const std::shared_ptr<Module> net = kind.make();
-    AdamW opt(net->parameters(), {.lr = 2e-3});
+    const auto opt = sgd(*net);
     GradScaler scaler({.enabled = false});
     CrossEntropyLoss loss;
-    TrainStep step(*net, loss, opt, scaler, nullptr, {.accumulate_steps = 2, .group = together ? &ranks() : nullptr});
+    TrainStep step(*net, loss, *opt, scaler, nullptr, {.accumulate_steps = 2, .group = together ? &ranks() : nullptr});
     Generator data(11);
     for (int i = 0; i < 9; ++i) {  // the last window ends early
       const Tensor x = randn({8, 5, 8}, {}, &data), y = randint(0, 5, {8}, {.dtype = DType::i64}, &data);
@@ -308,7 +313,7 @@ TEST_CASE("ranks: a loop of one's own, with DistributedDataParallel") {
                                                 std::make_shared<Dropout>(0.3), std::make_shared<Linear>(9, 2));
       auto spare = std::make_shared<Linear>(2, 2);  // is never used
       const auto both = std::make_shared<ModuleList>();
-      both->append(model), both->append(spare);
+      both->push_back(model), both->push_back(spare);
       struct Uses : Module {
         std::shared_ptr<Module> all, used;
         Uses(std::shared_ptr<Module> a, std::shared_ptr<Module> u) : all(add("all", std::move(a))), used(std::move(u)) {}
