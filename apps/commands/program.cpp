@@ -10,6 +10,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
+#include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
 #include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
@@ -47,9 +48,21 @@ std::string version_text() {
   return out + (cuda.empty() ? "not built in" : cuda) + ")";
 }
 
+namespace {
+
+// Before what a rank other than the first says: "rank 2: ".
+std::string speaker() {
+  try {
+    const int rank = detect_launch().rank;
+    return rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
+  } catch (const Error&) { return ""; }
+}
+
+}  // namespace
+
 int report_exception() {
   const auto told = [](const std::exception& e, int code) {
-    std::cerr << e.what() << '\n';
+    std::cerr << speaker() + e.what() + '\n';  // in one piece: ranks share stderr
     return code;
   };
   try {

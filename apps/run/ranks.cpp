@@ -15,12 +15,6 @@
 namespace halfstep::app {
 namespace {
 
-std::string host() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 // "train.epochs (3, 4 on rank 0)"
 std::string difference(const Json& mine, const Json& first) {
   std::string out;
@@ -49,13 +43,19 @@ void check_same(ProcessGroup& group, const Json& mine) {
 
 // Ranks of one machine that each took all cores would be slower than one of them.
 void share_cores(ProcessGroup& group, const std::optional<int>& threads) {
-  const std::vector<std::string> hosts = group.gather(host());
+  const std::vector<std::string> hosts = group.gather(host_name());
   if (threads || std::getenv("OMP_NUM_THREADS")) return;
-  const auto here = int(std::count(hosts.begin(), hosts.end(), host()));
+  const auto here = int(std::count(hosts.begin(), hosts.end(), host_name()));
   set_num_threads(std::max(1, int(std::thread::hardware_concurrency()) / here));
 }
 
 }  // namespace
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
 
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options) {
   if (detect_launch().size == 1) return nullptr;
@@ -103,7 +103,7 @@ Tensor gather_rows(ProcessGroup& group, const Tensor& mine) {
 }
 
 std::string describe_ranks(ProcessGroup& group) {
-  const std::vector<std::string> hosts = group.gather(host());
+  const std::vector<std::string> hosts = group.gather(host_name());
   const size_t machines = std::set<std::string>(hosts.begin(), hosts.end()).size();
   return joined(group.size(), " ranks on ", machines, machines == 1 ? " machine (" : " machines (", group.describe(), "), ",
                 num_threads(), num_threads() == 1 ? " thread each" : " threads each");

@@ -23,6 +23,8 @@ Json from_first(ProcessGroup& group, const Json& mine);
 // The rows of all ranks, in their order, on the host of each. Undefined where a rank has none; those of one at least are not.
 Tensor gather_rows(ProcessGroup& group, const Tensor& mine);
 
+std::string host_name();
+
 // "4 ranks (Open MPI v4.1.4)", and on how many machines.
 std::string describe_ranks(ProcessGroup& group);
 

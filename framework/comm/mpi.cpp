@@ -31,8 +31,8 @@ std::vector<std::string> places() {
   return out;
 }
 
-const HalfstepMpi& plugin(const Launch& launch) {
-  std::string why;
+// The plugin, or null and why there is none.
+const HalfstepMpi* open_plugin(std::string& why) {
   for (const std::string& place : places()) {
     // MPI opens parts of its own, which look for its symbols among the global ones.
     void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -42,10 +42,16 @@ const HalfstepMpi& plugin(const Launch& launch) {
     }
     const auto entry = reinterpret_cast<Entry>(dlsym(library, "halfstep_mpi"));
     const HalfstepMpi* table = entry ? entry() : nullptr;
-    check<ConfigError>(table && table->version == HALFSTEP_MPI_VERSION, "distributed", place, " is not of this version of halfstep",
-                       Help{"build it again: it comes with halfstep"});
-    return *table;
+    if (table && table->version == HALFSTEP_MPI_VERSION) return table;
+    why = place + " is not of this version of halfstep";
+    return nullptr;
   }
+  return nullptr;
+}
+
+const HalfstepMpi& plugin(const Launch& launch) {
+  std::string why;
+  if (const HalfstepMpi* table = open_plugin(why)) return *table;
   fail<ConfigError>("distributed", launch.launcher, " started ", launch.size, " ranks, but ", kFile, " could not be opened: ", why,
                     Help{"scripts/setup.sh --with mpi installs MPI; then build again. HALFSTEP_MPI_PLUGIN names a library of your own"});
 }
@@ -96,6 +102,12 @@ class MpiTransport final : public Transport {
 };
 
 }  // namespace
+
+std::optional<std::string> mpi_plugin_fault() {
+  std::string why;
+  if (open_plugin(why)) return {};
+  return why;
+}
 
 std::unique_ptr<ProcessGroup> open_mpi_group(const Launch& launch, const GroupOptions& options) {
   return HostGroup::open([&] { return std::make_unique<MpiTransport>(launch); }, options);
