@@ -6,8 +6,8 @@
 //   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
 //   optimizer.step();
 //
-// Differences from TrainStep (amp/train_step.h), which needs none of this: every rank must give as many samples, since gradients are
-// averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
+// Differences from TrainStep (amp/train_step.h), which needs none of this: every rank must give as many samples, since gradients
+// are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,12 @@ namespace halfstep {
 
 class DistributedDataParallel : public Module {
  public:
-  // Takes over weights and buffers of rank 0, in place. `group` must outlive it. state_dict has the keys of `module` below "module.".
+  // Takes over weights and buffers of rank 0, in place. `group` must outlive it. state_dict has the keys of `module` below
+  // "module.".
   DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options = {});
 
-  // Forward of this rank's rows: the random numbers are those of the ranks' batches as one. The next backward that reaches a parameter
-  // exchanges the gradients, also of an accumulated sum.
+  // Forward of this rank's rows: the random numbers are those of the ranks' batches as one. The next backward that reaches a
+  // parameter exchanges the gradients, also of an accumulated sum.
   Tensor forward(const Tensor& x) override;
   std::string describe() const override { return "DistributedDataParallel"; }
 
@@ -48,8 +49,8 @@ class DistributedDataParallel : public Module {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Floating buffers of all ranks become their mean, such as running statistics, and others their greatest: what ranks do before one of
-// them saves or evaluates for all.
+// Floating buffers of all ranks become their mean, such as running statistics, and others their greatest: what ranks do before one
+// of them saves or evaluates for all.
 void average_buffers(Module& module, ProcessGroup& group);
 
 // Weights and buffers of one rank on all of them.

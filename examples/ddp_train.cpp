@@ -1,7 +1,7 @@
 // Data-parallel training in a loop of one's own:   mpirun -np 4 ddp_train
 //
-// Every process has the whole model and computes its part of each batch; backward() makes the mean of their gradients. Without mpirun it
-// is the same loop in one process, on the whole batch, and comes to the same weights.
+// Every process has the whole model and computes its part of each batch; backward() makes the mean of their gradients. Without
+// mpirun it is the same loop in one process, on the whole batch, and comes to the same weights.
 #include <cstdio>
 #include <memory>
 

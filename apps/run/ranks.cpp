@@ -59,8 +59,9 @@ std::string host_name() {
 
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options) {
   if (detect_launch().size == 1) return nullptr;
-  check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true, "data.loader.stateful",
-                     "trains in one process: each stream goes on where its last batch ended", Help{"start it without mpirun"});
+  check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
+                     "data.loader.stateful", "trains in one process: each stream goes on where its last batch ended",
+                     Help{"start it without mpirun"});
   auto group = open_process_group({.timeout_s = config.distributed.timeout_s});
   check_same(*group, {{"config", config.json}, {"options", options}});
   share_cores(*group, threads);

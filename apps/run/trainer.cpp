@@ -20,9 +20,6 @@ constexpr int64_t kBadLosses = 10;         // in a row, before a run without a s
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
 
-// Notices of ranks: a signal, and what rank 0's clock says is due.
-constexpr uint32_t kInterrupt = 1, kStop = 2, kLogDue = 4, kEvalDue = 8, kSaveDue = 16;
-
 // "accuracy 97.31 %"
 std::string shown(const MetricValue& m) {
   if (!m.is_share) return m.name + " " + number_text(m.value, 4);
@@ -41,15 +38,6 @@ Json with_defaults(const Json& stored) {
 }
 
 // What resuming changes about the run, as paths of the config.
-// Rank 0's: only it looks at the folder.
-std::vector<Counters::Best> bests_of_first(ProcessGroup& group, const std::vector<Counters::Best>& mine) {
-  Json list = Json::array();
-  for (const Counters::Best& b : mine) list.push_back({b.value, b.step});
-  std::vector<Counters::Best> out;
-  for (const Json& b : from_first(group, list)) out.push_back({b[0].get<double>(), b[1].get<int64_t>()});
-  return out;
-}
-
 void report_changes(const Json& now, const Json& then, Progress& progress) {
   std::string changed;
   for (const auto& op : nlohmann::json::diff(nlohmann::json(with_defaults(then)), nlohmann::json(now))) {
@@ -91,10 +79,7 @@ TrainSummary Trainer::run() {
     progress_.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
-  if (group_) {
-    for (const std::vector<double>& of : group_->gather(std::vector<double>{double(stop_signal())}))
-      if (of[0] != 0) stop_ = stop_ == SIGINT ? SIGINT : int(of[0]);
-  }
+  if (group_) agree_on_start();
   if (stop_requested()) return stopped("before training began; nothing was changed");
   const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step()};
   const int64_t best = dir_.open(config_.json, from, !config_.logging.sinks.empty());
@@ -103,7 +88,7 @@ TrainSummary Trainer::run() {
     if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
     if (best != n_.best_step()) n_.bests.clear();
     std::erase_if(n_.bests, [&](const auto& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
-    if (group_) n_.bests = bests_of_first(*group_, n_.bests);
+    if (group_) agree_on_bests();
   }
   introduce();
   s_.model->train();
@@ -125,28 +110,6 @@ TrainSummary Trainer::run() {
   else
     dir_.established();  // a run that was to leave no checkpoint
   return summary(Ending::finished);
-}
-
-int Trainer::stop_requested() const { return group_ ? stop_ : stop_signal(); }
-
-uint32_t Trainer::notices() const {
-  uint32_t out = stop_signal() == 0 ? 0 : stop_signal() == SIGINT ? kInterrupt : kStop;
-  if (group_->rank() != 0) return out;
-  const auto clock = [&](const Interval& every, const Clock::time_point& last, uint32_t bit) {
-    if (every.unit != Interval::Unit::seconds) return;
-    if (std::chrono::duration<double>(Clock::now() - last).count() >= every.count) out |= bit;
-  };
-  clock(config_.logging.every, last_log_, kLogDue);
-  clock(config_.train.eval_every, last_eval_, kEvalDue);
-  clock(config_.checkpoint.every, last_save_, kSaveDue);
-  return out;
-}
-
-// What the ranks agreed on in a step that has just ended a window.
-void Trainer::agree() {
-  agreed_ = step_.notices();
-  if (agreed_ & kStop) stop_ = SIGTERM;
-  if (agreed_ & kInterrupt) stop_ = SIGINT;
 }
 
 void Trainer::introduce() const {
@@ -239,20 +202,6 @@ void Trainer::after_step() {
   if (due(config_.logging.every, false, last_log_)) log();
   if (s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_)) evaluate_now();
   if (due(config_.checkpoint.every, false, last_save_)) save();
-}
-
-bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
-  switch (every.unit) {
-    case Interval::Unit::never: return false;
-    case Interval::Unit::steps: return !epoch_end && n_.steps % int64_t(every.count) == 0;
-    case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
-    case Interval::Unit::seconds: break;
-  }
-  const uint32_t bit = &last == &last_log_ ? kLogDue : &last == &last_eval_ ? kEvalDue : kSaveDue;
-  const bool now = group_ ? agreed_ & bit : std::chrono::duration<double>(Clock::now() - last).count() >= every.count;
-  if (epoch_end || !now) return false;
-  last = Clock::now();
-  return true;
 }
 
 void Trainer::drain() {
@@ -375,26 +324,6 @@ void Trainer::consider_stopping(const std::string& what, std::optional<double> v
   n_.stopped = true;
   progress_.note(joined("stopped early: ", what, " got no better than ", n_.stop_best ? number_text(*n_.stop_best, 4) : "nothing",
                         " in ", n_.stop_waited, " evaluations"));
-}
-
-// A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint
-// itself, so that a run that dies before `best` is written finds it again.
-void Trainer::consider_best(const std::string& what, std::optional<double> value) {
-  const CheckpointSection& ck = config_.checkpoint;
-  if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
-  if (!value || !std::isfinite(*value)) return;
-  const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
-  const auto place = std::find_if(n_.bests.begin(), n_.bests.end(), [&](const auto& b) { return better(b.value); });
-  if (place == n_.bests.end() && int64_t(n_.bests.size()) >= ck.keep_best) return;
-  const auto before = n_.bests;
-  n_.bests.insert(place, {*value, n_.steps});
-  if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
-  saved_.reset();
-  save();
-  if (!saved_)
-    n_.bests = before;
-  else if (n_.best_step() == n_.steps && writes(group_))
-    mark_best(dir_.path(), n_.steps);
 }
 
 void Trainer::save() {

@@ -48,6 +48,8 @@ class Trainer {
   int stop_requested() const;       // the signal, once all ranks know of it; 0: none
   uint32_t notices() const;         // what this rank tells the others: signals, and on rank 0 the clock
   void agree();                     // takes over what they told
+  void agree_on_start();
+  void agree_on_bests();
   bool finished() const;
   void train_batch();
   void end_epoch();

@@ -1,7 +1,7 @@
 // A process group over a transport of bytes: a thread that runs the operations, and the sums in the order of the ranks.
 //
-// all_reduce sends each rank its part of everybody's numbers, sums there, and gathers the sums: each byte travels as often as in the
-// best all-reduce, and the order of a sum does not depend on the algorithm that the transport's own reduction would choose.
+// all_reduce sends each rank its part of everybody's numbers, sums there, and gathers the sums: each byte travels as often as in
+// the best all-reduce, and the order of a sum does not depend on the algorithm that the transport's own reduction would choose.
 #pragma once
 
 #include <functional>

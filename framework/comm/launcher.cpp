@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -53,8 +54,8 @@ Launch detect_launch(const Get& get) {
   const std::optional<Launch> torch = read(get, kTorch);
   if (!found) return torch ? *torch : Launch{};
   check<ConfigError>(!torch || (torch->size == found->size && torch->rank == found->rank), "distributed", found->launcher,
-                     " says rank ", found->rank, " of ", found->size, ", but RANK and WORLD_SIZE say ", torch ? torch->rank : 0, " of ",
-                     torch ? torch->size : 0, Help{"unset RANK and WORLD_SIZE, or give them the launcher's numbers"});
+                     " says rank ", found->rank, " of ", found->size, ", but RANK and WORLD_SIZE say ", torch ? torch->rank : 0,
+                     " of ", torch ? torch->size : 0, Help{"unset RANK and WORLD_SIZE, or give them the launcher's numbers"});
   return *found;
 }
 

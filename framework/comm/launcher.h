@@ -16,9 +16,9 @@ struct Launch {
 
 // Reads the environment; `get` for tests. Throws ConfigError where numbers are none, or two launchers contradict each other.
 //
-// Open MPI: OMPI_COMM_WORLD_{SIZE,RANK,LOCAL_RANK}; MPICH and others: PMI_{SIZE,RANK}, MPI_LOCALRANKID; Slurm: SLURM_{NTASKS,PROCID,
-// LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun: {WORLD_SIZE,RANK,LOCAL_RANK}.
-// Under mpirun the numbers of Slurm are those of mpirun's own helpers, and say nothing.
+// Open MPI: OMPI_COMM_WORLD_{SIZE,RANK,LOCAL_RANK}; MPICH and others: PMI_{SIZE,RANK}, MPI_LOCALRANKID; Slurm:
+// SLURM_{NTASKS,PROCID, LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun:
+// {WORLD_SIZE,RANK,LOCAL_RANK}. Under mpirun the numbers of Slurm are those of mpirun's own helpers, and say nothing.
 Launch detect_launch(const std::function<const char*(const char*)>& get);
 Launch detect_launch();
 

@@ -52,16 +52,17 @@ const HalfstepMpi* open_plugin(std::string& why) {
 const HalfstepMpi& plugin(const Launch& launch) {
   std::string why;
   if (const HalfstepMpi* table = open_plugin(why)) return *table;
-  fail<ConfigError>("distributed", launch.launcher, " started ", launch.size, " ranks, but ", kFile, " could not be opened: ", why,
-                    Help{"scripts/setup.sh --with mpi installs MPI; then build again. HALFSTEP_MPI_PLUGIN names a library of your own"});
+  fail<ConfigError>(
+      "distributed", launch.launcher, " started ", launch.size, " ranks, but ", kFile, " could not be opened: ", why,
+      Help{"scripts/setup.sh --with mpi installs MPI; then build again. HALFSTEP_MPI_PLUGIN names a library of your own"});
 }
 
 class MpiTransport final : public Transport {
  public:
   explicit MpiTransport(const Launch& launch) : mpi_(plugin(launch)) {
     held("MPI_Init", mpi_.open(&rank_, &size_));
-    check<ConfigError>(size_ == launch.size && rank_ == launch.rank, "distributed", launch.launcher, " says rank ", launch.rank, " of ",
-                       launch.size, ", but MPI says rank ", rank_, " of ", size_,
+    check<ConfigError>(size_ == launch.size && rank_ == launch.rank, "distributed", launch.launcher, " says rank ", launch.rank,
+                       " of ", launch.size, ", but MPI says rank ", rank_, " of ", size_,
                        Help{"the launcher must be of the MPI that libhalfstep_mpi.so was built with"});
   }
   int rank() const override { return rank_; }
@@ -73,8 +74,8 @@ class MpiTransport final : public Transport {
   }
   void all_to_all(const void* send, std::span<const int> send_counts, std::span<const int> send_offsets, void* receive,
                   std::span<const int> receive_counts, std::span<const int> receive_offsets) override {
-    held("all_to_all", mpi_.all_to_all(send, send_counts.data(), send_offsets.data(), receive, receive_counts.data(),
-                                       receive_offsets.data()));
+    held("all_to_all",
+         mpi_.all_to_all(send, send_counts.data(), send_offsets.data(), receive, receive_counts.data(), receive_offsets.data()));
   }
   void all_gather(const void* send, int bytes, void* receive, std::span<const int> counts, std::span<const int> offsets) override {
     held("all_gather", mpi_.all_gather(send, bytes, receive, counts.data(), offsets.data()));

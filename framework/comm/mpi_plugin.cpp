@@ -90,7 +90,8 @@ void describe(char* text, size_t room) {
   snprintf(text, room, "%s", words);
 }
 
-const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open, close, all_to_all, all_gather, broadcast, barrier, test, roll_call, error_text, describe};
+const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open,    close, all_to_all, all_gather, broadcast, barrier, test, roll_call,
+                            error_text,           describe};
 
 }  // namespace
 

@@ -24,7 +24,8 @@ struct PeerLostError : Error {
 };
 
 enum class ReduceOp : uint8_t { sum, max, min };
-// What all_reduce sends: the numbers as they are, or float32 rounded to bfloat16, which halves the bytes. Sums are float32 either way.
+// What all_reduce sends: the numbers as they are, or float32 rounded to bfloat16, which halves the bytes. Sums are float32 either
+// way.
 enum class Wire : uint8_t { as_is, bf16 };
 
 using Ticket = uint64_t;  // of an operation that has begun
@@ -71,8 +72,8 @@ class ProcessGroup {
   int rank_, size_;
 };
 
-// By the launcher that the environment names (framework/comm/launcher.h); null without one, and for one rank. Throws ConfigError where
-// the ranks cannot be brought together.
+// By the launcher that the environment names (framework/comm/launcher.h); null without one, and for one rank. Throws ConfigError
+// where the ranks cannot be brought together.
 std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options = {});
 
 // The group that layers use which reach across ranks (BatchNorm with `sync`), while a scope lives; else null.

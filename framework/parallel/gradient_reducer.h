@@ -1,7 +1,7 @@
 // Sums gradients over ranks while backward still computes the others.
 //
-// Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full and
-// all before it are sent, so that every rank sends the same in the same order. The first one is small, to begin early.
+// Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full
+// and all before it are sent, so that every rank sends the same in the same order. The first one is small, to begin early.
 //
 // A parameter that some ranks did not use counts as zero there (as -0, the number that no sum sees); one that no rank used is left
 // without a gradient, as in one process.

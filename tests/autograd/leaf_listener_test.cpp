@@ -25,9 +25,7 @@ struct Notes : LeafListener {
   void backward_done() override { text += "|"; }
 };
 
-Tensor leaf(const std::string& name, const Shape& shape) {
-  return randn(shape, {.requires_grad = true}).set_label(name);
-}
+Tensor leaf(const std::string& name, const Shape& shape) { return randn(shape, {.requires_grad = true}).set_label(name); }
 
 }  // namespace
 

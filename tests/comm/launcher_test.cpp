@@ -33,8 +33,8 @@ TEST_CASE("launcher: who started this process is read from its environment") {
   CHECK(alone.size == 1);
   CHECK(alone.launcher.empty());
 
-  const Launch open_mpi =
-      under({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"PMIX_RANK", "3"}});
+  const Launch open_mpi = under(
+      {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"PMIX_RANK", "3"}});
   CHECK(open_mpi.launcher == "Open MPI");
   CHECK(open_mpi.rank == 3);
   CHECK(open_mpi.size == 4);

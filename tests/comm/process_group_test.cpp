@@ -105,14 +105,13 @@ TEST_CASE("process group: a rank that does not come is named when the time is ov
   std::string said;
   const auto start = std::chrono::steady_clock::now();
   try {
-    on_ranks(
-        3,
-        [&](ProcessGroup& group) {
-          if (group.rank() == 2) return;
-          const Tensor t = ones({8});
-          group.wait(group.all_reduce({t}));
-        },
-        {.timeout_s = 0.3});
+    on_ranks(3,
+             [&](ProcessGroup& group) {
+               if (group.rank() == 2) return;
+               const Tensor t = ones({8});
+               group.wait(group.all_reduce({t}));
+             },
+             {.timeout_s = 0.3});
   } catch (const PeerLostError& e) { said = e.what(); }
   CHECK(said.find("[distributed] all_reduce on rank 0 did not end within 0.3 s: rank 2 does not answer") == 0);
   CHECK(said.find("help: ") != std::string::npos);
@@ -121,22 +120,21 @@ TEST_CASE("process group: a rank that does not come is named when the time is ov
 
 TEST_CASE("process group: nothing goes on after a failure") {
   std::atomic<int> told{0};
-  on_ranks(
-      2,
-      [&](ProcessGroup& group) {
-        if (group.rank() == 1) return;
-        const Tensor t = ones({8});
-        const Ticket first = group.all_reduce({t});
-        for (int i = 0; i < 2; ++i) {
-          try {
-            group.wait(first);
-          } catch (const PeerLostError&) { ++told; }
-        }
-        try {
-          group.barrier();
-        } catch (const PeerLostError&) { ++told; }
-      },
-      {.timeout_s = 0.1});
+  on_ranks(2,
+           [&](ProcessGroup& group) {
+             if (group.rank() == 1) return;
+             const Tensor t = ones({8});
+             const Ticket first = group.all_reduce({t});
+             for (int i = 0; i < 2; ++i) {
+               try {
+                 group.wait(first);
+               } catch (const PeerLostError&) { ++told; }
+             }
+             try {
+               group.barrier();
+             } catch (const PeerLostError&) { ++told; }
+           },
+           {.timeout_s = 0.1});
   CHECK(told == 3);
 }
 
@@ -146,7 +144,8 @@ TEST_CASE("process group: what cannot be exchanged is refused") {
     const Tensor t = zeros({4, 4});
     CHECK_THROWS_WITH_AS(group.all_reduce({}), doctest::Contains("there must be a tensor"), ValueError);
     CHECK_THROWS_WITH_AS(group.all_reduce({t.t()[0].detach()}), doctest::Contains("must be contiguous"), ValueError);
-    CHECK_THROWS_WITH_AS(group.all_reduce({t, t.to(DType::f64)}), doctest::Contains("one dtype, got float32 and float64"), DTypeError);
+    CHECK_THROWS_WITH_AS(group.all_reduce({t, t.to(DType::f64)}), doctest::Contains("one dtype, got float32 and float64"),
+                         DTypeError);
     CHECK_THROWS_WITH_AS(group.all_gather(t, t), doctest::Contains("`to` must be 2 times `from`"), ShapeError);
     CHECK_THROWS_WITH_AS(group.broadcast({t}, 2), doctest::Contains("root must be a rank below 2, got 2"), ValueError);
   });

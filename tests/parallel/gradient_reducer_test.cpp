@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 
 #include "framework/autograd/autograd.h"
 #include "framework/ops/ops.h"
@@ -30,7 +31,8 @@ TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the 
   });
 }
 
-TEST_CASE("gradient reducer: gradients are summed; zeros stand for a parameter that a rank did not use, and nothing where none did") {
+TEST_CASE(
+    "gradient reducer: gradients are summed; zeros stand for a parameter that a rank did not use, and nothing where none did") {
   std::atomic<int> wrong{0};
   on_ranks(3, [&](ProcessGroup& group) {
     const int me = group.rank();

@@ -1,8 +1,8 @@
 // What several processes do together. Run by mpirun -np N; each process runs all tests, and fails when its own checks do.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "tests/ranks/ranks.h"
-
 #include <cstdio>
+
+#include "tests/ranks/ranks.h"
 
 namespace halfstep::testing {
 namespace {

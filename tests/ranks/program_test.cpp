@@ -1,7 +1,9 @@
 // The program under mpirun: what several ranks write, and how they end.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <set>
 
@@ -30,12 +32,17 @@ struct Place : TempDir {
   Place() { write(*this / "c.json", kRun); }
 
   // `mpirun -np N halfstep train c.json ...`; "$M" in a command of a shell.
-  std::string mpirun(int ranks) const { return std::string(HALFSTEP_MPIRUN_COMMAND) + " -np " + std::to_string(ranks) + " '" + program().string() + "' "; }
+  std::string mpirun(int ranks) const {
+    return std::string(HALFSTEP_MPIRUN_COMMAND) + " -np " + std::to_string(ranks) + " '" + program().string() + "' ";
+  }
   Ran shell(const std::string& command) const {
-    const int status = std::system(("cd '" + path().string() + "' && { timeout -s KILL 40 " + command + "; } >out.txt 2>err.txt </dev/null").c_str());
+    const int status = std::system(
+        ("cd '" + path().string() + "' && { timeout -s KILL 40 " + command + "; } >out.txt 2>err.txt </dev/null").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(*this / "out.txt"), read(*this / "err.txt")};
   }
-  Ran train(int ranks, const std::string& options) const { return shell(mpirun(ranks) + "train c.json --quiet --threads 1 " + options); }
+  Ran train(int ranks, const std::string& options) const {
+    return shell(mpirun(ranks) + "train c.json --quiet --threads 1 " + options);
+  }
 };
 
 // A job that runs beside the test, and is ended with it.
@@ -43,8 +50,8 @@ class Job {
  public:
   Job(const Place& dir, int ranks, const std::string& options) : dir_(dir), pid_(fork()) {
     if (pid_ != 0) return;
-    const std::string command = "cd '" + dir.path().string() + "' && exec " + dir.mpirun(ranks) + "train c.json --quiet --threads 1 " + options +
-                                " >job.txt 2>&1 </dev/null";
+    const std::string command = "cd '" + dir.path().string() + "' && exec " + dir.mpirun(ranks) +
+                                "train c.json --quiet --threads 1 " + options + " >job.txt 2>&1 </dev/null";
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(99);
   }
@@ -70,7 +77,8 @@ class Job {
       if (end == std::string::npos || std::atoi(text.c_str() + end + 4) != pid_) continue;
       std::ifstream environment(entry.path() / "environ");
       for (std::string line; std::getline(environment, line, '\0');)
-        if (line == "OMPI_COMM_WORLD_RANK=" + std::to_string(r) || line == "PMI_RANK=" + std::to_string(r)) return pid_t(std::stol(pid));
+        if (line == "OMPI_COMM_WORLD_RANK=" + std::to_string(r) || line == "PMI_RANK=" + std::to_string(r))
+          return pid_t(std::stol(pid));
     }
     return 0;
   }
@@ -79,7 +87,9 @@ class Job {
     REQUIRE(process > 0);
     kill(process, number);
   }
-  bool wait_for_steps(int steps) const { return wait_until([&] { return lines_of_complete(dir_ / "r/metrics.jsonl") >= steps; }); }
+  bool wait_for_steps(int steps) const {
+    return wait_until([&] { return lines_of_complete(dir_ / "r/metrics.jsonl") >= steps; });
+  }
   std::string text() const { return read(dir_ / "job.txt"); }
 
   // Its exit code when it has ended, and how long that took.
@@ -110,9 +120,11 @@ class Job {
   pid_t pid_;
 };
 
-std::string step_name(int64_t step) { char name[32];
+std::string step_name(int64_t step) {
+  char name[32];
   std::snprintf(name, sizeof name, "step-%08lld", (long long)step);
-  return name; }
+  return name;
+}
 
 // What a checkpoint says about model, optimizer and random numbers.
 std::string contents(const fs::path& run, int64_t step) {
@@ -133,10 +145,10 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
       const std::string many = "m" + std::to_string(n), one = "o" + std::to_string(n);
       const Ran ranks = dir.train(n, amp + " --json --overwrite --set output_dir=" + many);
       REQUIRE_MESSAGE(ranks.code == 0, ranks.err);
-      const Ran alone = dir.shell("'" + program().string() + "' train c.json --quiet --threads 1 --json --overwrite " + amp + " --set output_dir=" + one +
-                                  " --set data.loader.batch_size=" + std::to_string(16 / n) +
-                                  " --set train.accumulate_steps=" + std::to_string(n) + " --set data.train.num_batches=" +
-                                  std::to_string(6 * n) + " --set data.val.num_batches=" + std::to_string(n));
+      const Ran alone = dir.shell(
+          "'" + program().string() + "' train c.json --quiet --threads 1 --json --overwrite " + amp + " --set output_dir=" + one +
+          " --set data.loader.batch_size=" + std::to_string(16 / n) + " --set train.accumulate_steps=" + std::to_string(n) +
+          " --set data.train.num_batches=" + std::to_string(6 * n) + " --set data.val.num_batches=" + std::to_string(n));
       REQUIRE_MESSAGE(alone.code == 0, alone.err);
       CHECK(contents(dir / many, 18) == contents(dir / one, 18));
       CHECK(ranks.json()["val.accuracy"] == alone.json()["val.accuracy"]);
@@ -150,9 +162,12 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
 
 TEST_CASE("program: ten samples, and batches of three, on four ranks") {
   const Place dir;
-  for (const std::string data : {R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":10}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=10)",
-                                 R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":7}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=3)"}) {
-    const Ran many = dir.train(4, "--json --overwrite " + data), one = dir.shell("'" + program().string() + "' train c.json --quiet --json --overwrite --set output_dir=o " + data);
+  for (
+      const std::string data :
+      {R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":10}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=10)",
+       R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":7}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=3)"}) {
+    const Ran many = dir.train(4, "--json --overwrite " + data),
+              one = dir.shell("'" + program().string() + "' train c.json --quiet --json --overwrite --set output_dir=o " + data);
     REQUIRE_MESSAGE(many.code == 0, many.err);
     REQUIRE_MESSAGE(one.code == 0, one.err);
     for (const char* key : {"val.loss", "train.loss"})
@@ -165,7 +180,8 @@ TEST_CASE("program: ten samples, and batches of three, on four ranks") {
 TEST_CASE("program: ranks that were started differently are refused, with the difference") {
   const Place dir;
   const std::string train = "'" + program().string() + "' train c.json --quiet";
-  const Ran r = dir.shell(std::string(HALFSTEP_MPIRUN_COMMAND) + " -np 1 " + train + " : -np 1 " + train + " --set optimizer.lr=0.2 --overwrite");
+  const Ran r = dir.shell(std::string(HALFSTEP_MPIRUN_COMMAND) + " -np 1 " + train + " : -np 1 " + train +
+                          " --set optimizer.lr=0.2 --overwrite");
   CHECK(r.code == 2);
   CHECK(contains(r.err, "[distributed] all ranks must be started with one config and the same options\n  rank 1: "));
   CHECK(contains(r.err, "config.optimizer.lr (0.2, 0.01 on rank 0)"));
@@ -254,7 +270,9 @@ TEST_CASE("program: a signal to one rank stops all at one step, after saving") {
 
 TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
   const Place dir;
-  const Ran r = dir.train(3, R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" --set train.eval_every="0.07 s" --set logging.every="0.03 s")");
+  const Ran r = dir.train(
+      3,
+      R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" --set train.eval_every="0.07 s" --set logging.every="0.03 s")");
   REQUIRE_MESSAGE(r.code == 0, r.err);
   CHECK(list_checkpoints(dir / "r").size() > 1);
   CHECK(r.json()["steps_applied"] == 1000);
@@ -262,7 +280,8 @@ TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
 
 TEST_CASE("program: running statistics are averaged before they are saved and used") {
   const Place dir;
-  const std::string norm = R"(--set model.layers.1='"BatchNorm1d"' --set model.layers.2='"Tanh"' --set optimizer='{"type":"SGD","lr":0.1}' --set train.epochs=1)";
+  const std::string norm =
+      R"(--set model.layers.1='"BatchNorm1d"' --set model.layers.2='"Tanh"' --set optimizer='{"type":"SGD","lr":0.1}' --set train.epochs=1)";
   const Ran r = dir.train(2, "--json " + norm);
   REQUIRE_MESSAGE(r.code == 0, r.err);
   // The checkpoint evaluated by one process gives what the ranks said.

@@ -29,8 +29,9 @@ struct LastStep : Module {
 
 // A transformer block over 5 positions: an odd number, so that the dropout of a row does not end with a block of four numbers.
 struct Block : Module {
-  std::shared_ptr<TransformerEncoderLayer> block = add(
-      "block", std::make_shared<TransformerEncoderLayer>(8, 2, TransformerLayerOptions{.dim_feedforward = 15, .dropout = 0.25, .batch_first = true}));
+  std::shared_ptr<TransformerEncoderLayer> block =
+      add("block", std::make_shared<TransformerEncoderLayer>(
+                       8, 2, TransformerLayerOptions{.dim_feedforward = 15, .dropout = 0.25, .batch_first = true}));
   std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(8, 5));
   Tensor forward(const Tensor& x) override { return (*head)(mean((*block)(x), {1})); }
 };
@@ -39,16 +40,19 @@ struct Kind {
   std::string name;
   Shape sample;
   std::function<std::shared_ptr<Module>()> make;
-  bool has_zero_gradients = false;  // in exact arithmetic, as those of the keys' bias; AdamW makes full steps of their rounding errors
+  bool has_zero_gradients =
+      false;  // in exact arithmetic, as those of the keys' bias; AdamW makes full steps of their rounding errors
 };
 
 std::vector<Kind> kinds() {
-  return {{"MLP", {12},
+  return {{"MLP",
+           {12},
            [] {
              return std::make_shared<Sequential>(std::make_shared<Linear>(12, 32), std::make_shared<ReLU>(),
                                                  std::make_shared<Dropout>(0.1), std::make_shared<Linear>(32, 5));
            }},
-          {"conv net with batch normalisation in evaluation mode", {3, 6, 6},
+          {"conv net with batch normalisation in evaluation mode",
+           {3, 6, 6},
            [] {
              const auto norm = std::make_shared<BatchNorm2d>(4);
              auto net = std::make_shared<Sequential>(std::make_shared<Conv2d>(3, 4, 3), norm, std::make_shared<ReLU>(),
@@ -184,7 +188,8 @@ TEST_CASE("ranks: uneven batches are weighted by their samples, and a rank may h
     CAPTURE(batch);
     Kind plain = kinds()[0];
     plain.make = [] {
-      return std::make_shared<Sequential>(std::make_shared<Linear>(12, 32), std::make_shared<Tanh>(), std::make_shared<Linear>(32, 5));
+      return std::make_shared<Sequential>(std::make_shared<Linear>(12, 32), std::make_shared<Tanh>(),
+                                          std::make_shared<Linear>(32, 5));
     };
     for (const DType dtype : {DType::f32, DType::f16}) compare(plain, {.dtype = dtype, .batch = batch}, true);
     // With dropout, micro-batches that end early cannot know the whole; ranks do.
@@ -210,7 +215,8 @@ TEST_CASE("ranks: a window of several micro-batches on each") {
     for (int i = 0; i < 9; ++i) {  // the last window ends early
       const Tensor x = randn({8, 5, 8}, {}, &data), y = randint(0, 5, {8}, {.dtype = DType::i64}, &data);
       const BatchRows part = together ? part_of(8, ranks().rank(), ranks().size()) : BatchRows{0, 8, 8};
-      const StepResult r = together ? step(x.narrow(0, part.first, part.rows), y.narrow(0, part.first, part.rows), part) : step(x, y);
+      const StepResult r =
+          together ? step(x.narrow(0, part.first, part.rows), y.narrow(0, part.first, part.rows), part) : step(x, y);
       CHECK(r.stepped == (i % 2 == 1));
       if (together) CHECK(r.loss.defined() == r.stepped);
     }
