@@ -29,7 +29,8 @@ using Clock = std::chrono::steady_clock;
 inline constexpr int64_t kPiece = int64_t(1) << 28;  // bytes of one exchange: counts of MPI are ints
 inline constexpr int kEagerTests = 100;              // before the thread leaves its core to those that compute
 inline constexpr auto kNap = std::chrono::microseconds(50);
-inline constexpr auto kRollCall = std::chrono::milliseconds(800);
+inline constexpr auto kRollCall = std::chrono::milliseconds(700);
+inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // how long an idle rank lets a roll call wait
 
 inline double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -42,8 +43,7 @@ inline std::string listed(const std::vector<int>& ranks) {
 
 struct Parts {
   std::vector<int> counts, offsets;
-  int total = 0;
-  int64_t first = 0, mine = 0;  // elements of this rank's part
+  int64_t mine = 0;  // elements of this rank's part
 
   // n elements of `bytes` each in nearly equal parts.
   Parts(int64_t n, size_t bytes, int rank, int size) {
@@ -51,9 +51,8 @@ struct Parts {
       const int64_t from = n * r / size, to = n * (r + 1) / size;
       counts.push_back(int((to - from) * int64_t(bytes)));
       offsets.push_back(int(from * int64_t(bytes)));
-      if (r == rank) first = from, mine = to - from;
+      if (r == rank) mine = to - from;
     }
-    total = int(n * int64_t(bytes));
   }
 };
 
@@ -89,7 +88,7 @@ class HostGroup::Worker {
       Job job;
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return leave_ || !jobs_.empty(); });
+        while (!wake_.wait_for(lock, comm::kAnswers, [&] { return leave_ || !jobs_.empty(); })) answer();
         if (jobs_.empty()) return;
         job = std::move(jobs_.front());
         jobs_.pop_front();
@@ -119,6 +118,7 @@ class HostGroup::Worker {
         sched_yield();
       else
         std::this_thread::sleep_for(comm::kNap);
+      if (i % 64 == 63) answer();
       if (i % 64 == 63 && comm::since(began_) > timeout.load()) lost();
     }
   }
@@ -205,6 +205,12 @@ class HostGroup::Worker {
     std::function<void(Worker&)> work;
   };
 
+  // A rank that computes, or waits for another one, is not lost. What goes wrong is met by the next operation.
+  void answer() {
+    try {
+      transport_->answer_roll();
+    } catch (const PeerLostError&) {}
+  }
   [[noreturn]] void lost() {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;
@@ -220,7 +226,7 @@ class HostGroup::Worker {
       if (!heard[r]) silent.push_back(int(r));
     fail<PeerLostError>(
         "distributed", what_, " on rank ", transport_->rank(), " did not end within ", timeout.load(), " s: ",
-        silent.empty() ? "all ranks answer, but one of them is late or does something else"
+        silent.empty() ? "all ranks live, but one of them is late or does something else"
                        : comm::listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer",
         Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
              "checkpoint is whole: start all ranks again with --resume auto"});

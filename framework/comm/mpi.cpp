@@ -88,6 +88,7 @@ class MpiTransport final : public Transport {
     return done != 0;
   }
   void roll_call(std::vector<char>& heard) override { held("the roll call", mpi_.roll_call(heard.data())); }
+  void answer_roll() override { held("the roll call", mpi_.answer_roll()); }
   void close() override { held("MPI_Finalize", mpi_.close()); }
 
  private:

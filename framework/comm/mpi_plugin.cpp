@@ -12,7 +12,7 @@ constexpr int kRollTag = 75;
 MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // operations, and the roll call beside one that hangs
 MPI_Request g_request = MPI_REQUEST_NULL;
 int g_rank = 0, g_size = 1;
-bool g_told = false;
+char g_told[65536], g_heard[65536];  // by rank; more than any job has
 char g_alive = 1;
 
 int open(int* rank, int* size) {
@@ -53,17 +53,16 @@ int barrier() { return MPI_Ibarrier(g_data, &g_request); }
 
 int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 
-int roll_call(char* heard) {
-  heard[g_rank] = 1;
-  if (!g_told) {
-    g_told = true;
-    for (int r = 0; r < g_size; ++r) {
-      if (r == g_rank) continue;
-      MPI_Request sent;  // of one byte, which needs nobody's answer
-      if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, r, kRollTag, g_roll, &sent)) return error;
-      MPI_Request_free(&sent);
-    }
-  }
+int tell(int rank) {
+  if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
+  g_told[rank] = 1;
+  MPI_Request sent;  // of one byte, which needs nobody's answer
+  if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
+  return MPI_Request_free(&sent);
+}
+
+// Takes what has come, and answers it.
+int answer_roll() {
   for (;;) {
     int there = 0;
     MPI_Status from;
@@ -71,8 +70,18 @@ int roll_call(char* heard) {
     if (!there) return MPI_SUCCESS;
     char alive = 0;
     if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
-    heard[from.MPI_SOURCE] = 1;
+    if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;
+    if (const int error = tell(from.MPI_SOURCE)) return error;
   }
+}
+
+int roll_call(char* heard) {
+  for (int r = 0; r < g_size; ++r) {
+    if (const int error = tell(r)) return error;
+  }
+  if (const int error = answer_roll()) return error;
+  for (int r = 0; r < g_size; ++r) heard[r] = r == g_rank || r >= int(sizeof g_heard) || g_heard[r];
+  return MPI_SUCCESS;
 }
 
 void error_text(int code, char* text, size_t room) {
@@ -90,8 +99,8 @@ void describe(char* text, size_t room) {
   snprintf(text, room, "%s", words);
 }
 
-const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open,    close, all_to_all, all_gather, broadcast, barrier, test, roll_call,
-                            error_text,           describe};
+const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open,       close,   all_to_all, all_gather, broadcast, barrier, test, roll_call,
+                            answer_roll,          error_text, describe};
 
 }  // namespace
 

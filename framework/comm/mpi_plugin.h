@@ -31,6 +31,8 @@ typedef struct HalfstepMpi {
   /* Tells all others that this rank lives, and sets heard[r] for those that have told it. Called again and again, until patience
    * ends. */
   int (*roll_call)(char* heard);
+  /* Tells it to a rank that has called the roll, if one has. */
+  int (*answer_roll)(void);
   /* Both fill at most `room` bytes, the last of them 0. */
   void (*error_text)(int code, char* text, size_t room);
   void (*describe)(char* text, size_t room); /* the library's name and version */

@@ -24,8 +24,10 @@ class Transport {
   virtual void barrier() = 0;
   virtual bool test() = 0;
 
-  // Called again and again while an operation hangs: sets heard[r] for the ranks that call it, too.
+  // Called again and again while an operation hangs: sets heard[r] for the ranks that call it, too, or answer it.
   virtual void roll_call(std::vector<char>& heard) = 0;
+  // Called now and then by a rank that lives. Does not wait.
+  virtual void answer_roll() = 0;
   virtual void close() = 0;  // with all ranks
 };
 

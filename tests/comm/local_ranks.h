@@ -80,6 +80,12 @@ class LocalTransport final : public Transport {
     room_->calls[size_t(rank_)] = 1;
     heard = room_->calls;
   }
+  void answer_roll() override {
+    const std::lock_guard lock(room_->mutex);
+    for (const char called : room_->calls) {
+      if (called) room_->calls[size_t(rank_)] = 1;
+    }
+  }
   void close() override {}
 
  private:

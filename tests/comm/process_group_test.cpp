@@ -118,6 +118,20 @@ TEST_CASE("process group: a rank that does not come is named when the time is ov
   CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 2.3);
 }
 
+TEST_CASE("process group: a rank that only computes is not called lost") {
+  std::string said;
+  try {
+    on_ranks(2,
+             [&](ProcessGroup& group) {
+               if (group.rank() == 1) return std::this_thread::sleep_for(std::chrono::milliseconds(900));
+               const Tensor t = ones({8});
+               group.wait(group.all_reduce({t}));
+             },
+             {.timeout_s = 0.1});
+  } catch (const PeerLostError& e) { said = e.what(); }
+  CHECK(said.find("did not end within 0.1 s: all ranks live, but one of them is late") != std::string::npos);
+}
+
 TEST_CASE("process group: nothing goes on after a failure") {
   std::atomic<int> told{0};
   on_ranks(2,

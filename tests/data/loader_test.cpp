@@ -9,6 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/permutation.h"
 #include "framework/data/tensor_dataset.h"
+#include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "tests/io/files.h"
 
