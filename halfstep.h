@@ -2,6 +2,7 @@
 #pragma once
 
 #include "amp/autocast.h"
+#include "amp/data_parallel.h"
 #include "amp/grad_scaler.h"
 #include "amp/param_groups.h"
 #include "amp/run_state.h"

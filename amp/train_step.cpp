@@ -1,5 +1,7 @@
 #include "amp/train_step.h"
 
+#include <algorithm>
+
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
@@ -28,6 +30,17 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
   check<ValueError>(options.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", options.clip_grad_agc);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
+  if (options.group) {
+    check<ValueError>(!optimizer.needs_closure(), "TrainStep", optimizer.describe(), " evaluates the loss itself, which ranks do not",
+                      Help{"train in one process, or with another optimizer"});
+    check<ValueError>(options.graph != GraphMode::on, "TrainStep", "steps of several ranks are not recorded",
+                      Help{"leave performance.cuda_graph at \"auto\""});
+    reducer_ = std::make_unique<GradientReducer>(optimizer.parameters(), *options.group, options.reducer);
+    module.apply([&](Module& m) {
+      const auto* norm = dynamic_cast<const RunningNorm*>(&m);
+      syncs_ |= norm && norm->syncs();
+    });
+  }
   if (optimizer.needs_closure()) {
     check<ValueError>(!scaler.is_enabled(), "TrainStep", optimizer.describe(),
                       " evaluates the loss several times a step, which a "
@@ -43,33 +56,112 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
   const bool may_record =
       options.graph == GraphMode::on || (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
-  if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
+  if (may_record && !options.group && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
     recorder_ = std::make_unique<StepRecorder>(
-        [this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, ring); }, module, optimizer, scaler,
-        *rates_, options.device, options.graph);
+        [this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, checked(x, {}), ring); }, module,
+        optimizer, scaler, *rates_, options.device, options.graph);
   }
 }
 
-StepResult TrainStep::operator()(const Tensor& input, const Tensor& target) {
+StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
   const bool records = recorder_ && !module_.any_hooks();  // hooks decide on the host
-  return records ? (*recorder_)(input, target) : eager(input, target, nullptr);
+  return records ? (*recorder_)(input, target) : eager(input, target, checked(input, part), nullptr);
 }
 
-StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::ResultRing* ring) {
+BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>& part) const {
+  const int64_t ranks = options_.group ? options_.group->size() : 1, rank = options_.group ? options_.group->rank() : 0;
+  if (part) {
+    const bool right = part->first >= 0 && part->rows >= 0 && part->total > 0 && part->first + part->rows <= part->total &&
+                       (part->rows == 0 || (input.defined() && input.dim() > 0 && input.size(0) == part->rows));
+    check<ShapeError>(right, "TrainStep", "the part of a batch must be its input's rows, got rows [", part->first, ", ",
+                      part->first + part->rows, ") of ", part->total, " and ",
+                      input.defined() ? joined("input ", input.shape()) : "no input");
+    check<ValueError>(ranks > 1 || part->rows == part->total, "TrainStep", "a part of a batch needs a group of ranks");
+    check<ValueError>(!syncs_ || part->total >= ranks, "TrainStep", "batch normalisation over ranks needs a sample on each of ", ranks,
+                      ", got a batch of ", part->total, Help{"drop_last leaves out a last batch that is small"});
+    return *part;
+  }
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
   check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
+  return {rank * samples, samples, ranks * samples};
+}
+
+StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
   if (optimizer_.needs_closure()) return by_closure(input, target);
+  const int64_t ranks = options_.group ? options_.group->size() : 1;
   if (pending_ == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
     keep_buffers();
-    first_ = samples;
-    samples_ = 0;
+    first_ = (part.total + ranks - 1) / ranks;
+    whole_ = part.total;
+    samples_ = mine_ = 0;
+    loss_sum_ = 0;
+    random_ = default_generator().state();
   }
+  if (reducer_ && pending_ + 1 == options_.accumulate_steps) reducer_->arm();
 
   StepResult result;
+  if (part.rows > 0) {
+    result = compute(input, target, part);
+  } else if (scaler_.is_enabled()) {
+    scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
+  }
+  ++pending_;
+  samples_ += part.total;
+  mine_ += part.rows;
+  if (pending_ < options_.accumulate_steps) return result;
+
+  math::StepTail tail;
+  if (ring) {
+    tail.ring = ring;
+    tail.loss = result.loss.data();
+    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
+  }
+  StepResult last = finish_window(tail);
+  if (options_.group) result.loss = last.loss;
+  result.stepped = last.stepped;
+  result.outcome = std::move(last.outcome);
+  result.grad_norm = std::move(last.grad_norm);
+  return result;
+}
+
+namespace {
+
+// The default generator at the window's start for a later micro-batch of it; then where it was, or where that ended.
+class AtWindow {
+ public:
+  AtWindow(bool later, const Generator::State& window) : later_(later), before_(default_generator().state()) {
+    if (later_) default_generator().set_state(window);
+  }
+  ~AtWindow() {
+    if (!later_) return;
+    Generator::State now = default_generator().state();
+    now.offset = std::max(now.offset, before_.offset);
+    default_generator().set_state({before_.seed, now.offset});
+  }
+  AtWindow(const AtWindow&) = delete;
+
+ private:
+  bool later_;
+  Generator::State before_;
+};
+
+}  // namespace
+
+// Forward and backward of one micro-batch.
+StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part) {
+  const int64_t ranks = options_.group ? options_.group->size() : 1;
+  StepResult result;
   Tensor loss;
-  const double weight = double(samples) / double(options_.accumulate_steps * first_);
+  const double weight = double(part.rows) / double(options_.accumulate_steps * ranks * first_);
+  // Of the window's samples as one batch. One whose micro-batches grow needs more than it had reserved.
+  std::optional<BatchRows> rows;
+  const int64_t first = samples_ + part.first, expected_rows = options_.accumulate_steps * whole_;
+  if (options_.group || options_.accumulate_steps > 1) rows = {first, part.rows, std::max(expected_rows, first + part.rows)};
+  const DrawsOf draws(rows);
+  const AtWindow at_window(pending_ > 0, random_);
+  const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && input.device() == options_.device ? scaler_.seed(options_.device) : Tensor());
     const Autocast region(options_.device, options_.dtype, options_.amp);
@@ -82,24 +174,39 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, math::Res
   result.loss = loss.detach().reshape({});
   {
     // Half the memory and traffic, but only where nobody computes with the gradients before the optimizer does.
-    const LowGradients low(options_.accumulate_steps == 1 && !clips());
+    const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
     scaler_.backward(loss, weight);
   }
-  ++pending_;
-  samples_ += samples;
-  if (pending_ < options_.accumulate_steps) return result;
-
-  math::StepTail tail;
-  if (ring) {
-    tail.ring = ring;
-    tail.loss = result.loss.data();
-    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
+  if (options_.group) {
+    loss_sum_ += result.loss.item<double>() * double(part.rows);
+    result.loss = Tensor();
   }
-  StepResult last = finish_window(tail);
-  result.stepped = last.stepped;
-  result.outcome = std::move(last.outcome);
-  result.grad_norm = std::move(last.grad_norm);
   return result;
+}
+
+// What the ranks must know of each other at the end of a window.
+void TrainStep::exchange(StepResult& result) {
+  ProcessGroup& group = *options_.group;
+  if (!reducer_->armed()) reducer_->arm();
+  reducer_->send_rest();
+  const Generator::State random = default_generator().state();
+  const std::vector<double> mine{loss_sum_, double(mine_), double(notice_), double(random.offset)};
+  double loss = 0, samples = 0, position = 0;
+  notices_ = 0;
+  // After the gradients, which this therefore waits for too.
+  for (const std::vector<double>& of : group.gather(mine)) {
+    loss += of[0];
+    samples += of[1];
+    notices_ |= uint32_t(of[2]);
+    position = std::max(position, of[3]);  // a rank without samples has drawn nothing
+  }
+  notice_ = 0;
+  check<ValueError>(int64_t(samples) == samples_, "TrainStep", "the ranks computed ", samples, " samples of a window of ", samples_,
+                    Help{"every rank must be told its part of one and the same batch"});
+  default_generator().set_state({random.seed, uint64_t(position)});
+  reducer_->take();
+  result.loss = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
+  *result.loss.data<float>() = float(loss / samples);
 }
 
 StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
@@ -155,13 +262,14 @@ StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResu
 
 StepResult TrainStep::finish_window(math::StepTail tail) {
   const LedgerPassScope pass(LedgerPass::update);
-  const int64_t expected = options_.accumulate_steps * first_;
+  StepResult result;
+  const int64_t expected = options_.accumulate_steps * (options_.group ? options_.group->size() : 1) * first_;
   pending_ = 0;
+  if (options_.group) exchange(result);
   if (samples_ != expected) {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));
   }
-  StepResult result;
   if (clips()) {
     scaler_.unscale_(optimizer_);
     if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);

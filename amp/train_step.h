@@ -12,6 +12,14 @@
 // Buffers that forward writes to, such as running statistics, move with applied steps only: where the scaler skips one, a select on
 // the device puts back what they were when the window began. PyTorch lets infinite activations of a skipped step into them.
 //
+// Random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on how many
+// micro-batches, or ranks, it is computed in.
+//
+// Ranks. With a group, every rank computes its part of each batch, and the step is that of the whole batch: gradients are summed
+// over the ranks in a window's last backward, before clipping and the scaler's test, which then find the same everywhere. N ranks
+// give the very bits of one that accumulates N micro-batches, each of which is what one rank had. A rank whose part is empty joins
+// in without computing. Steps with a group are not recorded.
+//
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
 // steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps.
 //
@@ -26,6 +34,8 @@
 
 #include "amp/grad_scaler.h"
 #include "amp/step_recorder.h"
+#include "framework/base/draws.h"
+#include "framework/parallel/gradient_reducer.h"
 #include "layers/layers.h"
 #include "optim/device_rates.h"
 #include "optim/optimizer.h"
@@ -43,6 +53,8 @@ struct TrainStepOptions {
   bool grad_norm = false;        // say the norm of the gradients, before clip_grad_norm scales them, also where it does not
   int64_t accumulate_steps = 1;  // micro-batches a step
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
+  ProcessGroup* group = nullptr;           // of ranks that train one model; must outlive the step
+  ReducerOptions reducer = {};             // how they exchange gradients
 };
 
 class TrainStep {
@@ -53,17 +65,27 @@ class TrainStep {
 
   // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this batch,
   // without a scaler, clipping or accumulation; the result is that of its first evaluation. Gradients stay in place until the next window begins.
-  StepResult operator()(const Tensor& input, const Tensor& target);
+  //
+  // With a group, `part` says which rows of the whole batch these are; left out, every rank gives equally many. Rank 0 has as many
+  // as any, and of an empty part input and target are not looked at. The loss of the result is then that of the window on all
+  // ranks, and there where it ends. Throws ValueError where the ranks do not agree about the samples of a window.
+  StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
   // Steps with what has been accumulated; does nothing when nothing has.
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
   int64_t pending() const { return pending_; }
+  // Bits for the other ranks, sent with the next step that ends a window, and those that any rank sent with the last one.
+  void notify(uint32_t bits) { notice_ = bits; }
+  uint32_t notices() const { return notices_; }
   // Are steps being replayed? For reports.
   bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 
  private:
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
-  StepResult eager(const Tensor& input, const Tensor& target, math::ResultRing* ring);
+  StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
+  BatchRows checked(const Tensor& input, const std::optional<BatchRows>& part) const;
+  StepResult compute(const Tensor& input, const Tensor& target, const BatchRows& part);
+  void exchange(StepResult& result);
   StepResult by_closure(const Tensor& input, const Tensor& target);
   StepResult finish_window(math::StepTail tail = {});
   bool clips() const;
@@ -77,8 +99,15 @@ class TrainStep {
   Schedule* schedule_;
   TrainStepOptions options_;
   int64_t pending_ = 0;  // micro-batches in the window
-  int64_t first_ = 0;    // samples of its first one
-  int64_t samples_ = 0;  // samples in it
+  int64_t first_ = 0;    // samples of its first one, on rank 0
+  int64_t whole_ = 0;    // samples of its first one, on all ranks
+  int64_t samples_ = 0;  // samples in it, on all ranks
+  Generator::State random_;  // where the window's numbers begin
+  double loss_sum_ = 0;      // of this rank's samples in the window
+  int64_t mine_ = 0;         // these samples
+  uint32_t notice_ = 0, notices_ = 0;
+  bool syncs_ = false;  // a layer reaches across ranks
+  std::unique_ptr<GradientReducer> reducer_;
   struct Buffer {
     Tensor tensor;
     Tensor before = {};    // its values when the window began

@@ -1,6 +1,8 @@
 #include "layers/normalization.h"
 
+#include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/parallel/sum_over_ranks.h"
 
 namespace halfstep {
 namespace {
@@ -45,6 +47,7 @@ std::string RunningNorm::describe() const {
       .arg("affine", options_.affine)
       .arg("bias", options_.affine && options_.bias)
       .arg("track_running_stats", options_.track_running_stats)
+      .arg_if(options_.sync, "sync", options_.sync)
       .str();
 }
 
@@ -62,6 +65,39 @@ void RunningNorm::check_input(const Tensor& x, int least, int most, int channels
                     ", got ", x.shape());
 }
 
+namespace {
+
+// Batch normalisation whose statistics are those of all ranks' samples, and move the running ones, where given.
+Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double momentum, double eps, ProcessGroup& group) {
+  const autocast::Off off;
+  const Tensor x = x0.to(widened(x0.dtype()));
+  const int64_t channels = x.size(1);
+  Dims others;
+  Shape shape;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (d != 1) others.push_back(d);
+    shape.push_back(d == 1 ? channels : 1);
+  }
+  const double here = double(x.numel()) / double(channels);
+  const Tensor sums = sum_over_ranks(cat({sum(x, others), full({1}, here, {.dtype = x.dtype(), .device = x.device()})}, 0), group);
+  const Tensor n = sums.narrow(0, channels, 1).detach();
+  check<ValueError>(n.item<double>() > 1, norm.describe(), "needs more than one value per channel in training, got ", x.shape(),
+                    " on each rank");
+  const Tensor mean = sums.narrow(0, 0, channels) / n, centered = x - mean.reshape(shape);
+  const Tensor variance = sum_over_ranks(sum(centered * centered, others), group) / n;
+  if (norm.running_mean.defined()) {
+    const NoGrad quiet;
+    norm.running_mean.mul_(1 - momentum).add_(mean.detach() * momentum);
+    norm.running_var.mul_(1 - momentum).add_(variance.detach() * n / (n - 1.0) * momentum);
+  }
+  Tensor y = centered * rsqrt(variance + eps).reshape(shape);
+  if (norm.weight.defined()) y = y * norm.weight.reshape(shape);
+  if (norm.bias.defined()) y = y + norm.bias.reshape(shape);
+  return y.to(x0.dtype());
+}
+
+}  // namespace
+
 Tensor BatchNormNd::forward(const Tensor& x) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
@@ -72,6 +108,8 @@ Tensor BatchNormNd::forward(const Tensor& x) {
     // On meta there is no number to read, and none of the values depends on it.
     if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
   }
+  if (ProcessGroup* const group = current_group(); group && options_.sync && training())
+    return batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
   return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps);
 }
 

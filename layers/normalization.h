@@ -13,7 +13,8 @@ struct BatchNormOptions {
   std::optional<double> momentum = 0.1;  // share of the new statistics; unset: all batches so far count the same
   bool affine = true;
   bool track_running_stats = true;
-  bool bias = true;  // of an affine one
+  bool bias = true;   // of an affine one
+  bool sync = false;  // training takes the statistics of all ranks' samples, where ranks train together
 };
 struct InstanceNormOptions {
   double eps = 1e-5;
@@ -29,6 +30,8 @@ class RunningNorm : public Module {
  public:
   std::string describe() const override;
   void reset_running_stats() const;  // to means of 0, variances of 1 and no batches
+  bool syncs() const { return options_.sync; }
+  void set_sync(bool sync) { options_.sync = sync; }
   std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;

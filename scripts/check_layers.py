@@ -8,12 +8,12 @@ Floors: a file includes only from its own floor or below.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < commands
-    7  amp/grad_scaler, param_groups, train_step, run_state, custom and halfstep.h, the header for users
+    7  amp/grad_scaler, param_groups, train_step, run_state, custom, data_parallel and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
-    5  framework/ops, framework/io, framework/data
+    5  framework/ops, framework/io, framework/data, framework/parallel
        framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
     4  framework/autograd, amp/autocast
-    3  framework/backend | cuda                       only framework/backend/registry.cpp may include cuda/
+    3  framework/backend, framework/comm | cuda       only framework/backend/registry.cpp may include cuda/
     2  framework/tensor
     1  framework/math
     0  framework/base, amp/policy                     no tensors
@@ -28,11 +28,11 @@ FLOORS = {
     "framework/base/": 0, "amp/policy.": 0,
     "framework/math/": 1,
     "framework/tensor/": 2,
-    "framework/backend/": 3, "cuda/": 3,
+    "framework/backend/": 3, "framework/comm/": 3, "cuda/": 3,
     "framework/autograd/": 4, "amp/autocast.": 4,
-    "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5,
+    "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/grad_scaler.": 7, "amp/param_groups.": 7, "amp/run_state.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "halfstep.h": 7,
+    "amp/grad_scaler.": 7, "amp/param_groups.": 7, "amp/run_state.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "amp/data_parallel.": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
@@ -42,7 +42,7 @@ ROOMS = [  # of one floor: a file includes only from its own room or an earlier 
 ]
 TESTS_OF_THEIR_OWN = {  # folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
     "consumer": "a program outside the tree that uses the installed package", "cuda_emu": "the emulator of CUDA, and its own tests",
-    "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch", "support": "what every test program links",
+    "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch", "ranks": "what several processes do together", "support": "what every test program links",
 }
 CODE = (".h", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")

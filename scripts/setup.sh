@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
 # Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
+#
+#   scripts/setup.sh [--with mpi]     mpi: training on several ranks, and its tests (docs/distributed.md)
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
           libdnnl-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libre2-dev doctest-dev zlib1g-dev
           libpng-dev libjpeg62-turbo-dev)
+while [[ $# -gt 0 ]]; do
+  case "$1 ${2-}" in
+    "--with mpi") packages+=(libopenmpi-dev openmpi-bin); shift 2 ;;
+    *) echo "setup.sh: takes --with mpi, got $*" >&2; exit 2 ;;
+  esac
+done
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup.sh: not a Debian system, so nothing was installed. Needed, by their Debian names: ${packages[*]}" >&2

@@ -21,17 +21,21 @@ Field momentum() {
 
 template <class M, class Options>
 ModuleRow running_norm_row(const char* type, const char* doc) {
+  constexpr bool can_sync = requires(Options options) { options.sync; };
   const Options o;
-  return {{type,
-           doc,
-           {channels("num_features"), eps(), momentum(), flag("affine", o.affine, "has weights"),
-            flag("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
-            flag("bias", true, "add a bias, where affine")}},
-          [](const Json& self) {
-            return std::make_shared<M>(self["num_features"].get<int64_t>(),
-                                       Options{self["eps"], ReadArg<std::optional<double>>::from(self["momentum"]), self["affine"],
-                                               self["track_running_stats"], self["bias"]});
-          }};
+  ModuleRow row{{type,
+                 doc,
+                 {channels("num_features"), eps(), momentum(), flag("affine", o.affine, "has weights"),
+                  flag("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
+                  flag("bias", true, "add a bias, where affine")}},
+                [](const Json& self) {
+                  Options options{self["eps"], ReadArg<std::optional<double>>::from(self["momentum"]), self["affine"],
+                                  self["track_running_stats"], self["bias"]};
+                  if constexpr (can_sync) options.sync = self["sync"];
+                  return std::make_shared<M>(self["num_features"].get<int64_t>(), options);
+                }};
+  if (can_sync) row.component.fields.push_back(flag("sync", false, "statistics of all ranks' samples, where ranks train together"));
+  return row;
 }
 
 Field normalized_shape() { return sizes("normalized_shape", nullptr, 0, 1, "the last dimensions").required(); }

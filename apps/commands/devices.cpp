@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -8,10 +10,33 @@
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
 #include "apps/schema/json.h"
+#include "apps/run/ranks.h"
 #include "framework/backend/backend.h"
+#include "framework/comm/mpi.h"
 
 namespace halfstep::app {
 namespace {
+
+// What ranks there are, or could be. Null on all ranks but the first.
+Json ranks_here() {
+  const auto group = open_process_group({.timeout_s = 60});
+  if (!group) {
+    const std::optional<std::string> fault = mpi_plugin_fault();
+    if (fault) return {{"available", false}, {"description", "none: no MPI (" + *fault + "); scripts/setup.sh --with mpi"}};
+    return {{"available", true}, {"description", "this process is alone; mpirun -np N halfstep train CONFIG starts N"}};
+  }
+  Json list = Json::array();
+  const Json mine = {{"host", host_name()}, {"process", getpid()}, {"threads", num_threads()}};
+  for (const std::string& text : group->gather(mine.dump())) {
+    Json rank = Json::parse(text);
+    rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(), ", ",
+                          rank["threads"].get<int>(), " threads, ", group->describe());
+    list.push_back(rank);
+  }
+  const bool first = writes(group.get());
+  group->close();
+  return first ? Json{{"available", true}, {"list", list}} : Json();
+}
 
 int devices(bool json) {
   Json all = Json::array();
@@ -28,10 +53,19 @@ int devices(bool json) {
       entry["description"] = e.what();
     }
     all.push_back(entry);
-    if (!json)
+    if (!json && detect_launch().rank == 0)
       std::cout << name.str() << (name.str().size() < 4 ? "     " : "  ") << entry["description"].get<std::string>() << '\n';
   }
-  if (json) std::cout << Json{{"devices", all}}.dump() << '\n';
+  const Json ranks = ranks_here();
+  if (ranks.is_null()) return kDone;  // of another rank than the first
+  if (json) {
+    std::cout << Json{{"devices", all}, {"ranks", ranks}}.dump() << '\n';
+    return kDone;
+  }
+  if (ranks.contains("list"))
+    for (const Json& rank : ranks["list"]) std::cout << rank["text"].get<std::string>() << '\n';
+  else
+    std::cout << "ranks    " << ranks["description"].get<std::string>() << '\n';
   return kDone;
 }
 

@@ -10,6 +10,8 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
+#include "framework/comm/launcher.h"
+#include "framework/comm/process_group.h"
 #include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
 #include "generated/halfstep_version.h"
@@ -19,7 +21,7 @@ namespace {
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
-    "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
+    "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
   std::vector<std::string> commands;
@@ -46,14 +48,28 @@ std::string version_text() {
   return out + (cuda.empty() ? "not built in" : cuda) + ")";
 }
 
+namespace {
+
+// Before what a rank other than the first says: "rank 2: ".
+std::string speaker() {
+  try {
+    const int rank = detect_launch().rank;
+    return rank == 0 ? "" : "rank " + std::to_string(rank) + ": ";
+  } catch (const Error&) { return ""; }
+}
+
+}  // namespace
+
 int report_exception() {
   const auto told = [](const std::exception& e, int code) {
-    std::cerr << e.what() << '\n';
+    std::cerr << speaker() + e.what() + '\n';  // in one piece: ranks share stderr
     return code;
   };
   try {
     throw;
-  } catch (const ConfigError& e) { return told(e, kUsage); } catch (const DataError& e) {
+  } catch (const PeerLostError& e) { return told(e, kPeerLost); } catch (const ConfigError& e) {
+    return told(e, kUsage);
+  } catch (const DataError& e) {
     return told(e, kData);
   } catch (const CheckpointError& e) { return told(e, kData); } catch (const DivergedError& e) {
     return told(e, kDiverged);

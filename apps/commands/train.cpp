@@ -7,10 +7,12 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/plan.h"
+#include "apps/run/ranks.h"
 #include "apps/run/rates.h"
 #include "apps/run/signals.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
+#include "framework/comm/launcher.h"
 
 namespace halfstep::app {
 namespace {
@@ -30,12 +32,32 @@ void report_amp(const Json& summary, Progress& progress) {
                 " steps skipped, last loss scale " + summary["scale"].dump());
 }
 
+// The folder of the run: rank 0 opens it, the others are told what it found.
+std::unique_ptr<RunDir> open_folder(const Config& config, const Options& o, ProcessGroup* group) {
+  std::optional<std::string> resume = o.resume;
+  if (!resume && !o.overwrite) resume = config.checkpoint.resume;
+  std::unique_ptr<RunDir> dir;
+  Json found;
+  if (writes(group)) {
+    dir = std::make_unique<RunDir>(config.output_dir, resume, o.overwrite);
+    if (dir->checkpoint()) found = {{"checkpoint", dir->checkpoint()->string()}, {"continues", dir->continues()}};
+  }
+  if (!group) return dir;
+  found = from_first(*group, found);
+  if (dir) return dir;
+  RunDir::Found same;
+  if (!found.is_null()) same = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
+  return std::make_unique<RunDir>(config.output_dir, same);
+}
+
 int train(const Options& o) {
   catch_stop_signals();
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
-  print_warnings(config);
-  apply_log_level(config.logging, o.quiet);
+  const bool first = detect_launch().rank == 0;
+  if (first) print_warnings(config);
+  apply_log_level(config.logging, o.quiet || !first);
+  if (!first && (o.lr_preview || o.dry_run)) return kDone;
   if (o.lr_preview) {
     std::cout << line_of(preview_rates(config)) << '\n';
     return kDone;
@@ -51,17 +73,18 @@ int train(const Options& o) {
     }
     return kDone;
   }
-  std::optional<std::string> resume = o.resume;
-  if (!resume && !o.overwrite) resume = config.checkpoint.resume;
   backend_for(config.device);  // before any file is touched
-  Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .color = !o.no_color});
-  RunDir dir(config.output_dir, resume, o.overwrite);
-  Trainer trainer(config, dir, progress);
+  const std::unique_ptr<ProcessGroup> group =
+      join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
+  Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color});
+  const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
+  Trainer trainer(config, *dir, progress, group.get());
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, progress);
-  if (o.json) std::cout << summary.json.dump() << std::endl;
+  if (o.json && first) std::cout << summary.json.dump() << std::endl;
+  if (group) group->close();
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
-  return dir.metrics().lost() == 0 ? kDone : kFailed;
+  return dir->metrics().lost() == 0 ? kDone : kFailed;
 }
 
 }  // namespace

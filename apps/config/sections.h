@@ -237,6 +237,22 @@ struct PerformanceSection {
   }
 };
 
+// Of ranks that train together (docs/distributed.md).
+struct DistributedSection {
+  std::string backend, wire;
+  double bucket_mb, timeout_s;
+  bool sync_batch_norm;
+
+  void keys(auto& key) {
+    key(backend, choice("backend", "auto", {"auto", "mpi"}, "what the ranks of mpirun or srun exchange gradients with"));
+    key(bucket_mb, number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
+    key(wire, choice("wire", "float32", {"float32", "bfloat16"},
+                     "what is sent; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
+    key(timeout_s, number("timeout_s", 600.0, "a rank that does not answer for so long ends the run").above(0).at_most(1e6));
+    key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation takes the statistics of all ranks' samples"));
+  }
+};
+
 struct BenchSection {
   std::optional<std::vector<std::string>> arms;
   std::optional<int64_t> warmup, repeats;
@@ -261,6 +277,7 @@ struct Sections {
   CheckpointSection checkpoint;
   LoggingSection logging;
   PerformanceSection performance;
+  DistributedSection distributed;
   BenchSection bench;
 
   void keys(auto& key) {
@@ -285,7 +302,7 @@ struct Sections {
     key.section(checkpoint, "checkpoint", "what is kept");
     key.section(logging, "logging", "what is told");
     key.section(performance, "performance", "switches");
-    key.unread(not_yet("distributed", nullptr, "distributed training"));
+    key.section(distributed, "distributed", "ranks that train together, started by mpirun");
     key.section(bench, "bench", "of `halfstep bench mlp --config`");
   }
 };

@@ -5,12 +5,13 @@
 
 #include "amp/autocast.h"
 #include "apps/catalog/losses.h"
+#include "apps/run/ranks.h"
 #include "framework/autograd/grad_mode.h"
 
 namespace halfstep::app {
 
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
-                    std::optional<DType> low) {
+                    std::optional<DType> low, ProcessGroup* group) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;
   const FreshStates begin(module);
@@ -21,16 +22,27 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
   loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
-    Tensor output, value;
-    {
-      const Autocast region(device, low.value_or(DType::bf16), low.has_value());
-      output = module(input);
-      value = loss(output, target);
+    Tensor answer, truth;  // none for a rank whose part of the batch is empty
+    double sum = 0;
+    if (input.defined()) {
+      Tensor output, value;
+      {
+        const Autocast region(device, low.value_or(DType::bf16), low.has_value());
+        output = module(input);
+        value = loss(output, target);
+      }
+      sum = value.item<double>() * double(input.size(0));
+      const auto [given, wanted] = as_measured(output, target, loader.dataset());
+      answer = given, truth = wanted;
     }
-    const int64_t n = input.size(0);
-    out.loss += value.item<double>() * double(n);
-    out.samples += n;
-    const auto [answer, truth] = as_measured(output, target, loader.dataset());
+    if (group) {
+      double all = 0;
+      for (const std::vector<double>& of : group->gather(std::vector<double>{sum})) all += of[0];
+      sum = all;
+      answer = gather_rows(*group, answer), truth = gather_rows(*group, truth);
+    }
+    out.loss += sum;
+    out.samples += loader.part().total;
     for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
   }
   module.train(training);
@@ -53,7 +65,7 @@ Json metrics_json(const std::string& split, const std::vector<MetricValue>& metr
 }
 
 Batch on_device(const Batch& batch, Device device) {
-  if (batch.input.device() == device && batch.target.device() == device) return batch;
+  if (!batch.input.defined() || (batch.input.device() == device && batch.target.device() == device)) return batch;
   const MemoryScope scope(MemoryTag::data);
   return {batch.input.to(device), batch.target.to(device)};
 }

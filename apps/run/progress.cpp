@@ -39,7 +39,7 @@ std::string Progress::paint(const char* code, const std::string& text) const {
 }
 
 void Progress::line(const std::string& text) {
-  if (options_.quiet) return;
+  if (options_.quiet || options_.silent) return;
   clear();
   std::fprintf(options_.out, "%s\n", text.c_str());
   std::fflush(options_.out);
@@ -48,12 +48,13 @@ void Progress::line(const std::string& text) {
 void Progress::note(const std::string& text) { line(paint("36", "note: ") + text); }
 
 void Progress::warn(const std::string& text) {
+  if (options_.silent) return;
   clear();
   std::fprintf(stderr, "%s%s\n", paint("33", "warning: ").c_str(), text.c_str());
 }
 
 void Progress::update(const ProgressView& v) {
-  if (options_.quiet) return;
+  if (options_.quiet || options_.silent) return;
   const auto now = std::chrono::steady_clock::now();
   if (!terminal_) {
     if (std::chrono::duration<double>(now - last_plain_).count() < kPlainEverySeconds) return;
@@ -65,7 +66,9 @@ void Progress::update(const ProgressView& v) {
                     number_text(v.loss, 4).c_str(), number_text(v.lr, 3).c_str(), count_text(v.samples_per_second).c_str());
   if (v.scale) text += formatted("  scale %s  skipped %lld", number_text(*v.scale, 6).c_str(), (long long)v.skipped);
   if (v.grad_norm) text += "  grad norm " + number_text(*v.grad_norm, 3);
-  text += formatted("  data wait %.0f %%", 100 * v.loader_wait) + "  peak " + bytes_text(v.peak_bytes);
+  text += formatted("  data wait %.0f %%", 100 * v.loader_wait);
+  if (v.rank_wait) text += formatted("  rank wait %.0f %%", 100 * *v.rank_wait);
+  text += "  peak " + bytes_text(v.peak_bytes);
   text += "  eta " + duration_text(v.seconds_left);
   if (!terminal_) return line(text);
   std::fprintf(options_.out, "\r\033[K%s", paint("2", text).c_str());

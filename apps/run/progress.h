@@ -11,7 +11,8 @@ namespace halfstep::app {
 
 struct ProgressOptions {
   std::FILE* out = stdout;
-  bool quiet = false;  // only what goes wrong
+  bool quiet = false;   // only what goes wrong
+  bool silent = false;  // not even that: another rank says it
   bool color = true;   // on a terminal, unless NO_COLOR is set
 };
 
@@ -25,6 +26,7 @@ struct ProgressView {
   int64_t skipped = 0;
   std::optional<double> grad_norm;  // where it is computed
   double loader_wait = 0;           // share of the time spent waiting for data, 0..1
+  std::optional<double> rank_wait;  // the same for other ranks, where there are any
   double peak_bytes = 0;            // of the device's memory
 };
 

@@ -64,6 +64,9 @@ RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool ove
   overwrites_ = true;
 }
 
+RunDir::RunDir(fs::path path, const Found& found)
+    : path_(std::move(path)), checkpoint_(found.checkpoint), continues_(found.continues), reads_only_(true) {}
+
 RunDir::~RunDir() {
   if (!replacing_) return;
   try {
@@ -83,6 +86,7 @@ void RunDir::lock() {
 }
 
 int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) {
+  if (reads_only_) return from.best_step;
   std::error_code error;
   fs::create_directories(path_, error);
   check_folder(path_, !error, error.message());

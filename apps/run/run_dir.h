@@ -23,6 +23,12 @@ class RunDir {
   // an older run is touched. Throws ConfigError when another run holds the lock, or an older one lies there and is neither gone on
   // with nor to be overwritten, CheckpointError when there is something to resume and it cannot be read, and IoError.
   RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
+  // Of a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
+  struct Found {
+    std::optional<std::filesystem::path> checkpoint;
+    bool continues = false;
+  };
+  RunDir(std::filesystem::path path, const Found& found);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
@@ -52,7 +58,7 @@ class RunDir {
   std::optional<RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   std::vector<std::filesystem::path> unreadable_;  // newer than checkpoint_
-  bool continues_ = false, overwrites_ = false, replacing_ = false;
+  bool continues_ = false, overwrites_ = false, replacing_ = false, reads_only_ = false;
   MetricsFile metrics_;
 };
 

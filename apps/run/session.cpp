@@ -65,10 +65,11 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
 
 }  // namespace
 
-std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split) {
+std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group) {
   const MemoryScope scope(MemoryTag::data);
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
+  const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
   auto data = build_dataset(config.json, split, config.device);
   if (const auto batches = config.train.overfit_batches; batches && split != "test") {
     data = build_dataset(config.json, "train", config.device);
@@ -77,7 +78,12 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
     some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
     return std::make_unique<DataLoader>(
         subset(std::move(data), std::move(some)),
-        LoaderOptions{.batch_size = l.batch_size, .num_workers = l.num_workers, .prefetch = l.prefetch, .device = config.device});
+        LoaderOptions{.batch_size = l.batch_size,
+                      .num_workers = l.num_workers,
+                      .prefetch = l.prefetch,
+                      .rank = rank,
+                      .ranks = ranks,
+                      .device = config.device});
   }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
@@ -86,6 +92,8 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
                               .seed = config.seed,
                               .num_workers = l.num_workers,
                               .prefetch = l.prefetch,
+                              .rank = rank,
+                              .ranks = ranks,
                               .device = config.device};
   return std::make_unique<DataLoader>(std::move(data), options);
 }
@@ -112,7 +120,7 @@ ModelParts make_model(const Config& config) {
   return out;
 }
 
-TrainStepOptions step_options(const Config& config) {
+TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
   const TrainSection& t = config.train;
   const std::optional<bool>& graph = config.performance.cuda_graph;
   return {.device = config.device,
@@ -126,7 +134,10 @@ TrainStepOptions step_options(const Config& config) {
           .graph = !t.checkpoint_activations.empty() ? GraphMode::off
                    : !graph                          ? GraphMode::automatic
                    : *graph                          ? GraphMode::on
-                                                     : GraphMode::off};
+                                                     : GraphMode::off,
+          .group = group,
+          .reducer = {.bucket_mb = config.distributed.bucket_mb,
+                      .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is}};
 }
 
 void recompute_activations(Module& model, const Config& config) {
@@ -144,16 +155,21 @@ void recompute_activations(Module& model, const Config& config) {
   }
 }
 
-Session make_session(Config config) {
+Session make_session(Config config, const ProcessGroup* group) {
   backend_for(config.device);
-  auto train = make_loader(config, "train");
+  auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
   recompute_activations(*s.model, config);
+  if (config.distributed.sync_batch_norm) {
+    s.model->apply([](Module& m) {
+      if (auto* const norm = dynamic_cast<BatchNormNd*>(&m)) norm->set_sync(true);
+    });
+  }
   s.metrics = make_metrics(config, s.train->dataset());
-  if (config.data.has("val")) s.val = make_loader(config, "val");
+  if (config.data.has("val")) s.val = make_loader(config, "val", group);
   s.optimizer = build_optimizer(config.optimizer, *s.model);
   s.optimizer_text = s.optimizer->describe();
   s.scaler = GradScaler(config.scaler);

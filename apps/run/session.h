@@ -40,9 +40,10 @@ struct Session : ModelParts {
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
 };
-Session make_session(Config config);
+// With a group: this rank's parts of the batches.
+Session make_session(Config config, const ProcessGroup* group = nullptr);
 
-TrainStepOptions step_options(const Config& config);
+TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullptr);
 // Lookahead and the averages that a config asks for, made to follow `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t steps_per_epoch, int64_t total_steps);
@@ -51,7 +52,7 @@ int use_averages(const CheckpointContents& contents, StateDict& state);
 // train.checkpoint_activations. Throws ConfigError for a pattern that is in no module's name.
 void recompute_activations(Module& model, const Config& config);
 // Of "train", "val" or "test", on the config's device.
-std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split);
+std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 
 // How far a run has come; what a checkpoint holds besides the parts of a session.

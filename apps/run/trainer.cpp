@@ -6,7 +6,9 @@
 
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
+#include "amp/data_parallel.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"
 #include "framework/tensor/memory.h"
@@ -49,12 +51,13 @@ void report_changes(const Json& now, const Json& then, Progress& progress) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
+Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group)
     : config_(config),
       dir_(dir),
       progress_(progress),
-      s_(make_session(config)),
-      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config)) {
+      group_(group),
+      s_(make_session(config, group)),
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, group)) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     report_changes(config_.json, stored_config(contents), progress_);
@@ -72,11 +75,12 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress)
 TrainSummary Trainer::run() {
   start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
   const auto stopped = [&](const std::string& when) {
-    const bool interrupt = stop_signal() == SIGINT;
+    const bool interrupt = stop_requested() == SIGINT;
     progress_.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
-  if (stop_signal()) return stopped("before training began; nothing was changed");
+  if (group_) agree_on_start();
+  if (stop_requested()) return stopped("before training began; nothing was changed");
   const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step()};
   const int64_t best = dir_.open(config_.json, from, !config_.logging.sinks.empty());
   if (dir_.continues()) {  // of the best, those whose checkpoint is gone are forgotten: the next evaluation marks one
@@ -84,6 +88,7 @@ TrainSummary Trainer::run() {
     if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
     if (best != n_.best_step()) n_.bests.clear();
     std::erase_if(n_.bests, [&](const auto& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+    if (group_) agree_on_bests();
   }
   introduce();
   s_.model->train();
@@ -92,7 +97,7 @@ TrainSummary Trainer::run() {
   while (!finished()) {
     train_batch();
     // Only between optimizer steps: gradients of an open window are in no checkpoint.
-    if (stop_signal() && step_.pending() == 0) {
+    if (stop_requested() && step_.pending() == 0) {
       save();
       return stopped(joined("after step ", n_.steps, "; go on with --resume auto"));
     }
@@ -116,6 +121,7 @@ void Trainer::introduce() const {
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
+  if (group_) progress_.line(describe_ranks(*group_) + joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
 
@@ -135,20 +141,35 @@ void Trainer::train_batch() {
   if (!batch) return end_epoch();
   const auto [input, target] = on_device(*batch, s_.device);
   grad_norm_ = Tensor();  // nothing of a recorded step may be held when it is recorded anew
-  StepResult r = step_(input, target);
-  const int64_t samples = input.size(0);
+  agreed_ = 0;
+  std::optional<BatchRows> part;
+  if (group_) {
+    part = s_.train->part();
+    step_.notify(notices());
+  }
+  StepResult r = step_(input, target, part);
+  const int64_t samples = s_.train->part().total;
   n_.samples += samples;
-  pending_.push_back({r.loss, r.outcome, r.stepped, samples});
+  window_samples_ += samples;
+  if (group_ && !r.stepped) return;
+  // Ranks know a window's loss, one process each micro-batch's.
+  pending_.push_back({r.loss, r.outcome, r.stepped, group_ ? window_samples_ : samples});
   if (!r.stepped) return;
+  window_samples_ = 0;
+  if (group_) agree();
   grad_norm_ = r.grad_norm;
   ++n_.steps;
   after_step();
 }
 
 void Trainer::end_epoch() {
+  agreed_ = 0;
+  if (group_) step_.notify(notices());
   const StepResult last = step_.flush();
   if (last.stepped) {
-    pending_.push_back({Tensor(), last.outcome, true, 0});
+    pending_.push_back({last.loss, last.outcome, true, window_samples_});
+    window_samples_ = 0;
+    if (group_) agree();
     grad_norm_ = last.grad_norm;
     ++n_.steps;
   }
@@ -181,18 +202,6 @@ void Trainer::after_step() {
   if (due(config_.logging.every, false, last_log_)) log();
   if (s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_)) evaluate_now();
   if (due(config_.checkpoint.every, false, last_save_)) save();
-}
-
-bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
-  switch (every.unit) {
-    case Interval::Unit::never: return false;
-    case Interval::Unit::steps: return !epoch_end && n_.steps % int64_t(every.count) == 0;
-    case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
-    case Interval::Unit::seconds: break;
-  }
-  if (epoch_end || std::chrono::duration<double>(Clock::now() - last).count() < every.count) return false;
-  last = Clock::now();
-  return true;
 }
 
 void Trainer::drain() {
@@ -249,13 +258,14 @@ void Trainer::log() {
                 {"samples_per_second", double(n_.samples - logged_.samples) / spent},
                 {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
                 {"peak_bytes", allocator(s_.device).stats().peak}};
+  if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
   if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);
   show();
   n_.window_loss = 0, n_.window_samples = 0;
-  logged_ = {training_seconds(), s_.train->wait_seconds(), n_.samples};
+  logged_ = {training_seconds(), s_.train->wait_seconds(), group_ ? group_->wait_seconds() : 0, n_.samples};
 }
 
 void Trainer::show() {
@@ -272,15 +282,17 @@ void Trainer::show() {
   v.scale = scale(), v.skipped = n_.skipped;
   if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
   v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
+  if (group_) v.rank_wait = std::clamp(group_->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
   v.peak_bytes = double(allocator(s_.device).stats().peak);
   progress_.update(v);
 }
 
 void Trainer::evaluate_now() {
   drain();
+  if (group_) average_buffers(*s_.model, *group_);
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
-  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low);
+  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low, group_);
   averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
@@ -314,26 +326,6 @@ void Trainer::consider_stopping(const std::string& what, std::optional<double> v
                         " in ", n_.stop_waited, " evaluations"));
 }
 
-// A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint
-// itself, so that a run that dies before `best` is written finds it again.
-void Trainer::consider_best(const std::string& what, std::optional<double> value) {
-  const CheckpointSection& ck = config_.checkpoint;
-  if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
-  if (!value || !std::isfinite(*value)) return;
-  const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
-  const auto place = std::find_if(n_.bests.begin(), n_.bests.end(), [&](const auto& b) { return better(b.value); });
-  if (place == n_.bests.end() && int64_t(n_.bests.size()) >= ck.keep_best) return;
-  const auto before = n_.bests;
-  n_.bests.insert(place, {*value, n_.steps});
-  if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
-  saved_.reset();
-  save();
-  if (!saved_)
-    n_.bests = before;
-  else if (n_.best_step() == n_.steps)
-    mark_best(dir_.path(), n_.steps);
-}
-
 void Trainer::save() {
   drain();
   const std::pair<int64_t, int64_t> now{n_.steps, s_.train->state().next_batch};
@@ -343,10 +335,13 @@ void Trainer::save() {
     return;
   }
   n_.seconds = seconds();
+  if (group_) average_buffers(*s_.model, *group_);
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
   for (const auto& b : n_.bests) best.push_back(b.step);
-  save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (writes(group_))
+    save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
   saved_ = now;
   dir_.established();
 }

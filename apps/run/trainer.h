@@ -26,8 +26,8 @@ struct TrainSummary {
 
 class Trainer {
  public:
-  // Resumes when `dir` says so. All arguments must outlive it.
-  Trainer(const Config& config, RunDir& dir, Progress& progress);
+  // Resumes when `dir` says so. All arguments must outlive it. With a group, every rank runs one.
+  Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group = nullptr);
 
   // Until the config's end or a stop signal; one that came before the first step leaves the run's folder as it is. Throws
   // DivergedError.
@@ -45,6 +45,11 @@ class Trainer {
   };
 
   void introduce() const;
+  int stop_requested() const;       // the signal, once all ranks know of it; 0: none
+  uint32_t notices() const;         // what this rank tells the others: signals, and on rank 0 the clock
+  void agree();                     // takes over what they told
+  void agree_on_start();
+  void agree_on_bests();
   bool finished() const;
   void train_batch();
   void end_epoch();
@@ -68,6 +73,7 @@ class Trainer {
   Config config_;
   RunDir& dir_;
   Progress& progress_;
+  ProcessGroup* group_;  // null: one process
   Session s_;
   TrainStep step_;
   Counters n_;
@@ -76,13 +82,16 @@ class Trainer {
   Clock::time_point last_log_, last_eval_, last_save_, start_;
   double eval_seconds_ = 0, earlier_seconds_ = 0;
   struct {
-    double seconds = 0, wait = 0;
+    double seconds = 0, wait = 0, rank_wait = 0;
     int64_t samples = 0;
   } logged_;  // training_seconds, time spent waiting for data and samples at the last line of metrics.jsonl
   int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   bool skip_explained_ = false;
+  int64_t window_samples_ = 0;  // of all ranks since the last step
+  uint32_t agreed_ = 0;         // notices of all ranks at the last step
+  int stop_ = 0;                // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
 };
 

@@ -1,20 +1,22 @@
 #include "framework/autograd/checkpoint.h"
 
 #include <array>
+#include <optional>
 
 #include "amp/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
-#include "framework/base/generator.h"
+#include "framework/base/draws.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
 namespace {
 
-// Autocast for every device, and the default generator's position, as they were; restores what it found.
+// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores what it found.
 struct Surroundings {
   std::array<AutocastOptions, kDeviceTypeCount> regions;
   Generator::State random;
+  std::optional<BatchRows> rows;
 
   static Surroundings now() {
     Surroundings s;
@@ -22,6 +24,7 @@ struct Surroundings {
       s.regions[size_t(i)] = {autocast::dtype(Device::Type(i)), autocast::is_enabled(Device::Type(i)),
                               autocast::is_cache_enabled()};
     s.random = default_generator().state();
+    s.rows = DrawsOf::current();
     return s;
   }
 };
@@ -32,7 +35,8 @@ class Restored {
       : cpu_(Device::cpu, s.regions[size_t(Device::Type::cpu)]),
         cuda_(Device::cuda, s.regions[size_t(Device::Type::cuda)]),
         meta_(Device::meta, s.regions[size_t(Device::Type::meta)]),
-        random_(default_generator().state()) {
+        random_(default_generator().state()),
+        rows_(s.rows) {
     default_generator().set_state(s.random);
   }
   ~Restored() { default_generator().set_state(random_); }
@@ -40,6 +44,7 @@ class Restored {
  private:
   Autocast cpu_, cuda_, meta_;
   Generator::State random_;
+  DrawsOf rows_;
 };
 static_assert(kDeviceTypeCount == 3);
 

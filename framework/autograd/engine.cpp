@@ -7,6 +7,7 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/layer_path.h"
@@ -209,6 +210,7 @@ void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_g
   Engine engine(retain_graph, create_graph);
   engine.seed(outputs, grad_outputs);
   engine.run();
+  tell_backward_done();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/leaf_listener.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -39,6 +40,7 @@ class AccumulateGrad final : public Node {
       const MemoryFormat format = leaf_.format();
       slot = is_sole(g) && g.is_contiguous(format) ? g : g.detach().clone(format);
     }
+    tell_accumulated(leaf_);
     return {};
   }
 

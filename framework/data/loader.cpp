@@ -22,13 +22,18 @@ struct Plan {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const std::vector<int64_t>> order;
   int64_t batch_size, epoch;
+  int rank, ranks;
   Device device;
   std::shared_ptr<UploadLane> lane;
 
+  BatchRows part(int64_t batch) const {
+    return part_of(std::min(batch_size, int64_t(order->size()) - batch * batch_size), rank, ranks);
+  }
   Batch make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
-    const size_t from = size_t(batch * batch_size), to = std::min(from + size_t(batch_size), order->size());
-    return dataset->batch(std::span<const int64_t>(order->data() + from, to - from), epoch);
+    const BatchRows rows = part(batch);
+    if (rows.rows == 0) return {};
+    return dataset->batch(std::span<const int64_t>(order->data() + batch * batch_size + rows.first, size_t(rows.rows)), epoch);
   }
 };
 
@@ -46,6 +51,7 @@ Sent send(const Batch& batch, Device device, UploadLane* lane) {
   const MemoryScope scope(MemoryTag::data);
   Sent sent;
   const auto move = [&](const Tensor& from) {
+    if (!from.defined()) return from;
     if (!lane || !from.device().is_cpu()) return from.to(device);
     const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
     sent.copies.push_back(lane->send(packed.data(), to.data(), packed.nbytes()));
@@ -153,6 +159,10 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptio
   check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
                     " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
                     options_.shuffle ? " and shuffle" : options_.sampler ? " and a sampler" : "");
+  check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
+                    "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
+  check<ValueError>(streams == 0 || options_.ranks == 1, "DataLoader", "a data set of streams cannot be read by ", options_.ranks,
+                    " ranks: each stream goes on where its last batch ended, in one process");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }
@@ -185,7 +195,7 @@ std::optional<Batch> DataLoader::next() {
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
-  const Plan plan{dataset_, order_, options_.batch_size, state_.epoch, options_.device, lane_};
+  const Plan plan{dataset_, order_, options_.batch_size, state_.epoch, options_.rank, options_.ranks, options_.device, lane_};
   Batch batch;
   if (options_.num_workers == 0) {
     batch = send(plan.make(state_.next_batch), options_.device, nullptr).batch;
@@ -201,6 +211,7 @@ std::optional<Batch> DataLoader::next() {
     }
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  part_ = plan.part(state_.next_batch);
   ++state_.next_batch;
   resumed_ = false;
   return batch;
@@ -212,6 +223,11 @@ DataLoader::Iterator DataLoader::begin() {
     state_ = {state_.epoch + 1, 0};
   }
   return Iterator(this);
+}
+
+BatchRows part_of(int64_t total, int rank, int ranks) {
+  const int64_t each = total / ranks, longer = total % ranks;
+  return {rank * each + std::min<int64_t>(rank, longer), each + (rank < longer ? 1 : 0), total};
 }
 
 void DataLoader::prepare_order() {

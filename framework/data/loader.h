@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/base/draws.h"
 #include "framework/data/dataset.h"
 #include "framework/data/sampler.h"
 
@@ -23,6 +24,7 @@ struct LoaderOptions {
   uint64_t seed = 0;       // of the order
   int num_workers = 0;     // background threads that make batches; 0: made when asked for
   int prefetch = 2;        // batches made ahead at most, when there are workers
+  int rank = 0, ranks = 1;  // of several processes that read the same batches: this one gets its part of each
   Device device = Device::cpu;  // where batches are handed out. Workers bring them there themselves, beside the device's work
 };
 
@@ -37,6 +39,10 @@ struct LoaderState {
 //   for (auto& [x, target] : loader) ...
 // The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state put the loader;
 // otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
+//
+// With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks together
+// read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole batches,
+// so that a saved one fits any number of ranks.
 class DataLoader {
  public:
   // Throws ValueError for options out of range and for a data set that gives no batch.
@@ -52,6 +58,9 @@ class DataLoader {
   // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows what the data set
   // threw for this batch; the same batch is tried again by the next call.
   std::optional<Batch> next();
+
+  // Which rows of the whole batch the last one is.
+  const BatchRows& part() const { return part_; }
 
   // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
   LoaderState state() const { return state_; }
@@ -95,7 +104,11 @@ class DataLoader {
   int64_t order_epoch_ = -1;
   std::shared_ptr<UploadLane> lane_;  // of the workers, where the device has one
   std::unique_ptr<Prefetcher> prefetcher_;
+  BatchRows part_;
   double wait_seconds_ = 0;
 };
+
+// Nearly equal parts of `total` rows, the larger ones first.
+BatchRows part_of(int64_t total, int rank, int ranks);
 
 }  // namespace halfstep

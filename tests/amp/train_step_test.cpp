@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/tensor/memory.h"
@@ -290,4 +292,31 @@ TEST_CASE("running statistics move with applied steps only") {
   Nets plain(false, 1);  // without a scaler every step is applied
   plain.step(x, y);
   CHECK(plain.batches() == 1);
+}
+
+TEST_CASE("micro-batches drop what the whole batch would, and nothing is drawn twice") {
+  const auto run = [](int64_t parts, std::vector<float>* own) {
+    manual_seed(3);
+    Sequential net(std::make_shared<Linear>(6, 9), std::make_shared<Dropout>(0.5), std::make_shared<Tanh>(),
+                   std::make_shared<Dropout>(0.2), std::make_shared<Linear>(9, 2));
+    SGD opt(net.parameters(), {.lr = 0.1});
+    GradScaler scaler({.enabled = false});
+    const MSELoss loss;
+    TrainStep step(net, loss, opt, scaler, nullptr, {.accumulate_steps = parts});
+    Generator data(7);
+    for (int i = 0; i < 5; ++i) {
+      const Tensor x = randn({8, 6}, {}, &data), y = randn({8, 2}, {}, &data);
+      for (int64_t p = 0; p < parts; ++p) {
+        step(x.narrow(0, p * 8 / parts, 8 / parts), y.narrow(0, p * 8 / parts, 8 / parts));
+        if (own) own->push_back(rand({1}).item<float>());  // the caller's own numbers, within windows
+      }
+    }
+    return net.parameters()[0].detach().clone();
+  };
+  const Tensor whole = run(1, nullptr);
+  for (const int64_t parts : {2, 4}) CHECK(max((run(parts, nullptr) - whole).abs()).item<double>() < 1e-6);
+  std::vector<float> own;
+  run(4, &own);
+  std::sort(own.begin(), own.end());
+  CHECK(std::adjacent_find(own.begin(), own.end()) == own.end());
 }

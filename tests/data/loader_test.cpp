@@ -9,6 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/permutation.h"
 #include "framework/data/tensor_dataset.h"
+#include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "tests/io/files.h"
 
@@ -181,4 +182,36 @@ TEST_CASE("DataLoader: options out of range") {
   CHECK(contains(fails(nullptr, {}), "needs a data set"));
   DataLoader loader(counting(3));
   CHECK(contains(message_of<ValueError>([&] { loader.set_state({0, 4}); }), "next_batch in [0, 3], got 0 and 4"));
+}
+
+TEST_CASE("loader: parts of ranks are the batches of one process, also those that are smaller than the ranks are many") {
+  CHECK(part_of(10, 0, 4) == BatchRows{0, 3, 10});
+  CHECK(part_of(10, 3, 4) == BatchRows{8, 2, 10});
+  CHECK(part_of(3, 3, 4) == BatchRows{3, 0, 3});
+  const auto data = std::make_shared<TensorDataset>(arange(10.0, {.dtype = DType::f32}).reshape({10, 1}),
+                                                    arange(10.0, {.dtype = DType::f32}).reshape({10, 1}));
+  const LoaderOptions options{.batch_size = 7, .shuffle = true, .seed = 4};
+  DataLoader whole(data, options);
+  std::vector<DataLoader> ranks;
+  for (int r = 0; r < 4; ++r) {
+    LoaderOptions own = options;
+    own.rank = r, own.ranks = 4, own.num_workers = r % 2;
+    ranks.emplace_back(data, own);
+  }
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    while (const auto all = whole.next()) {
+      CHECK(whole.part() == BatchRows{0, all->input.size(0), all->input.size(0)});
+      for (DataLoader& rank : ranks) {
+        const auto part = rank.next();
+        REQUIRE(part);
+        const BatchRows rows = rank.part();
+        CHECK(part->input.defined() == (rows.rows > 0));
+        if (rows.rows > 0) CHECK(part->input.to_vector<double>() == all->input.narrow(0, rows.first, rows.rows).to_vector<double>());
+        CHECK(rank.state() == whole.state());
+      }
+    }
+    for (DataLoader& rank : ranks) CHECK(!rank.next());
+  }
+  CHECK_THROWS_WITH_AS(DataLoader(data, {.rank = 2, .ranks = 2}), doctest::Contains("rank must lie in [0, ranks), got 2 of 2"),
+                       ValueError);
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 
+#include "framework/base/draws.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -57,6 +58,9 @@ Tensor triangle(int64_t rows, int64_t columns, Device device) {
   return le(arange(double(columns), {.device = device}), arange(double(rows), {.device = device}).unsqueeze(1));
 }
 
+// Of four numbers, for the dropout of a head.
+int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + 3) / 4; }
+
 // The geometry of one call and what its chunks share.
 class Attention {
  public:
@@ -101,14 +105,12 @@ class Attention {
     const int64_t each = shared_ * rows_ * keys_;
     const int64_t heads =
         whole_heads() ? std::min(heads_, std::max<int64_t>(1, budget() / std::max<int64_t>(1, each)) * shared_) : 1;
-    uint64_t drawn = 0, index = 0;
     for (int64_t b = 0; b < batches_; ++b) {
       for (int64_t h = 0; h < heads_; h += heads) {
         for (int64_t r = 0; r < rows_; r += rows) {
           Chunk c{b, h, std::min(heads, heads_ - h), r, std::min(rows, rows_ - r), keys_, attr_.state};
           if (skips_keys()) c.keys = std::min(keys_, c.row + c.rows);
-          c.state.offset += drawn / 4 + index++;  // a state counts blocks of four numbers
-          drawn += uint64_t(c.heads * c.rows * keys_);
+          c.state.offset += uint64_t((b * heads_ + h) * blocks_of_a_head(rows_, keys_) + r * keys_ / 4);
           f(c);
         }
       }
@@ -152,7 +154,16 @@ class Attention {
   Tensor dropped(const Tensor& x, const Chunk& c) const {
     if (attr_.dropout_p == 0) return x;
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-    backend_.dropout(x.view(), out.view(), attr_.dropout_p, c.state);
+    // A head's numbers begin with a block, so that they do not depend on which heads are one chunk, or in one batch with it.
+    const int64_t each = c.rows * c.keys;
+    const bool at_once = c.heads == 1 || each % 4 == 0;
+    const int64_t calls = at_once ? 1 : c.heads, numbers = at_once ? x.numel() : each;
+    for (int64_t i = 0; i < calls; ++i) {
+      Generator::State state = c.state;
+      state.offset += uint64_t(i * blocks_of_a_head(c.rows, c.keys));
+      backend_.dropout(x.alias({numbers}, {1}, i * numbers).view(), out.alias({numbers}, {1}, i * numbers).view(), attr_.dropout_p,
+                       state);
+    }
     return out;
   }
   // mask-shaped `sums` += ds, summed where the mask broadcasts.
@@ -174,7 +185,8 @@ class Attention {
   int64_t chunk_rows() const {
     const bool narrow = attr_.causal && attr_.dropout_p == 0 && on_cpu_ && rows_ >= 2 * kCausalRows;
     if (!narrow && shared_ * rows_ * keys_ <= budget()) return rows_;
-    const int64_t fit = std::max<int64_t>(1, budget() / std::max<int64_t>(1, keys_));
+    int64_t fit = std::max<int64_t>(1, budget() / std::max<int64_t>(1, keys_));
+    if (attr_.dropout_p > 0) fit = std::max<int64_t>(4, fit / 4 * 4);  // so that each chunk begins a new block of numbers
     return std::min(rows_, narrow ? std::min(fit, kCausalRows) : fit);
   }
   // Leaves a chunk the keys that none of its rows sees. Dropout draws for all keys.
@@ -330,7 +342,7 @@ struct Sdpa {
     const Attention at(a, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
     const Tensor from = at.like_queries(all), to = at.like_queries(kept);
     at.for_chunks([&](const Chunk& c) {
-      backend_for(p.device()).dropout(at.queries(from, c).view(), at.queries(to, c).view(), a.dropout_p, c.state);
+      backend_for(p.device()).copy(at.dropped(at.queries(from, c), c).view(), at.queries(to, c).view());
     });
     return kept;
   }
@@ -361,10 +373,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                v = h.four(in[2], h.value_heads, repeats ? h.heads : h.value_heads), mask = h.four_of_mask(in[3]);
   AttentionAttr attr{o.scale.value_or(1 / std::sqrt(double(query.size(-1)))), o.dropout_p, o.is_causal, {}};
   if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
-  if (o.dropout_p > 0) {  // each chunk begins a new block of four numbers, and has a row or more
+  if (o.dropout_p > 0) {
     Generator& generator = o.generator ? *o.generator : default_generator();
     attr.dropped_by_library = std::make_shared<bool>(false);
-    attr.state = generator.reserve(numel(h.batch) * h.heads * query.size(-2) * (key.size(-2) + 4));
+    attr.state = draw(generator, numel(h.batch) * h.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
   }
   Shape out = h.scores();
   out[out.size() - 1] = value.size(-1);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "framework/base/draws.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
@@ -27,17 +28,35 @@ void check_sampled(std::string_view op, DType dtype) {
 }
 Generator& pick(Generator* g) { return g ? *g : default_generator(); }
 
+// fill(view, state) with the numbers from `from` on. The first of a block may belong to earlier rows; then they are made as well.
+template <class F>
+void fill_drawn(const Tensor& t, const Draw& from, const F& fill) {
+  if (from.skip == 0) return fill(t.view(), from.state);
+  const Tensor all = raw({from.skip + t.numel()}, {.dtype = t.dtype(), .device = t.device()});
+  fill(all.view(), from.state);
+  backend_for(t.device()).copy(all.alias(t.shape(), contiguous_strides(t.shape()), from.skip).view(), t.view());
+}
+
 struct Dropout {
   struct Attr {
     double p;
-    Generator::State state;
+    Draw from;
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
   // Numbers belong to elements in row-major order, in whichever order they lie.
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
-    backend_for(out.device()).dropout(in[0].view(), out.view(), a.p, a.state);
+    Backend& backend = backend_for(out.device());
+    if (a.from.skip == 0) {
+      backend.dropout(in[0].view(), out.view(), a.p, a.from.state);
+      return out.to(in[0].format());
+    }
+    const Tensor padded = zeros({a.from.skip + out.numel()}, {.dtype = out.dtype(), .device = out.device()});
+    const Tensor part = padded.alias(out.shape(), contiguous_strides(out.shape()), a.from.skip);
+    backend.copy(in[0].view(), part.view());
+    backend.dropout(padded.view(), padded.view(), a.p, a.from.state);
+    backend.copy(part.view(), out.view());
     return out.to(in[0].format());
   }
   // Linear: the gradient takes the same road with the same numbers.
@@ -170,13 +189,17 @@ Tensor tensor(std::initializer_list<double> values, const TensorOptions& o) {
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  backend_for(x.device()).random_uniform(t.view(), pick(g).reserve(x.numel()), lo, hi);
+  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
+    backend_for(x.device()).random_uniform(v, s, lo, hi);
+  });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  backend_for(x.device()).random_normal(t.view(), pick(g).reserve(x.numel()), mean, stddev);
+  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
+    backend_for(x.device()).random_normal(v, s, mean, stddev);
+  });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
@@ -196,7 +219,9 @@ Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
   const Tensor t = raw(shape, o);
-  backend_for(o.device).random_integers(t.view(), pick(g).reserve(t.numel()), lo, hi);
+  fill_drawn(t, draw(pick(g), t.numel()), [&](const TensorView& v, Generator::State s) {
+    backend_for(o.device).random_integers(v, s, lo, hi);
+  });
   return finish(t, o);
 }
 
@@ -276,7 +301,7 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
   check<ValueError>(p >= 0 && p <= 1, "dropout", "p must lie in [0, 1], got ", p);
   check<DTypeError>(x.is_floating_point(), "dropout", "needs a floating input, got ", x.dtype());
   if (!training || p == 0) return x;
-  return call<Dropout>({x}, {p, pick(g).reserve(x.numel())});
+  return call<Dropout>({x}, {p, draw(pick(g), x.numel())});
 }
 
 void add_create(OpList& list) {

@@ -1,0 +1,67 @@
+#include "amp/data_parallel.h"
+
+#include <utility>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/draws.h"
+
+namespace halfstep {
+
+// The reducer, told by the engine when a backward of this module is over.
+class DistributedDataParallel::Exchange : public LeafListener {
+ public:
+  Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
+      : reducer_(module.parameters(), group, options) {}
+  void arm() { reducer_.arm(); }
+  void accumulated(const Tensor&) override {}
+  void backward_done() override {
+    if (!reducer_.armed() || !reducer_.begun()) return;  // a backward of something else
+    reducer_.send_rest();
+    reducer_.take();
+  }
+
+ private:
+  GradientReducer reducer_;
+  ListenToLeaves listen_{*this};
+};
+
+DistributedDataParallel::DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options)
+    : module_(add("module", std::move(module))), group_(group) {
+  broadcast_state(*module_, group);
+  ReducerOptions mean = options;
+  mean.scale /= double(group.size());
+  exchange_ = std::make_shared<Exchange>(*module_, group, mean);
+}
+
+Tensor DistributedDataParallel::forward(const Tensor& x) {
+  const bool trains = training() && grad_enabled();
+  if (trains && sync_) exchange_->arm();
+  const int64_t rows = x.dim() > 0 ? x.size(0) : 1;
+  std::optional<BatchRows> part;
+  if (trains) part = {group_.rank() * rows, rows, group_.size() * rows};
+  const DrawsOf draws(part);
+  const GroupScope scope(&group_);
+  return (*module_)(x);
+}
+
+void average_buffers(Module& module, ProcessGroup& group) {
+  const NoGrad off;
+  for (const NamedTensor& b : module.named_buffers()) {
+    if (!b.tensor.defined()) continue;
+    const Tensor whole = b.tensor.detach().contiguous();
+    group.wait(group.all_reduce({whole}, is_floating(whole.dtype()) ? ReduceOp::sum : ReduceOp::max));
+    if (is_floating(whole.dtype())) whole.mul_(1.0 / double(group.size()));
+    if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
+  }
+}
+
+void broadcast_state(Module& module, ProcessGroup& group, int root) {
+  const NoGrad off;
+  for (const NamedTensor& t : module.state_dict()) {
+    const Tensor whole = t.tensor.detach().contiguous();
+    group.wait(group.broadcast({whole}, root));
+    if (!whole.shares_memory_with(t.tensor)) t.tensor.copy_(whole);
+  }
+}
+
+}  // namespace halfstep

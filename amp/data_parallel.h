@@ -1,0 +1,59 @@
+// Data-parallel training in a loop of one's own:
+//
+//   const std::unique_ptr<ProcessGroup> group = open_process_group();
+//   DistributedDataParallel net(model, *group);        // rank 0's weights, on every rank
+//   ...
+//   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
+//   optimizer.step();
+//
+// Differences from TrainStep (amp/train_step.h), which needs none of this: every rank must give as many samples, since gradients
+// are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
+#pragma once
+
+#include <memory>
+
+#include "framework/parallel/gradient_reducer.h"
+#include "layers/module.h"
+
+namespace halfstep {
+
+class DistributedDataParallel : public Module {
+ public:
+  // Takes over weights and buffers of rank 0, in place. `group` must outlive it. state_dict has the keys of `module` below
+  // "module.".
+  DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options = {});
+
+  // Forward of this rank's rows: the random numbers are those of the ranks' batches as one. The next backward that reaches a
+  // parameter exchanges the gradients, also of an accumulated sum.
+  Tensor forward(const Tensor& x) override;
+  std::string describe() const override { return "DistributedDataParallel"; }
+
+  // While it lives, backward sums up on this rank alone: around all but the last micro-batch of a step.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallel& of) : of_(of), saved_(of.sync_) { of_.sync_ = false; }
+    ~NoSync() { of_.sync_ = saved_; }
+    NoSync(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallel& of_;
+    bool saved_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
+
+ private:
+  class Exchange;
+  std::shared_ptr<Module> module_;
+  ProcessGroup& group_;
+  bool sync_ = true;
+  std::shared_ptr<Exchange> exchange_;
+};
+
+// Floating buffers of all ranks become their mean, such as running statistics, and others their greatest: what ranks do before one
+// of them saves or evaluates for all.
+void average_buffers(Module& module, ProcessGroup& group);
+
+// Weights and buffers of one rank on all of them.
+void broadcast_state(Module& module, ProcessGroup& group, int root = 0);
+
+}  // namespace halfstep

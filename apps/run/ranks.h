@@ -1,0 +1,31 @@
+// The ranks of a run that mpirun started, as the parts of a run see them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/config/config.h"
+#include "framework/comm/process_group.h"
+
+namespace halfstep::app {
+
+// Null where this process is alone; else every rank must call it. Threads are shared among the ranks of a machine unless `threads`
+// or the environment gives a number. Throws ConfigError when the ranks were started with different configs, with the difference.
+std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options);
+
+// Is this the rank that writes: files, stdout? True without a group.
+inline bool writes(const ProcessGroup* group) { return !group || group->rank() == 0; }
+
+// Rank 0's value, on all of them.
+Json from_first(ProcessGroup& group, const Json& mine);
+
+// The rows of all ranks, in their order, on the host of each. Undefined where a rank has none; those of one at least are not.
+Tensor gather_rows(ProcessGroup& group, const Tensor& mine);
+
+std::string host_name();
+
+// "4 ranks (Open MPI v4.1.4)", and on how many machines.
+std::string describe_ranks(ProcessGroup& group);
+
+}  // namespace halfstep::app

@@ -1,0 +1,89 @@
+// What the ranks of a run must agree on: signals, what is due, and which checkpoints are the best.
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+
+#include "apps/run/ranks.h"
+#include "apps/run/signals.h"
+#include "apps/run/trainer.h"
+
+namespace halfstep::app {
+namespace {
+
+// Notices of ranks: a signal, and what rank 0's clock says is due.
+constexpr uint32_t kInterrupt = 1, kStop = 2, kLogDue = 4, kEvalDue = 8, kSaveDue = 16;
+
+}  // namespace
+
+int Trainer::stop_requested() const { return group_ ? stop_ : stop_signal(); }
+
+uint32_t Trainer::notices() const {
+  uint32_t out = stop_signal() == 0 ? 0 : stop_signal() == SIGINT ? kInterrupt : kStop;
+  if (group_->rank() != 0) return out;
+  const auto clock = [&](const Interval& every, const Clock::time_point& last, uint32_t bit) {
+    if (every.unit != Interval::Unit::seconds) return;
+    if (std::chrono::duration<double>(Clock::now() - last).count() >= every.count) out |= bit;
+  };
+  clock(config_.logging.every, last_log_, kLogDue);
+  clock(config_.train.eval_every, last_eval_, kEvalDue);
+  clock(config_.checkpoint.every, last_save_, kSaveDue);
+  return out;
+}
+
+// What the ranks agreed on in a step that has just ended a window.
+void Trainer::agree() {
+  agreed_ = step_.notices();
+  if (agreed_ & kStop) stop_ = SIGTERM;
+  if (agreed_ & kInterrupt) stop_ = SIGINT;
+}
+
+// A signal from before the first step.
+void Trainer::agree_on_start() {
+  for (const std::vector<double>& of : group_->gather(std::vector<double>{double(stop_signal())}))
+    if (of[0] != 0 && stop_ != SIGINT) stop_ = int(of[0]);
+}
+
+// Rank 0's: only it looks at the folder.
+void Trainer::agree_on_bests() {
+  Json list = Json::array();
+  for (const Counters::Best& b : n_.bests) list.push_back({b.value, b.step});
+  list = from_first(*group_, list);
+  n_.bests.clear();
+  for (const Json& b : list) n_.bests.push_back({b[0].get<double>(), b[1].get<int64_t>()});
+}
+
+// A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint
+// itself, so that a run that dies before `best` is written finds it again.
+void Trainer::consider_best(const std::string& what, std::optional<double> value) {
+  const CheckpointSection& ck = config_.checkpoint;
+  if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
+  if (!value || !std::isfinite(*value)) return;
+  const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
+  const auto place = std::find_if(n_.bests.begin(), n_.bests.end(), [&](const auto& b) { return better(b.value); });
+  if (place == n_.bests.end() && int64_t(n_.bests.size()) >= ck.keep_best) return;
+  const auto before = n_.bests;
+  n_.bests.insert(place, {*value, n_.steps});
+  if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
+  saved_.reset();
+  save();
+  if (!saved_)
+    n_.bests = before;
+  else if (n_.best_step() == n_.steps && writes(group_))
+    mark_best(dir_.path(), n_.steps);
+}
+
+bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
+  switch (every.unit) {
+    case Interval::Unit::never: return false;
+    case Interval::Unit::steps: return !epoch_end && n_.steps % int64_t(every.count) == 0;
+    case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
+    case Interval::Unit::seconds: break;
+  }
+  const uint32_t bit = &last == &last_log_ ? kLogDue : &last == &last_eval_ ? kEvalDue : kSaveDue;
+  const bool now = group_ ? agreed_ & bit : std::chrono::duration<double>(Clock::now() - last).count() >= every.count;
+  if (epoch_end || !now) return false;
+  last = Clock::now();
+  return true;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,195 @@
+#include "framework/comm/host_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "framework/comm/host_worker.h"
+
+namespace halfstep {
+
+using namespace comm;
+// What must live until an operation is waited for.
+struct HostGroup::Kept {
+  std::map<Ticket, Tensors> alive;
+  std::map<Ticket, std::vector<Copy>> back;
+  Tensors now;  // of the operation that is being begun
+  std::vector<Copy> now_back;
+};
+
+std::unique_ptr<HostGroup> HostGroup::open(const std::function<std::unique_ptr<Transport>()>& open, const GroupOptions& options) {
+  auto worker = std::make_shared<Worker>(options);
+  worker->thread = std::thread([worker, open] { worker->run(open); });
+  try {
+    worker->wait_until_open();
+  } catch (...) {
+    worker->thread.join();
+    throw;
+  }
+  Transport& t = worker->transport();
+  return std::unique_ptr<HostGroup>(new HostGroup(worker, t.rank(), t.size()));
+}
+
+HostGroup::HostGroup(std::shared_ptr<Worker> worker, int rank, int size)
+    : ProcessGroup(rank, size), worker_(std::move(worker)), kept_(std::make_unique<Kept>()) {}
+
+HostGroup::~HostGroup() {
+  if (!worker_->thread.joinable()) return;
+  worker_->leave();
+  // An operation that is under way may never end. Then the thread keeps what it needs, and goes with the process.
+  if (worker_->idle()) {
+    worker_->thread.join();
+    return;
+  }
+  worker_->thread.detach();
+  kept_.release();  // on purpose: the transport still writes there
+}
+
+std::string HostGroup::describe() const { return worker_->transport().describe(); }
+void HostGroup::set_timeout(double seconds) { worker_->timeout = seconds; }
+
+Tensor HostGroup::on_host(const Tensor& t, bool reads, bool writes) {
+  check<ValueError>(t.is_contiguous(), "distributed", "tensors that are exchanged must be contiguous, got strides of ", t.shape());
+  Tensor host = t;
+  if (!t.device().is_cpu()) {
+    host = reads ? t.detach().to(Device::cpu) : Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = Device::cpu});
+    if (writes) kept_->now_back.push_back({host, t});
+  } else if (writes) {
+    t.bump_version();
+  }
+  kept_->now.push_back(host);
+  return host;
+}
+
+Ticket HostGroup::submit(std::string what, std::function<void(Worker&)> work) {
+  const Tensors alive = std::exchange(kept_->now, {});
+  std::vector<Copy> back = std::exchange(kept_->now_back, {});
+  const Ticket ticket = worker_->submit(std::move(what), std::move(work));
+  kept_->alive[ticket] = alive;
+  if (!back.empty()) kept_->back[ticket] = std::move(back);
+  return ticket;
+}
+
+namespace {
+
+struct Span {
+  void* data;
+  size_t bytes;
+};
+
+void check_list(const Tensors& tensors) {
+  check<ValueError>(!tensors.empty(), "distributed", "there must be a tensor to exchange");
+  for (const Tensor& t : tensors)
+    check<DTypeError>(t.dtype() == tensors[0].dtype(), "distributed", "tensors of one operation must have one dtype, got ",
+                      tensors[0].dtype(), " and ", t.dtype());
+}
+
+}  // namespace
+
+Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
+  check_list(tensors);
+  std::vector<Span> parts;
+  int64_t n = 0;
+  for (const Tensor& t : tensors) {
+    const Tensor host = on_host(t, true, true);
+    parts.push_back({host.data(), host.nbytes()});
+    n += host.numel();
+  }
+  const DType dtype = tensors[0].dtype();
+  return submit("all_reduce", [=](Worker& w) {
+    if (parts.size() == 1) return w.reduce(parts[0].data, dtype, n, op, wire);
+    std::byte* const all = w.scratch<std::byte>(2, n * int64_t(size_of(dtype)));
+    size_t at = 0;
+    for (const Span& p : parts) std::memcpy(all + std::exchange(at, at + p.bytes), p.data, p.bytes);
+    w.reduce(all, dtype, n, op, wire);
+    at = 0;
+    for (const Span& p : parts) std::memcpy(p.data, all + std::exchange(at, at + p.bytes), p.bytes);
+  });
+}
+
+Ticket HostGroup::broadcast(const Tensors& tensors, int root) {
+  check<ValueError>(root >= 0 && root < size(), "distributed", "root must be a rank below ", size(), ", got ", root);
+  std::vector<Span> parts;
+  for (const Tensor& t : tensors) {
+    const Tensor host = on_host(t, rank() == root, rank() != root);
+    parts.push_back({host.data(), host.nbytes()});
+  }
+  return submit("broadcast", [=](Worker& w) {
+    for (const Span& p : parts) {
+      for (size_t from = 0; from < p.bytes; from += size_t(kPiece)) {
+        w.transport().broadcast(static_cast<std::byte*>(p.data) + from, int(std::min(size_t(kPiece), p.bytes - from)), root);
+        w.complete();
+      }
+    }
+  });
+}
+
+Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
+  check<ShapeError>(from.numel() == to.numel() * size() && from.dtype() == to.dtype(), "reduce_scatter", "`from` must be ", size(),
+                    " times `to` in its dtype, got ", from.dtype(), " ", from.shape(), " and ", to.dtype(), " ", to.shape());
+  check<ValueError>(int64_t(from.nbytes()) <= kPiece, "reduce_scatter", "takes at most ", kPiece, " bytes, got ", from.nbytes());
+  const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
+  const void* send = source.data();
+  void* receive = result.data();
+  const int64_t each = to.numel();
+  const DType dtype = to.dtype();
+  const int ranks = size();
+  return submit("reduce_scatter", [=](Worker& w) {
+    dispatch(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const EqualParts parts(each * int64_t(sizeof(T)), ranks);
+      T* const gathered = w.scratch<T>(0, each * ranks);
+      w.transport().all_to_all(send, parts.counts, parts.offsets, gathered, parts.counts, parts.offsets);
+      w.complete();
+      reduce_ranks(gathered, static_cast<T*>(receive), size_t(each), ranks, ReduceOp::sum);
+    });
+  });
+}
+
+Ticket HostGroup::all_gather(const Tensor& from, const Tensor& to) {
+  check<ShapeError>(to.numel() == from.numel() * size() && from.dtype() == to.dtype(), "all_gather", "`to` must be ", size(),
+                    " times `from` in its dtype, got ", to.dtype(), " ", to.shape(), " and ", from.dtype(), " ", from.shape());
+  check<ValueError>(int64_t(to.nbytes()) < int64_t(1) << 31, "all_gather", "takes less than 2^31 bytes, got ", to.nbytes());
+  const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
+  const void* send = source.data();
+  void* receive = result.data();
+  const auto bytes = int64_t(from.nbytes());
+  const int ranks = size();
+  return submit("all_gather", [=](Worker& w) {
+    const EqualParts parts(bytes, ranks);
+    w.transport().all_gather(send, int(bytes), receive, parts.counts, parts.offsets);
+    w.complete();
+  });
+}
+
+Ticket HostGroup::barrier() {
+  return submit("barrier", [](Worker& w) {
+    w.transport().barrier();
+    w.complete();
+  });
+}
+
+void HostGroup::wait(Ticket ticket) {
+  const auto from = Clock::now();
+  worker_->wait(ticket);
+  wait_seconds_ += since(from);
+  kept_->alive.erase(kept_->alive.begin(), kept_->alive.upper_bound(ticket));
+  for (auto it = kept_->back.begin(); it != kept_->back.end() && it->first <= ticket; it = kept_->back.erase(it)) {
+    for (const Copy& c : it->second) c.to.copy_(c.from);
+  }
+}
+
+void HostGroup::close() {
+  if (!worker_->thread.joinable()) return;
+  wait(submit("the end", [](Worker& w) {
+    w.transport().barrier();  // in this one a rank that is gone is noticed, in the library's own end it is not
+    w.complete();
+    w.transport().close();
+  }));
+  worker_->leave();
+  worker_->thread.join();
+}
+
+}  // namespace halfstep

@@ -1,0 +1,46 @@
+// A process group over a transport of bytes: a thread that runs the operations, and the sums in the order of the ranks.
+//
+// all_reduce sends each rank its part of everybody's numbers, sums there, and gathers the sums: each byte travels as often as in
+// the best all-reduce, and the order of a sum does not depend on the algorithm that the transport's own reduction would choose.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/comm/process_group.h"
+#include "framework/comm/transport.h"
+
+namespace halfstep {
+
+class HostGroup final : public ProcessGroup {
+ public:
+  // `open` runs in the group's thread, which makes all calls of the transport. Rethrows what it throws.
+  static std::unique_ptr<HostGroup> open(const std::function<std::unique_ptr<Transport>()>& open, const GroupOptions& options);
+  ~HostGroup() override;
+
+  std::string describe() const override;
+  void set_timeout(double seconds) override;
+  Ticket all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) override;
+  Ticket broadcast(const Tensors& tensors, int root) override;
+  Ticket reduce_scatter(const Tensor& from, const Tensor& to) override;
+  Ticket all_gather(const Tensor& from, const Tensor& to) override;
+  Ticket barrier() override;
+  void wait(Ticket ticket) override;
+  void close() override;
+
+ private:
+  class Worker;
+  HostGroup(std::shared_ptr<Worker> worker, int rank, int size);
+  Tensor on_host(const Tensor& t, bool reads, bool writes);
+  Ticket submit(std::string what, std::function<void(Worker&)> work);
+
+  std::shared_ptr<Worker> worker_;
+  struct Copy {
+    Tensor from, to;  // a result on the host, and the tensor on a device that it is for
+  };
+  struct Kept;
+  std::unique_ptr<Kept> kept_;
+};
+
+}  // namespace halfstep

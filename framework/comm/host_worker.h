@@ -1,0 +1,249 @@
+// The thread of a HostGroup, and what it shares with the group. Only host_group.cpp includes this.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/comm/host_group.h"
+#include "framework/comm/rank_sum.h"
+
+namespace halfstep {
+namespace comm {
+
+using Clock = std::chrono::steady_clock;
+
+inline constexpr int64_t kPiece = int64_t(1) << 28;  // bytes of one exchange: counts of MPI are ints
+inline constexpr int kEagerTests = 100;              // before the thread leaves its core to those that compute
+inline constexpr auto kNap = std::chrono::microseconds(50);
+inline constexpr auto kRollCall = std::chrono::milliseconds(700);
+inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // how long an idle rank lets a roll call wait
+
+inline double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+inline std::string listed(const std::vector<int>& ranks) {
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+  return out;
+}
+
+struct Parts {
+  std::vector<int> counts, offsets;
+  int64_t mine = 0;  // elements of this rank's part
+
+  // n elements of `bytes` each in nearly equal parts.
+  Parts(int64_t n, size_t bytes, int rank, int size) {
+    for (int r = 0; r < size; ++r) {
+      const int64_t from = n * r / size, to = n * (r + 1) / size;
+      counts.push_back(int((to - from) * int64_t(bytes)));
+      offsets.push_back(int(from * int64_t(bytes)));
+      if (r == rank) mine = to - from;
+    }
+  }
+};
+
+// `count` parts of `bytes` each.
+struct EqualParts {
+  std::vector<int> counts, offsets;
+  EqualParts(int64_t bytes, int size) {
+    for (int r = 0; r < size; ++r) counts.push_back(int(bytes)), offsets.push_back(int(bytes * r));
+  }
+};
+
+}  // namespace comm
+
+// What the group and its thread share. The thread owns the transport.
+class HostGroup::Worker {
+  using Clock = comm::Clock;
+
+ public:
+  explicit Worker(const GroupOptions& options) : timeout(options.timeout_s) {}
+
+  // ---- in the thread
+  void run(const std::function<std::unique_ptr<Transport>()>& open) {
+    try {
+      transport_ = open();
+    } catch (...) { error_ = std::current_exception(); }
+    {
+      const std::lock_guard lock(mutex_);
+      opened_ = true;
+    }
+    changed_.notify_all();
+    if (error_) return;
+    for (;;) {
+      Job job;
+      {
+        std::unique_lock lock(mutex_);
+        while (!wake_.wait_for(lock, comm::kAnswers, [&] { return leave_ || !jobs_.empty(); })) answer();
+        if (jobs_.empty()) return;
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      }
+      began_ = Clock::now();
+      what_ = job.what;
+      std::exception_ptr error;
+      try {
+        job.work(*this);
+      } catch (...) { error = std::current_exception(); }
+      {
+        const std::lock_guard lock(mutex_);
+        done_ = job.ticket;
+        if (error) error_ = error, failed_ = job.ticket;
+      }
+      changed_.notify_all();
+      if (error) return;
+    }
+  }
+  Transport& transport() { return *transport_; }
+
+  // Until the operation is over.
+  void complete() {
+    for (int i = 0; !transport_->test(); ++i) {
+      // While the caller computes, it needs the core more than a transfer that takes longer than a few tests does.
+      if (i < comm::kEagerTests || waited_for_.load(std::memory_order_relaxed))
+        sched_yield();
+      else
+        std::this_thread::sleep_for(comm::kNap);
+      if (i % 64 == 63) answer();
+      if (i % 64 == 63 && comm::since(began_) > timeout.load()) lost();
+    }
+  }
+
+  template <class T>
+  void reduce(T* data, int64_t n, ReduceOp op) {
+    const int size = transport_->size();
+    const int64_t piece = comm::kPiece / int64_t(sizeof(T));
+    for (int64_t from = 0; from < n; from += piece) {
+      const int64_t count = std::min(piece, n - from);
+      const comm::Parts parts(count, sizeof(T), transport_->rank(), size);
+      const comm::EqualParts into(parts.mine * int64_t(sizeof(T)), size);
+      T* const gathered = scratch<T>(0, parts.mine * size);
+      transport_->all_to_all(data + from, parts.counts, parts.offsets, gathered, into.counts, into.offsets);
+      complete();
+      reduce_ranks(gathered, gathered, size_t(parts.mine), size, op);
+      transport_->all_gather(gathered, int(parts.mine * int64_t(sizeof(T))), data + from, parts.counts, parts.offsets);
+      complete();
+    }
+  }
+
+  void reduce(void* data, DType dtype, int64_t n, ReduceOp op, Wire wire) {
+    if (wire == Wire::bf16 && dtype == DType::f32) {
+      auto* const values = static_cast<float*>(data);
+      bf16* const low = scratch<bf16>(1, n);
+      for (int64_t i = 0; i < n; ++i) low[i] = bf16(values[i]);
+      reduce(low, n, op);
+      for (int64_t i = 0; i < n; ++i) values[i] = float(low[i]);
+      return;
+    }
+    dispatch(dtype, [&](auto zero) { reduce(static_cast<decltype(zero)*>(data), n, op); });
+  }
+
+  template <class T>
+  T* scratch(int which, int64_t n) {
+    std::vector<std::byte>& memory = scratch_[which];
+    if (memory.size() < size_t(n) * sizeof(T)) memory.resize(size_t(n) * sizeof(T));
+    return reinterpret_cast<T*>(memory.data());
+  }
+
+  // ---- in the caller's
+  void wait_until_open() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return opened_; });
+    if (error_) std::rethrow_exception(error_);
+  }
+  Ticket submit(std::string what, std::function<void(Worker&)> work) {
+    Ticket ticket;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) std::rethrow_exception(error_);
+      ticket = ++submitted_;
+      jobs_.push_back({ticket, std::move(what), std::move(work)});
+    }
+    wake_.notify_one();
+    return ticket;
+  }
+  void wait(Ticket ticket) {
+    std::unique_lock lock(mutex_);
+    waited_for_ = true;
+    changed_.wait(lock, [&] { return done_ >= ticket || error_; });
+    waited_for_ = false;
+    if (error_ && ticket >= failed_) std::rethrow_exception(error_);
+  }
+  void leave() {
+    {
+      const std::lock_guard lock(mutex_);
+      leave_ = true;
+    }
+    wake_.notify_one();
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex_);
+    return error_ || done_ == submitted_;
+  }
+
+  std::thread thread;
+  std::atomic<double> timeout;
+
+ private:
+  struct Job {
+    Ticket ticket = 0;
+    std::string what;
+    std::function<void(Worker&)> work;
+  };
+
+  // A rank that computes, or waits for another one, is not lost. What goes wrong is met by the next operation.
+  void answer() {
+    try {
+      transport_->answer_roll();
+    } catch (const PeerLostError&) {}
+  }
+  [[noreturn]] void lost() {
+    std::vector<char> heard(size_t(transport_->size()), 0);
+    std::vector<int> silent;
+    const auto asked = Clock::now();
+    do {
+      transport_->roll_call(heard);
+      if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    } while (Clock::now() - asked < comm::kRollCall);
+    // One more turn of the progress engine, so that what was told last leaves this process.
+    transport_->roll_call(heard);
+    for (size_t r = 0; r < heard.size(); ++r)
+      if (!heard[r]) silent.push_back(int(r));
+    fail<PeerLostError>(
+        "distributed", what_, " on rank ", transport_->rank(), " did not end within ", timeout.load(), " s: ",
+        silent.empty() ? "all ranks live, but one of them is late or does something else"
+                       : comm::listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer",
+        Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
+             "checkpoint is whole: start all ranks again with --resume auto"});
+  }
+
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::byte> scratch_[3];
+  Clock::time_point began_;
+  std::string what_;
+  std::atomic<bool> waited_for_{false};
+
+  std::mutex mutex_;
+  std::condition_variable wake_, changed_;
+  std::deque<Job> jobs_;
+  Ticket submitted_ = 0, done_ = 0, failed_ = 0;
+  bool opened_ = false, leave_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,107 @@
+// The only file that knows MPI: see mpi_plugin.h. It is no part of the library halfstep.
+#include "framework/comm/mpi_plugin.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+namespace {
+
+constexpr int kRollTag = 75;
+
+MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // operations, and the roll call beside one that hangs
+MPI_Request g_request = MPI_REQUEST_NULL;
+int g_rank = 0, g_size = 1;
+char g_told[65536], g_heard[65536];  // by rank; more than any job has
+char g_alive = 1;
+
+int open(int* rank, int* size) {
+  int there = 0, got = 0;
+  MPI_Initialized(&there);
+  int error = there ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
+  if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_data);
+  if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_roll);
+  if (error != MPI_SUCCESS) return error;
+  MPI_Comm_set_errhandler(g_data, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(g_roll, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(g_data, &g_rank);
+  MPI_Comm_size(g_data, &g_size);
+  *rank = g_rank;
+  *size = g_size;
+  return MPI_SUCCESS;
+}
+
+int close() {
+  MPI_Comm_free(&g_data);
+  MPI_Comm_free(&g_roll);
+  return MPI_Finalize();
+}
+
+int all_to_all(const void* send, const int* send_counts, const int* send_offsets, void* receive, const int* receive_counts,
+               const int* receive_offsets) {
+  return MPI_Ialltoallv(send, send_counts, send_offsets, MPI_BYTE, receive, receive_counts, receive_offsets, MPI_BYTE, g_data,
+                        &g_request);
+}
+
+int all_gather(const void* send, int bytes, void* receive, const int* counts, const int* offsets) {
+  return MPI_Iallgatherv(send, bytes, MPI_BYTE, receive, counts, offsets, MPI_BYTE, g_data, &g_request);
+}
+
+int broadcast(void* data, int bytes, int root) { return MPI_Ibcast(data, bytes, MPI_BYTE, root, g_data, &g_request); }
+
+int barrier() { return MPI_Ibarrier(g_data, &g_request); }
+
+int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
+
+int tell(int rank) {
+  if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
+  g_told[rank] = 1;
+  MPI_Request sent;  // of one byte, which needs nobody's answer
+  if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
+  return MPI_Request_free(&sent);
+}
+
+// Takes what has come, and answers it.
+int answer_roll() {
+  for (;;) {
+    int there = 0;
+    MPI_Status from;
+    if (const int error = MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, g_roll, &there, &from)) return error;
+    if (!there) return MPI_SUCCESS;
+    char alive = 0;
+    if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
+    if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;
+    if (const int error = tell(from.MPI_SOURCE)) return error;
+  }
+}
+
+int roll_call(char* heard) {
+  for (int r = 0; r < g_size; ++r) {
+    if (const int error = tell(r)) return error;
+  }
+  if (const int error = answer_roll()) return error;
+  for (int r = 0; r < g_size; ++r) heard[r] = r == g_rank || r >= int(sizeof g_heard) || g_heard[r];
+  return MPI_SUCCESS;
+}
+
+void error_text(int code, char* text, size_t room) {
+  char words[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (MPI_Error_string(code, words, &length) != MPI_SUCCESS) snprintf(words, sizeof words, "error %d", code);
+  snprintf(text, room, "%s", words);
+}
+
+void describe(char* text, size_t room) {
+  char words[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
+  int length = 0;
+  MPI_Get_library_version(words, &length);
+  words[strcspn(words, ",\n")] = 0;  // the rest is about how it was built
+  snprintf(text, room, "%s", words);
+}
+
+const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open,       close,   all_to_all, all_gather, broadcast, barrier, test, roll_call,
+                            answer_roll,          error_text, describe};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const HalfstepMpi* halfstep_mpi(void) { return &kTable; }

@@ -1,0 +1,60 @@
+#include "framework/comm/process_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "framework/comm/launcher.h"
+#include "framework/comm/mpi.h"
+
+namespace halfstep {
+namespace {
+
+ProcessGroup* g_current = nullptr;
+
+Tensor host(int64_t n, DType dtype) { return Tensor::empty({n}, {.dtype = dtype, .device = Device::cpu}); }
+
+}  // namespace
+
+ProcessGroup::~ProcessGroup() = default;
+
+std::vector<std::vector<double>> ProcessGroup::gather(const std::vector<double>& mine) {
+  const auto n = int64_t(mine.size());
+  const Tensor from = host(n, DType::f64), to = host(n * size_, DType::f64);
+  std::copy(mine.begin(), mine.end(), from.data<double>());
+  wait(all_gather(from, to));
+  std::vector<std::vector<double>> out;
+  for (int r = 0; r < size_; ++r) out.emplace_back(to.data<double>() + r * n, to.data<double>() + (r + 1) * n);
+  return out;
+}
+
+std::vector<std::string> ProcessGroup::gather(const std::string& mine) {
+  int64_t room = 0;
+  std::vector<int64_t> lengths;
+  for (const auto& length : gather(std::vector<double>{double(mine.size())})) lengths.push_back(int64_t(length[0]));
+  for (const int64_t n : lengths) room = std::max(room, n);
+  const Tensor from = host(room, DType::u8), to = host(room * size_, DType::u8);
+  if (room > 0) std::memset(from.data(), 0, size_t(room));
+  std::copy(mine.begin(), mine.end(), from.data<uint8_t>());
+  wait(all_gather(from, to));
+  std::vector<std::string> out;
+  for (int r = 0; r < size_; ++r) {
+    const uint8_t* text = to.data<uint8_t>() + r * room;
+    out.emplace_back(text, text + lengths[size_t(r)]);
+  }
+  return out;
+}
+
+std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options) {
+  const Launch launch = detect_launch();
+  if (launch.size == 1) return nullptr;
+  check<ConfigError>(launch.by_mpi, "distributed", "WORLD_SIZE is ", launch.size, ", but no launcher of MPI started this process",
+                     Help{joined("start it with mpirun -np ", launch.size, " or srun; unset WORLD_SIZE and RANK to train alone")});
+  return open_mpi_group(launch, options);
+}
+
+ProcessGroup* current_group() { return g_current; }
+GroupScope::GroupScope(ProcessGroup* group) : saved_(std::exchange(g_current, group)) {}
+GroupScope::~GroupScope() { g_current = saved_; }
+
+}  // namespace halfstep

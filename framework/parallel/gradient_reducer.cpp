@@ -1,0 +1,113 @@
+#include "framework/parallel/gradient_reducer.h"
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep {
+namespace {
+
+constexpr int64_t kAlign = 16;  // elements: kernels like gradients that begin with a cache line
+
+}  // namespace
+
+GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options)
+    : group_(group), options_(options) {
+  check<ValueError>(options.first_bucket_mb > 0 && options.bucket_mb > 0, "distributed", "a bucket must have more than 0 MB, got ",
+                    options.first_bucket_mb, " and ", options.bucket_mb);
+  const auto room = [&](size_t bucket) { return (bucket == 0 ? options.first_bucket_mb : options.bucket_mb) * 1024 * 1024; };
+  for (auto p = parameters.rbegin(); p != parameters.rend(); ++p) {
+    if (!p->requires_grad() || slot_of_.contains(p->impl())) continue;
+    const bool fits = !buckets_.empty() && slots_.back().parameter.dtype() == p->dtype() &&
+                      slots_.back().parameter.device() == p->device() &&
+                      double((buckets_.back().used + p->numel()) * int64_t(size_of(p->dtype()))) <= room(buckets_.size() - 1);
+    if (!fits) buckets_.emplace_back();
+    Bucket& b = buckets_.back();
+    slot_of_[p->impl()] = slots_.size();
+    b.slots.push_back(slots_.size());
+    slots_.push_back({*p, buckets_.size() - 1, b.used, 0});
+    b.used += (p->numel() + kAlign - 1) / kAlign * kAlign;
+  }
+  const MemoryScope tag(MemoryTag::gradients);
+  for (Bucket& b : buckets_) {
+    const Tensor& first = slots_[b.slots[0]].parameter;
+    int64_t end = b.used;
+    for (const size_t s : b.slots) slots_[s].flag = end++;
+    b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
+    backend_for(first.device()).fill(b.buffer.view(), 0);  // also what lies between gradients
+  }
+}
+
+std::vector<int64_t> GradientReducer::bucket_bytes() const {
+  std::vector<int64_t> out;
+  for (const Bucket& b : buckets_) out.push_back(int64_t(b.buffer.nbytes()));
+  return out;
+}
+
+Tensor GradientReducer::part(const Slot& s) const {
+  return buckets_[s.bucket].buffer.alias(s.parameter.shape(), contiguous_strides(s.parameter.shape()), s.offset);
+}
+
+void GradientReducer::arm() {
+  armed_ = true;
+  sent_ = arrived_ = 0;
+  for (Slot& s : slots_) s.filled = false;
+  for (Bucket& b : buckets_) b.filled = 0;
+}
+
+void GradientReducer::accumulated(const Tensor& leaf) {
+  if (!armed_) return;
+  const auto at = slot_of_.find(leaf.impl());
+  if (at == slot_of_.end()) return;
+  check<AutogradError>(!slots_[at->second].filled, "distributed", leaf.label().empty() ? "a parameter" : leaf.label(),
+                       " got a second gradient after its first was sent",
+                       Help{"run one backward a step, on the sum of the losses, or let no_sync() cover all but the last"});
+  ++arrived_;
+  fill(slots_[at->second], leaf.grad());
+  send_full();
+}
+
+void GradientReducer::fill(Slot& s, const Tensor& gradient) {
+  Bucket& b = buckets_[s.bucket];
+  Backend& backend = backend_for(b.buffer.device());
+  const Tensor to = part(s), flag = b.buffer.alias({1}, {1}, s.flag);
+  if (!gradient.defined())
+    backend.fill(to.view(), -0.0);
+  else if (gradient.data() != to.data())
+    backend.copy(gradient.view(), to.view());
+  backend.fill(flag.view(), gradient.defined() ? 1 : 0);
+  s.filled = true;
+  ++b.filled;
+}
+
+void GradientReducer::send_full() {
+  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].slots.size(); ++sent_) {
+    Bucket& b = buckets_[sent_];
+    if (options_.scale != 1) {
+      const NoGrad off;
+      b.buffer.alias({b.used}, {1}).mul_(options_.scale);
+    }
+    b.ticket = group_.all_reduce({b.buffer}, ReduceOp::sum, options_.wire);
+  }
+}
+
+void GradientReducer::send_rest() {
+  for (Slot& s : slots_) {
+    if (!s.filled) fill(s, s.parameter.grad());  // of an earlier micro-batch, or none
+  }
+  send_full();
+  armed_ = false;
+}
+
+void GradientReducer::take() {
+  if (buckets_.empty()) return;
+  group_.wait(buckets_.back().ticket);
+  for (const Bucket& b : buckets_) {
+    const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
+    for (size_t i = 0; i < users.size(); ++i) {
+      const Slot& s = slots_[b.slots[i]];
+      s.parameter.set_grad(users[i] > 0 ? part(s) : Tensor());
+    }
+  }
+}
+
+}  // namespace halfstep

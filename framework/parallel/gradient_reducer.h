@@ -1,0 +1,73 @@
+// Sums gradients over ranks while backward still computes the others.
+//
+// Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full
+// and all before it are sent, so that every rank sends the same in the same order. The first one is small, to begin early.
+//
+// A parameter that some ranks did not use counts as zero there (as -0, the number that no sum sees); one that no rank used is left
+// without a gradient, as in one process.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "framework/autograd/leaf_listener.h"
+#include "framework/comm/process_group.h"
+
+namespace halfstep {
+
+struct ReducerOptions {
+  double first_bucket_mb = 1, bucket_mb = 25;
+  Wire wire = Wire::as_is;
+  double scale = 1;  // of every rank's gradients, before the sum
+};
+
+class GradientReducer final : public LeafListener {
+ public:
+  // Parameters that require no grad are left out. Throws ValueError for a bucket that is not positive.
+  GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options = {});
+
+  // The next backward makes the gradients that are to be summed. Every rank arms and finishes as often as the others.
+  void arm();
+  bool armed() const { return armed_; }
+  // Has a gradient arrived since?
+  bool begun() const { return arrived_ > 0; }
+  // Sends what is missing. Gradients must not be read before take().
+  void send_rest();
+  // Waits, and puts the sums in the gradients' place: parts of the buckets, valid until the next arm(). Throws PeerLostError.
+  void take();
+  void forget() { armed_ = false; }  // after a backward that threw
+
+  std::vector<int64_t> bucket_bytes() const;
+
+  void accumulated(const Tensor& leaf) override;
+  void backward_done() override {}
+
+ private:
+  struct Slot {
+    Tensor parameter;
+    size_t bucket;
+    int64_t offset, flag;  // in the bucket, in elements
+    bool filled = false;
+  };
+  struct Bucket {
+    Tensor buffer;     // the gradients, then a flag for each: how many ranks have one
+    int64_t used = 0;  // elements of gradients
+    std::vector<size_t> slots;
+    size_t filled = 0;
+    Ticket ticket = 0;
+  };
+  Tensor part(const Slot& s) const;
+  void fill(Slot& s, const Tensor& gradient);
+  void send_full();
+
+  ProcessGroup& group_;
+  ReducerOptions options_;
+  std::vector<Slot> slots_;  // in the order of the buckets
+  std::vector<Bucket> buckets_;
+  std::unordered_map<const TensorImpl*, size_t> slot_of_;
+  size_t sent_ = 0, arrived_ = 0;
+  bool armed_ = false;
+  ListenToLeaves listen_{*this};
+};
+
+}  // namespace halfstep

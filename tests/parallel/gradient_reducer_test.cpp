@@ -1,0 +1,92 @@
+#include "framework/parallel/gradient_reducer.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "framework/autograd/autograd.h"
+#include "framework/ops/ops.h"
+#include "framework/parallel/sum_over_ranks.h"
+#include "tests/comm/local_ranks.h"
+
+using namespace halfstep;
+using halfstep::testing::on_ranks;
+
+namespace {
+
+std::vector<double> numbers(const Tensor& t) { return t.to_vector<double>(); }
+
+}  // namespace
+
+TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the first one small") {
+  on_ranks(2, [](ProcessGroup& group) {
+    std::vector<Tensor> p;
+    for (int i = 0; i < 5; ++i) p.push_back(zeros({1000}, {.requires_grad = true}));
+    p.push_back(zeros({10}));  // is not trained
+    const GradientReducer reducer(p, group, {.first_bucket_mb = 4.5 / 1024, .bucket_mb = 9.0 / 1024});
+    // One parameter of 4000 bytes, then two at a time; each with a cache line's rest, and a flag a parameter.
+    CHECK(reducer.bucket_bytes() == std::vector<int64_t>{1008 * 4 + 4, 2 * (1008 * 4 + 4), 2 * (1008 * 4 + 4)});
+    CHECK_THROWS_WITH_AS(GradientReducer(p, group, {.bucket_mb = 0}), doctest::Contains("more than 0 MB"), ValueError);
+  });
+}
+
+TEST_CASE(
+    "gradient reducer: gradients are summed; zeros stand for a parameter that a rank did not use, and nothing where none did") {
+  std::atomic<int> wrong{0};
+  on_ranks(3, [&](ProcessGroup& group) {
+    const int me = group.rank();
+    const Tensor a = ones({3}, {.requires_grad = true}), b = ones({2, 2}, {.requires_grad = true}),
+                 unused = ones({5}, {.requires_grad = true});
+    GradientReducer reducer({a, b, unused}, group);
+    for (int step = 0; step < 3; ++step) {
+      for (const Tensor* t : {&a, &b, &unused}) t->zero_grad();
+      reducer.arm();
+      Tensor loss = (a * double(me + 1)).sum();
+      if (me == 1) loss = loss + (b * -0.0).sum();
+      loss.backward();
+      reducer.send_rest();
+      reducer.take();
+      wrong += numbers(a.grad()) != std::vector<double>(3, 6) || unused.grad().defined();
+      wrong += !b.grad().defined() || !std::signbit(b.grad().data<float>()[0]);  // -0 is what one process would have
+    }
+    // Without arming, a backward is this rank's own. Gradients may be summed up first, and sent with the last.
+    for (const Tensor* t : {&a, &b, &unused}) t->zero_grad();
+    (a * 1.0).sum().backward();
+    if (me == 0) (b * 5.0).sum().backward();
+    reducer.arm();
+    (a * 2.0).sum().backward();
+    reducer.send_rest();
+    reducer.take();
+    wrong += numbers(a.grad()) != std::vector<double>(3, 9) || numbers(b.grad()) != std::vector<double>(4, 5);
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("gradient reducer: a second gradient after the first was sent is an error") {
+  on_ranks(2, [](ProcessGroup& group) {
+    const Tensor a = ones({3}, {.requires_grad = true});
+    GradientReducer reducer({a}, group);
+    reducer.arm();
+    a.sum().backward();
+    CHECK_THROWS_WITH_AS(a.sum().backward(), doctest::Contains("a second gradient after its first was sent"), AutogradError);
+    reducer.send_rest();
+    reducer.take();
+  });
+}
+
+TEST_CASE("sum over ranks: forward and gradient, once and twice") {
+  std::atomic<int> wrong{0};
+  on_ranks(3, [&](ProcessGroup& group) {
+    const double me = group.rank() + 1;
+    const Tensor x = full({2}, me, {.requires_grad = true});
+    const Tensor sum = sum_over_ranks(x * x, group);  // 1 + 4 + 9
+    wrong += numbers(sum) != std::vector<double>(2, 14);
+    const Tensor loss = (sum * sum).sum() * me;  // of rank r: r s^2 a position; all of them: 6 s^2
+    const Tensor g = grad({loss}, {x}, {}, {.create_graph = true})[0];
+    wrong += numbers(g) != std::vector<double>(2, 6 * 2 * 14 * 2 * me);
+    const Tensor second = grad({g.sum()}, {x})[0];
+    wrong += !second.defined();
+  });
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,298 @@
+// The program under mpirun: what several ranks write, and how they end.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "framework/io/checkpoint.h"
+#include "tests/apps/tiny_run.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+const char* kRun = R"({
+  "name": "ranks", "output_dir": "r", "device": "cpu",
+  "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 24}, "Tanh", {"type": "Dropout", "p": 0.1},
+                                             {"type": "Linear", "out_features": "auto"}]},
+  "loss": "CrossEntropyLoss", "optimizer": {"type": "AdamW", "lr": 0.01},
+  "data": {"train": {"type": "Random", "num_batches": 6, "input_shape": [13], "classes": 3},
+           "val": {"type": "Random", "num_batches": 1, "input_shape": [13], "classes": 3}, "loader": {"batch_size": 16}},
+  "train": {"epochs": 3}, "logging": {"every": 1}, "checkpoint": {"keep_last": 0, "every": "5 steps"}
+})";
+// Goes on until it is ended.
+const char* kForever = R"(--set train.epochs=100000000 --set checkpoint.every="20 steps" --set checkpoint.keep_last=2)";
+
+struct Place : TempDir {
+  Place() { write(*this / "c.json", kRun); }
+
+  // `mpirun -np N halfstep train c.json ...`; "$M" in a command of a shell.
+  std::string mpirun(int ranks) const {
+    return std::string(HALFSTEP_MPIRUN_COMMAND) + " -np " + std::to_string(ranks) + " '" + program().string() + "' ";
+  }
+  Ran shell(const std::string& command) const {
+    const int status = std::system(
+        ("cd '" + path().string() + "' && { timeout -s KILL 40 " + command + "; } >out.txt 2>err.txt </dev/null").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(*this / "out.txt"), read(*this / "err.txt")};
+  }
+  Ran train(int ranks, const std::string& options) const {
+    return shell(mpirun(ranks) + "train c.json --quiet --threads 1 " + options);
+  }
+};
+
+// A job that runs beside the test, and is ended with it.
+class Job {
+ public:
+  Job(const Place& dir, int ranks, const std::string& options) : dir_(dir), pid_(fork()) {
+    if (pid_ != 0) return;
+    const std::string command = "cd '" + dir.path().string() + "' && exec " + dir.mpirun(ranks) +
+                                "train c.json --quiet --threads 1 " + options + " >job.txt 2>&1 </dev/null";
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(99);
+  }
+  ~Job() {
+    if (pid_ <= 0) return;
+    for (int r = 0; r < 8; ++r)
+      if (const pid_t p = rank(r)) kill(p, SIGKILL);
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Job(const Job&) = delete;
+
+  // The process of a rank; 0 when there is none.
+  pid_t rank(int r) const {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator("/proc", gone)) {
+      const std::string pid = entry.path().filename().string();
+      if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+      std::ifstream stat(entry.path() / "stat");
+      std::string text;
+      std::getline(stat, text);
+      const size_t end = text.rfind(')');
+      if (end == std::string::npos || std::atoi(text.c_str() + end + 4) != pid_) continue;
+      std::ifstream environment(entry.path() / "environ");
+      for (std::string line; std::getline(environment, line, '\0');)
+        if (line == "OMPI_COMM_WORLD_RANK=" + std::to_string(r) || line == "PMI_RANK=" + std::to_string(r))
+          return pid_t(std::stol(pid));
+    }
+    return 0;
+  }
+  void signal(int r, int number) const {
+    const pid_t process = rank(r);
+    REQUIRE(process > 0);
+    kill(process, number);
+  }
+  bool wait_for_steps(int steps) const {
+    return wait_until([&] { return lines_of_complete(dir_ / "r/metrics.jsonl") >= steps; });
+  }
+  std::string text() const { return read(dir_ / "job.txt"); }
+
+  // Its exit code when it has ended, and how long that took.
+  std::pair<int, double> ended() {
+    const auto start = std::chrono::steady_clock::now();
+    int status = 0;
+    const bool done = wait_until([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!done) return {-1, took};
+    pid_ = 0;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, took};
+  }
+
+ private:
+  static int lines_of_complete(const fs::path& file) {
+    const std::string text = read(file);
+    return int(std::count(text.begin(), text.end(), '\n'));
+  }
+  template <class F>
+  static bool wait_until(const F& f) {
+    for (int i = 0; i < 1500; ++i) {
+      if (f()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  const Place& dir_;
+  pid_t pid_;
+};
+
+std::string step_name(int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%08lld", (long long)step);
+  return name;
+}
+
+// What a checkpoint says about model, optimizer and random numbers.
+std::string contents(const fs::path& run, int64_t step) {
+  const fs::path at = run / step_name(step);
+  Json state = Json::parse(read(at / "state.json"));
+  for (const char* key : {"config", "trainer"}) state.erase(key);  // times, and how the batch was divided
+  state.erase("loader");
+  return read(at / "model.safetensors") + read(at / "state.safetensors") + state.dump();
+}
+
+}  // namespace
+
+TEST_CASE("program: N ranks write what one process writes that accumulates N batches, in three dtypes") {
+  const Place dir;
+  for (const std::string amp : {"--set amp=false", "--set amp.dtype=bfloat16", "--set amp.dtype=float16"}) {
+    CAPTURE(amp);
+    for (const int n : {2, 4}) {
+      const std::string many = "m" + std::to_string(n), one = "o" + std::to_string(n);
+      const Ran ranks = dir.train(n, amp + " --json --overwrite --set output_dir=" + many);
+      REQUIRE_MESSAGE(ranks.code == 0, ranks.err);
+      const Ran alone = dir.shell(
+          "'" + program().string() + "' train c.json --quiet --threads 1 --json --overwrite " + amp + " --set output_dir=" + one +
+          " --set data.loader.batch_size=" + std::to_string(16 / n) + " --set train.accumulate_steps=" + std::to_string(n) +
+          " --set data.train.num_batches=" + std::to_string(6 * n) + " --set data.val.num_batches=" + std::to_string(n));
+      REQUIRE_MESSAGE(alone.code == 0, alone.err);
+      CHECK(contents(dir / many, 18) == contents(dir / one, 18));
+      CHECK(ranks.json()["val.accuracy"] == alone.json()["val.accuracy"]);
+      CHECK(std::abs(ranks.json()["val.loss"].get<double>() - alone.json()["val.loss"].get<double>()) < 1e-6);
+      CHECK(std::abs(ranks.json()["train.loss"].get<double>() - alone.json()["train.loss"].get<double>()) < 1e-5);
+      CHECK(lines_of(dir / many / "metrics.jsonl").size() == 18 + 3);
+      CHECK(lines_of(dir / many / "metrics.jsonl")[3].contains("rank_wait"));
+    }
+  }
+}
+
+TEST_CASE("program: ten samples, and batches of three, on four ranks") {
+  const Place dir;
+  for (
+      const std::string data :
+      {R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":10}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=10)",
+       R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":7}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=3)"}) {
+    const Ran many = dir.train(4, "--json --overwrite " + data),
+              one = dir.shell("'" + program().string() + "' train c.json --quiet --json --overwrite --set output_dir=o " + data);
+    REQUIRE_MESSAGE(many.code == 0, many.err);
+    REQUIRE_MESSAGE(one.code == 0, one.err);
+    for (const char* key : {"val.loss", "train.loss"})
+      CHECK(std::abs(many.json()[key].get<double>() - one.json()[key].get<double>()) < 1e-5);
+    CHECK(many.json()["val.accuracy"] == one.json()["val.accuracy"]);
+    CHECK(many.json()["steps_applied"] == one.json()["steps_applied"]);
+  }
+}
+
+TEST_CASE("program: ranks that were started differently are refused, with the difference") {
+  const Place dir;
+  const std::string train = "'" + program().string() + "' train c.json --quiet";
+  const Ran r = dir.shell(std::string(HALFSTEP_MPIRUN_COMMAND) + " -np 1 " + train + " : -np 1 " + train +
+                          " --set optimizer.lr=0.2 --overwrite");
+  CHECK(r.code == 2);
+  CHECK(contains(r.err, "[distributed] all ranks must be started with one config and the same options\n  rank 1: "));
+  CHECK(contains(r.err, "config.optimizer.lr (0.2, 0.01 on rank 0)"));
+  CHECK(contains(r.err, "options (\"--resume (none) --overwrite\", \"--resume (none)\" on rank 0)"));
+  CHECK(!fs::exists(dir / "r"));
+}
+
+TEST_CASE("program: ranks without what brings them together are refused, not four runs beside each other") {
+  const Place dir;
+  const std::string train = "'" + program().string() + "' train c.json --quiet";
+  const Ran torchrun = dir.shell("env WORLD_SIZE=4 RANK=1 " + train);
+  CHECK(torchrun.code == 2);
+  CHECK(contains(torchrun.err, "[distributed] WORLD_SIZE is 4, but no launcher of MPI started this process\nhelp: "));
+  CHECK(dir.shell("env WORLD_SIZE=4 " + train).code == 2);
+  const Ran plugin = dir.shell("env HALFSTEP_MPI_PLUGIN=/nowhere.so OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 " + train);
+  CHECK(plugin.code == 2);
+  CHECK(contains(plugin.err, "[distributed] Open MPI started 2 ranks, but libhalfstep_mpi.so could not be opened: /nowhere.so"));
+  CHECK(contains(plugin.err, "scripts/setup.sh --with mpi"));
+  CHECK(!fs::exists(dir / "r"));
+}
+
+TEST_CASE("program: a second run in the folder is refused by rank 0, and all end") {
+  const Place dir;
+  REQUIRE(dir.train(2, "").code == 0);
+  const Ran again = dir.train(2, "");
+  CHECK(again.code == 2);
+  CHECK(contains(again.err, "already holds a run"));
+}
+
+TEST_CASE("program: kill -9 of a rank ends all; the checkpoint is whole, and two ranks go on with it as if nothing had been") {
+  const Place dir;
+  int64_t step = 0;
+  {
+    Job job(dir, 4, kForever);
+    REQUIRE(job.wait_for_steps(30));
+    job.signal(2, SIGKILL);
+    const auto [code, took] = job.ended();
+    CHECK(code != 0);
+    CHECK(took < 5);
+  }
+  const auto last = latest_checkpoint(dir / "r");
+  REQUIRE(last);
+  step = checkpoint_step(*last);
+  REQUIRE(step >= 20);
+  const std::string length = " --set train.epochs=null --set train.max_steps=", end = std::to_string(step + 10);
+  const Ran on = dir.train(2, "--resume auto" + length + end);
+  REQUIRE_MESSAGE(on.code == 0, on.err);
+  // The same without the kill: four ranks until there, then two.
+  REQUIRE(dir.train(4, "--set output_dir=u --set checkpoint.every='20 steps'" + length + std::to_string(step)).code == 0);
+  REQUIRE(dir.train(2, "--set output_dir=u --resume auto" + length + end).code == 0);
+  CHECK(contents(dir / "r", step + 10) == contents(dir / "u", step + 10));
+}
+
+TEST_CASE("program: a rank that is stopped is named, and all end, with a code of their own") {
+  const Place dir;
+  Job job(dir, 4, std::string(kForever) + " --set distributed.timeout_s=1.5");
+  REQUIRE(job.wait_for_steps(30));
+  job.signal(1, SIGSTOP);
+  const auto [code, took] = job.ended();
+  CHECK(code == 74);
+  CHECK(took < 3.5);
+  CHECK(contains(job.text(), "did not end within 1.5 s: rank 1 does not answer"));
+  CHECK(contains(job.text(), "start all ranks again with --resume auto"));
+  CHECK(latest_checkpoint(dir / "r"));
+}
+
+TEST_CASE("program: a signal to one rank stops all at one step, after saving") {
+  const Place dir;
+  for (const int victim : {0, 3}) {
+    fs::remove_all(dir / "r");
+    Job job(dir, 4, kForever);
+    REQUIRE(job.wait_for_steps(10));
+    job.signal(victim, SIGUSR1);
+    const auto [code, took] = job.ended();
+    CHECK(code == 75);
+    CHECK(took < 5);
+    const auto last = latest_checkpoint(dir / "r");
+    REQUIRE(last);
+    const int64_t step = checkpoint_step(*last);
+    CHECK(lines_of(dir / "r/metrics.jsonl").back()["step"].get<int64_t>() == step);
+    const Ran on = dir.train(2, "--resume auto --json --set train.epochs=null --set train.max_steps=" + std::to_string(step + 1));
+    CHECK_MESSAGE(on.code == 0, on.err);
+    CHECK(on.json()["steps_applied"] == step + 1);
+  }
+}
+
+TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
+  const Place dir;
+  const Ran r = dir.train(
+      3,
+      R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" --set train.eval_every="0.07 s" --set logging.every="0.03 s")");
+  REQUIRE_MESSAGE(r.code == 0, r.err);
+  CHECK(list_checkpoints(dir / "r").size() > 1);
+  CHECK(r.json()["steps_applied"] == 1000);
+}
+
+TEST_CASE("program: running statistics are averaged before they are saved and used") {
+  const Place dir;
+  const std::string norm =
+      R"(--set model.layers.1='"BatchNorm1d"' --set model.layers.2='"Tanh"' --set optimizer='{"type":"SGD","lr":0.1}' --set train.epochs=1)";
+  const Ran r = dir.train(2, "--json " + norm);
+  REQUIRE_MESSAGE(r.code == 0, r.err);
+  // The checkpoint evaluated by one process gives what the ranks said.
+  const Ran eval = dir.shell("'" + program().string() + "' eval r/latest --split val --json");
+  REQUIRE_MESSAGE(eval.code == 0, eval.err);
+  CHECK(std::abs(eval.json()["val.loss"].get<double>() - r.json()["val.loss"].get<double>()) < 1e-6);
+  // Over ranks they are those of the whole batch.
+  const Ran sync = dir.train(2, "--json --overwrite --set distributed.sync_batch_norm=true " + norm),
+            one = dir.shell("'" + program().string() + "' train c.json --quiet --json --set output_dir=o " + norm);
+  REQUIRE_MESSAGE(sync.code == 0, sync.err);
+  REQUIRE_MESSAGE(one.code == 0, one.err);
+  CHECK(std::abs(sync.json()["val.loss"].get<double>() - one.json()["val.loss"].get<double>()) < 1e-5);
+  CHECK(std::abs(r.json()["val.loss"].get<double>() - one.json()["val.loss"].get<double>()) > 1e-5);
+}

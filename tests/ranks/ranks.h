@@ -1,0 +1,12 @@
+// The ranks of the job that runs a test.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "framework/comm/process_group.h"
+
+namespace halfstep::testing {
+
+ProcessGroup& ranks();
+
+}  // namespace halfstep::testing
