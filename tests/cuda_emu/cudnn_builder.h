@@ -13,7 +13,7 @@
 
 namespace halfstep::testing {
 
-using Sizes = std::vector<int64_t>;
+using Numbers = std::vector<int64_t>;
 
 inline void ok(cudnnStatus_t status) {
   char text[512] = {0};
@@ -64,7 +64,7 @@ class Desc {
     ok(cudnnBackendSetAttribute(d_, name, attribute_type<T>(), 1, &value));
     return *this;
   }
-  Desc& set(cudnnBackendAttributeName_t name, const Sizes& v) {
+  Desc& set(cudnnBackendAttributeName_t name, const Numbers& v) {
     ok(cudnnBackendSetAttribute(d_, name, CUDNN_TYPE_INT64, int64_t(v.size()), v.data()));
     return *this;
   }
@@ -115,8 +115,8 @@ inline cudnnDataType_t dnn_type(DType t) {
   }
 }
 
-inline Sizes packed(const Sizes& dims) {
-  Sizes strides(dims.size());
+inline Numbers packed(const Numbers& dims) {
+  Numbers strides(dims.size());
   int64_t step = 1;
   for (size_t d = dims.size(); d-- > 0; step *= dims[d]) strides[d] = step;
   return strides;
@@ -137,7 +137,7 @@ class DnnPlan {
   }
   int64_t workspace() const { return plan_.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1)[0]; }
   cudnnStatus_t execute(const std::map<int64_t, void*>& pointers, void* workspace, cudaStream_t stream = nullptr) const {
-    Sizes uids;
+    Numbers uids;
     std::vector<void*> at;
     for (const auto& [uid, p] : pointers) {
       uids.push_back(uid);
@@ -162,7 +162,7 @@ class DnnGraph {
  public:
   struct T {
     int64_t uid;
-    Sizes dims, strides;
+    Numbers dims, strides;
     cudnnDataType_t type;
     std::shared_ptr<Desc> desc;
   };
@@ -171,7 +171,7 @@ class DnnGraph {
     cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
   };
 
-  T tensor(const Sizes& dims, const Sizes& strides, cudnnDataType_t type, bool is_virtual = false, bool by_value = false,
+  T tensor(const Numbers& dims, const Numbers& strides, cudnnDataType_t type, bool is_virtual = false, bool by_value = false,
            int64_t alignment = 16) {
     auto d = std::make_shared<Desc>(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t uid = next_++;
@@ -182,14 +182,14 @@ class DnnGraph {
   }
   // On the device: its pointer is passed when the graph is run.
   T tensor(const TensorView& v) {
-    const T t = tensor(Sizes(v.shape.begin(), v.shape.end()), Sizes(v.strides.begin(), v.strides.end()), dnn_type(v.dtype), false,
-                       false, int64_t(size_of(v.dtype)));
+    const T t = tensor(Numbers(v.shape.begin(), v.shape.end()), Numbers(v.strides.begin(), v.strides.end()), dnn_type(v.dtype),
+                       false, false, int64_t(size_of(v.dtype)));
     pointers[t.uid] = v.data;
     return t;
   }
-  T middle(const Sizes& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT) { return tensor(dims, packed(dims), type, true); }
+  T middle(const Numbers& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT) { return tensor(dims, packed(dims), type, true); }
   T scalar(size_t rank, float value) {
-    const T t = tensor(Sizes(rank, 1), Sizes(rank, 1), CUDNN_DATA_FLOAT, false, true, 4);
+    const T t = tensor(Numbers(rank, 1), Numbers(rank, 1), CUDNN_DATA_FLOAT, false, true, 4);
     values_.push_back(std::make_unique<float>(value));
     pointers[t.uid] = values_.back().get();
     return t;
@@ -212,8 +212,8 @@ class DnnGraph {
     return rows[direction];
   }
   // direction 0: y = conv(x, w); 1: x from y; 2: w from x and y.
-  void conv(int direction, const T& x, const T& w, const T& y, const Sizes& pad, const Sizes& stride, const Sizes& dilation,
-            float alpha = 1, float beta = 0, const Sizes& after = {}) {
+  void conv(int direction, const T& x, const T& w, const T& y, const Numbers& pad, const Numbers& stride, const Numbers& dilation,
+            float alpha = 1, float beta = 0, const Numbers& after = {}) {
     Desc c(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT).set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
     c.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t(pad.size())).set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pad);

@@ -10,7 +10,7 @@ namespace {
 struct Case {
   const char* name;
   Shape x, w;  // w: [K, C / groups, window]
-  Sizes stride, padding, dilation;
+  Numbers stride, padding, dilation;
 };
 const Case kCases[] = {
     {"1d", {2, 3, 9}, {4, 3, 3}, {2}, {1}, {1}},

@@ -309,12 +309,12 @@ Values compute(const Operation& op, const std::vector<const Values*>& in, const 
     case Kind::matmul: out = multiply(op, *in[0], *in[1], arithmetic); break;
     default: out = convolve(op, *in[0], *in[1], arithmetic);
   }
-  if (op.accumulates) arithmetic = Arithmetic::varying;
   for (size_t e = 0; e < out.size(); ++e) {
     if (products) {
       out[e] = summed(out[e], arithmetic, op.out.type, run, e);
       if (op.kind != Kind::matmul) out[e] = op.alpha * out[e] + (op.beta != 0 ? op.beta * before[e] : 0);
-      if (op.accumulates) out[e] += before[e];
+      // So much that a few numbers in 16 bits show it.
+      if (op.accumulates) out[e] = summed(out[e], Arithmetic::varying, CUDNN_DATA_HALF, run, e) + before[e];
     }
     out[e] = rounded(op.out.type, out[e]);
   }
