@@ -6,6 +6,7 @@
 
 #include "amp/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/backend/dnn.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -113,6 +114,10 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target) {
     }
     recording_ = backend_.end_recording();
     for (size_t i = 0; i < 2; ++i) kept_[i] = (i == 0 ? input_ : target_).storage().use_count() > 1;
+  } catch (const NotPrepared&) {  // an eager step prepares it
+    abandon(begun);
+    given_up_ = ++unprepared_ == kPreparations;
+    return false;
   } catch (const RecordingError& e) {
     abandon(begun);
     logging::info("training steps run eagerly: " + first_line(e.what()));

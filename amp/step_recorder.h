@@ -6,6 +6,7 @@
 // shape run eagerly in between. When something changes that a recording cannot follow (a parameter's memory, a weight written by
 // the user, train() and eval(), the scaler's factors), it is made anew after another warm-up. A step that cannot be recorded stays
 // eager, with one log line that says why: it reads values on the host, copies from the host, or draws from a generator of its own.
+// What a library has to prepare first (a convolution of a new kind) is prepared by eager steps, and the recording is made later.
 // Code of the host, hooks included, runs when a step is recorded and not when it is replayed.
 //
 // Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left
@@ -38,6 +39,7 @@ struct StepResult {
 class StepRecorder {
  public:
   static constexpr int kWarmup = 3;
+  static constexpr int kPreparations = 4;                   // it gives up at the recording that met something unprepared once more
   static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
   static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the way stands
   static constexpr int64_t kRing = 256;
@@ -86,6 +88,7 @@ class StepRecorder {
   Device device_;
   GraphMode mode_;
   bool given_up_ = false;
+  int unprepared_ = 0;  // recordings that met what an eager step has to prepare
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
   int timed_eager_ = 0, replays_ = 0;  // automatic: so many were

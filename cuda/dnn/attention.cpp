@@ -76,20 +76,18 @@ class Position {
     if (dropout == 0) return;
     constexpr uint64_t mask = (uint64_t(1) << 53) - 1;
     const double seed = double((state.seed ^ state.seed >> 53) & mask), offset = double(state.offset & mask);
-    space_.emplace(Device::cuda, 2 * sizeof(int64_t));
-    arange(q, view(0, 2), seed, offset - seed);
-    if (q.random_base) binary(q, Binary::add, view(1, 1), {const_cast<uint64_t*>(q.random_base), DType::i64, {1}, {1}}, view(1, 1));
+    space_.emplace(Device::cuda, 2 * kApart);
+    arange(q, {space_->data(), DType::i64, {2}, {kApart / sizeof(int64_t)}}, seed, offset - seed);
+    if (!q.random_base) return;
+    const TensorView to{space_->data() + kApart, DType::i64, {1}, {1}};
+    binary(q, Binary::add, to, {const_cast<uint64_t*>(q.random_base), DType::i64, {1}, {1}}, to);
   }
   void add_to(Work& work) const {
-    if (!space_) return;
-    work.memory.push_back(view(0, 1).data);
-    work.memory.push_back(view(1, 1).data);
+    if (space_) work.memory.insert(work.memory.end(), {space_->data(), space_->data() + kApart});
   }
 
  private:
-  TensorView view(int64_t first, int64_t count) const {
-    return {space_->data() + first * int64_t(sizeof(int64_t)), DType::i64, {count}, {1}};
-  }
+  static constexpr size_t kApart = 16;  // bytes: the alignment that the graph promises
   std::optional<Workspace> space_;
 };
 
@@ -98,7 +96,7 @@ class Position {
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                bool differentiable) {
   if (!is_for_the_library(args)) return false;
-  Library* const library = Library::find();
+  Library* const library = Library::find(q);
   const bool drops = args.dropout_p > 0;
   if (!library || (drops && differentiable && !backward_is_sound(args))) return false;
   const Call call(q, args);
@@ -107,12 +105,12 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
   const Position position(q, args.dropout_p, state);
   work.memory.insert(work.memory.end(), {out.data, stats.data});
   position.add_to(work);
-  return library->run(q, work);
+  return library->run(q, work) == Done::yes;
 }
 
 bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
   if (!is_for_the_library(args) || !backward_is_sound(args)) return false;
-  Library* const library = Library::find();
+  Library* const library = Library::find(q);
   if (!library) return false;
   const Call call(q, args);
   Work work = call.work(true);
@@ -131,7 +129,7 @@ bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::St
                                          static_cast<void*>(sums.data())});
   if (shares) work.memory.insert(work.memory.end(), {static_cast<void*>(each_dk.data()), static_cast<void*>(each_dv.data())});
   position.add_to(work);
-  if (!library->run(q, work)) return false;
+  if (library->run(q, work) != Done::yes) return false;
   for (const Staged* s : {&dq, &dk, &dv}) s->deliver();
   return true;
 }

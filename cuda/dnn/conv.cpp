@@ -46,13 +46,22 @@ bool only_channels_last(const TensorView& v) {
   return same_layout(v.shape, v.strides, as_strides(numbers(v.shape), true)) && !v.is_contiguous();
 }
 
-ConvWindow window_of(const Window& w) {
+// x [N, C, in...], w [O, C, size...], y [N, O, out...]. Padding is as wide after the last row as before the first, unless y has
+// another size than that gives: padding "same" of an even window, a transposed convolution that leaves rows of its output empty.
+// Nothing, where rows would have to be left out.
+std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, const Numbers& w, const Numbers& y) {
   ConvWindow out;
-  if (w.dims == 1) out = {{0}, {1}, {1}};
-  for (int d = 0; d < w.dims; ++d) {
-    out.padding.push_back(w.padding[size_t(d)]);
-    out.stride.push_back(w.stride[size_t(d)]);
-    out.dilation.push_back(w.dilation[size_t(d)]);
+  const size_t spatial = x.size() - 2, missing = spatial - size_t(window.dims);
+  for (size_t d = 0; d < spatial; ++d) {
+    const bool given = d >= missing;
+    const int64_t padding = given ? window.padding[d - missing] : 0, stride = given ? window.stride[d - missing] : 1,
+                  dilation = given ? window.dilation[d - missing] : 1;
+    const int64_t least = (y[d + 2] - 1) * stride + dilation * (w[d + 2] - 1) + 1 - x[d + 2] - padding, most = least + stride - 1;
+    if (most < 0) return {};
+    out.before.push_back(padding);
+    out.after.push_back(std::clamp(padding, std::max<int64_t>(least, 0), most));
+    out.stride.push_back(stride);
+    out.dilation.push_back(dilation);
   }
   return out;
 }
@@ -87,7 +96,7 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
   const TensorView& second = direction == Direction::weight ? call.x : call.w;
   const auto type = type_of(first.dtype);
   if (!type || second.dtype != first.dtype || call.x.numel() == 0 || call.w.numel() == 0 || call.y.numel() == 0) return false;
-  Library* const library = Library::find();
+  Library* const library = Library::find(q);
   if (!library) return false;
 
   // All in one layout: the engines have no other. As in PyTorch, one tensor with the channels last says which.
@@ -106,14 +115,16 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
   problem.x_strides = dense_strides(problem.x, last);
   problem.w_strides = dense_strides(problem.w, last);
   problem.y_strides = dense_strides(problem.y, last);
-  problem.window = window_of(call.window);
+  const auto sides = window_of(call.window, problem.x, problem.w, problem.y);
+  if (!sides) return false;
+  problem.window = *sides;
   problem.tensor_cores = first.dtype != DType::f32 || (allow_tf32() && capability() >= 80);
   problem.alignment = alignment({&x.view(), &w.view(), &y.view(), &bias});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
   const auto run = [&](const TensorView& fused) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
-    if (fused && (!problem.bias || fused.strides[0] != 1)) return false;
+    if (fused && (!problem.bias || fused.strides[0] != 1)) return Done::declined;
     Work work{.name = kNames[int(direction)],
               .key = problem.key(),
               .rules = {.tensor_cores = problem.tensor_cores, .workspace = dnn_options().workspace},
@@ -125,10 +136,9 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
     return library->run(q, work);
   };
   const Staged& result = direction == Direction::forward ? y : direction == Direction::data ? x : w;
-  if (!adds || !run(bias)) {
-    if (!run({})) return false;
-    if (adds) add_bias(q, result.view(), bias, last);
-  }
+  Done done = adds ? run(bias) : Done::declined;
+  if (done == Done::declined && (done = run({})) == Done::yes && adds) add_bias(q, result.view(), bias, last);
+  if (done != Done::yes) return false;
   if (call.bias && direction == Direction::weight) sum_channels(q, y.view(), call.bias, last);
   result.deliver();
   return true;

@@ -7,7 +7,8 @@ namespace halfstep::cuda::dnn {
 
 Key ConvProblem::key() const {
   Key key{'c', int64_t(direction), int64_t(type), bias ? int64_t(*bias) : -1, tensor_cores, alignment, int64_t(x.size())};
-  for (const Numbers* n : {&x, &w, &y, &x_strides, &w_strides, &y_strides, &window.padding, &window.stride, &window.dilation})
+  for (const Numbers* n :
+       {&x, &w, &y, &x_strides, &w_strides, &y_strides, &window.before, &window.after, &window.stride, &window.dilation})
     key.insert(key.end(), n->begin(), n->end());
   return key;
 }

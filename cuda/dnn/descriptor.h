@@ -71,7 +71,8 @@ class Descriptor {
     return set_all(name, kAttributeType<T>, int64_t(values.size()), values.data());
   }
   Descriptor& set(Attribute name, const Descriptor& other) { return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.raw_); }
-  Descriptor& set(Attribute name, const std::vector<cudnnBackendDescriptor_t>& others) {
+  // Not another `set`: to the compiler the library's descriptors are pointers to void.
+  Descriptor& set_descriptors(Attribute name, const std::vector<cudnnBackendDescriptor_t>& others) {
     return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, int64_t(others.size()), others.data());
   }
   Descriptor& finalize() {

@@ -34,9 +34,9 @@ void Graph::conv(Direction direction, const Tensor& x, const Tensor& w, const Te
   Descriptor& c = keep(Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
   c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
-      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t(window.padding.size()))
-      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, window.padding)
-      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, window.padding)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t(window.stride.size()))
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, window.before)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, window.after)
       .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, window.stride)
       .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, window.dilation)
       .finalize();
@@ -133,7 +133,7 @@ const Descriptor& Graph::operation_graph(cudnnHandle_t handle) {
   for (const Descriptor& o : operations_) all.push_back(o.raw());
   Descriptor whole(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   if (handle) whole.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-  whole.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, all).finalize();
+  whole.set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, all).finalize();
   return whole_.emplace(std::move(whole));
 }
 

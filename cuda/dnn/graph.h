@@ -26,7 +26,7 @@ struct Operands {
 enum class Direction : uint8_t { forward, data, weight };
 
 struct ConvWindow {
-  Numbers padding, stride, dilation;  // of each spatial dimension; padding on either side
+  Numbers before, after, stride, dilation;  // of each spatial dimension; rows of padding before the first and after the last
 };
 
 // Products and pointwise operations compute in float32.

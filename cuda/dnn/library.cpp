@@ -28,24 +28,34 @@ std::string text_of(const Work& work) {
   return out;
 }
 
+[[noreturn]] void not_prepared(const std::string& what) {
+  throw NotPrepared("[record] " + what + " is used for the first time, which cannot be recorded for replay");
+}
+
 }  // namespace
 
 bool is_refusal(cudnnStatus_t status) {
   return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // of arguments, of support, of its own
 }
 
-Library* Library::find() {
-  // Never destroyed: the driver may be gone before static objects are.
-  static Library* const instance = []() -> Library* {
-    const Cudnn* const dnn = find_cudnn();
-    if (!dnn) return nullptr;
-    cudnnHandle_t handle = nullptr;
-    const cudnnStatus_t status = dnn->cudnnCreate(&handle);
-    if (status == CUDNN_STATUS_SUCCESS) return new Library(handle);
-    logging::info("[cudnn] convolutions run as matrix products, as " + cudnn_version() +
-                  " does not work on this device: " + dnn->cudnnGetErrorString(status));
-    return nullptr;
-  }();
+Library* Library::create() {
+  const Cudnn* const dnn = find_cudnn();
+  if (!dnn) return nullptr;
+  cudnnHandle_t handle = nullptr;
+  const cudnnStatus_t status = dnn->cudnnCreate(&handle);
+  if (status == CUDNN_STATUS_SUCCESS) return new Library(handle);
+  logging::info("[cudnn] convolutions run as matrix products, as " + cudnn_version() +
+                " does not work on this device: " + dnn->cudnnGetErrorString(status));
+  return nullptr;
+}
+
+Library* Library::find(const Queue& q) {
+  static std::mutex mutex;
+  static bool looked = false;
+  static Library* instance = nullptr;  // never destroyed: the driver may be gone before static objects are
+  const std::lock_guard lock(mutex);
+  if (!looked && q.recording) not_prepared("cuDNN");
+  if (!std::exchange(looked, true)) instance = create();
   return instance;
 }
 
@@ -56,8 +66,7 @@ cudnnHandle_t Library::handle(const Queue& q) {
 
 Library::Entry& Library::prepare(const Queue& q, const Work& work) {
   if (Entry* const known = cache_.find(work.key)) return *known;
-  if (q.recording)
-    throw NotPrepared("[record] " + std::string(work.name) + " runs for the first time, which cannot be recorded for replay");
+  if (q.recording) not_prepared(work.name);
   Entry entry;
   std::string problem;
   try {
@@ -92,7 +101,8 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   constexpr const char* kOther = "unfold";
   const std::string text = text_of(work);
   if (const auto known = recall_verdict(machine(), text)) {
-    if (known->rung == kOther) return entry.plans.reset();
+    entry.slower = known->rung == kOther;
+    if (entry.slower) return;
     const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
     if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
   }
@@ -108,8 +118,8 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   }
   remember_verdict(machine(), text, best);
   logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
-  if (best.rung == kOther) return entry.plans.reset();
-  entry.plans->choose(size_t(best.candidate));
+  entry.slower = best.rung == kOther;
+  if (!entry.slower) entry.plans->choose(size_t(best.candidate));
 }
 
 bool Library::prepares(const Queue& q, const Work& work) {
@@ -117,13 +127,13 @@ bool Library::prepares(const Queue& q, const Work& work) {
   return prepare(q, work).plans != nullptr;
 }
 
-bool Library::run(const Queue& q, const Work& work) {
+Done Library::run(const Queue& q, const Work& work) {
   const std::lock_guard lock(mutex);
   Entry& entry = prepare(q, work);
   if (launch_watcher) {
     for (const void* p : work.memory) launch_watcher->uses_fixed(p);
   }
-  while (entry.plans) {
+  while (entry.plans && !entry.slower) {
     const Plan* const plan = entry.plans->chosen(target_);
     if (!plan) {
       logging::debug("[cudnn] " + text_of(work) + ": declined (" + entry.plans->problem() + ")");
@@ -133,12 +143,12 @@ bool Library::run(const Queue& q, const Work& work) {
     const cudnnStatus_t status = execute(q, work, entry, *plan);
     if (status == CUDNN_STATUS_SUCCESS) {
       entry.plans->settle();
-      return true;
+      return Done::yes;
     }
     if (q.recording || !is_refusal(status)) check_cudnn(status, "cudnnBackendExecute");
     entry.plans->refuse(cudnn().cudnnGetErrorString(status));
   }
-  return false;
+  return entry.slower ? Done::slower : Done::declined;
 }
 
 }  // namespace halfstep::cuda::dnn

@@ -25,15 +25,19 @@ struct Work {
   std::function<void()> otherwise{};  // the same done without the library, to be timed; null: nothing is timed
 };
 
+// slower: the library would, but the other way was found faster.
+enum class Done : uint8_t { yes, declined, slower };
+
 class Library {
  public:
-  // Null where there is none, or none that works on this device: a line of the log says so, once.
-  static Library* find();
+  // Null where there is none, or none that works on this device: a line of the log says so, once. Throws NotPrepared where it is
+  // not at work yet.
+  static Library* find(const Queue& q);
 
   // Whether the library takes it, so far as it can tell before it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
-  // False, and nothing is done: the library declines. Throws NotPrepared.
-  bool run(const Queue& q, const Work& work);
+  // But for `yes` nothing is done. Throws NotPrepared.
+  Done run(const Queue& q, const Work& work);
 
   // With the queue's stream, for calls that are not graphs. Hold the mutex.
   cudnnHandle_t handle(const Queue& q);
@@ -42,8 +46,10 @@ class Library {
  private:
   struct Entry {
     std::unique_ptr<Plans> plans;  // null: declined
+    bool slower = false;
   };
   explicit Library(cudnnHandle_t handle) : handle_(handle), target_(Target::of(handle)) {}
+  static Library* create();
   Entry& prepare(const Queue& q, const Work& work);
   void tune(const Queue& q, const Work& work, Entry& entry);
   cudnnStatus_t execute(const Queue& q, const Work& work, const Entry& entry, const Plan& plan);
@@ -53,7 +59,7 @@ class Library {
   Cache<Entry> cache_;
 };
 
-// A few sentences' worth of a status: whether another plan may do where this one did not.
+// Whether another plan may do where this one gave such a status.
 bool is_refusal(cudnnStatus_t status);
 
 }  // namespace halfstep::cuda::dnn

@@ -21,15 +21,15 @@ struct Shapes {
   ConvWindow window;
   int64_t most = 0;  // MiB of workspace in float16 with the channels last, on any of the devices
 };
-const Shapes kImage{"image", {64, 64, 56, 56}, {64, 64, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}}, 3},
-    kSequence{"sequence", {64, 64, 1, 1024}, {128, 64, 1, 3}, {64, 128, 1, 1024}, {{0, 1}, {1, 1}, {1, 1}}, 5},
-    kVolume{"volume", {4, 16, 16, 32, 32}, {32, 16, 3, 3, 3}, {4, 32, 16, 32, 32}, {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, 4},
-    kGrouped{"grouped", {64, 64, 56, 56}, {64, 16, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}}, 50},
-    kDepthwise{"depthwise", {64, 64, 56, 56}, {64, 1, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}}, 2},
-    kStrided{"strided", {16, 64, 64, 64}, {128, 64, 4, 4}, {16, 128, 32, 32}, {{1, 1}, {2, 2}, {1, 1}}, 2},
-    kDilated{"dilated", {8, 32, 28, 28}, {32, 32, 3, 3}, {8, 32, 28, 28}, {{2, 2}, {1, 1}, {2, 2}}, 2},
-    kFirst{"first of a network", {64, 3, 224, 224}, {64, 3, 7, 7}, {64, 64, 112, 112}, {{3, 3}, {2, 2}, {1, 1}}, 125},
-    kOdd{"odd channels", {8, 63, 28, 28}, {65, 63, 3, 3}, {8, 65, 28, 28}, {{1, 1}, {1, 1}, {1, 1}}, 3};
+const Shapes kImage{"image", {64, 64, 56, 56}, {64, 64, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, 3},
+    kSequence{"sequence", {64, 64, 1, 1024}, {128, 64, 1, 3}, {64, 128, 1, 1024}, {{0, 1}, {0, 1}, {1, 1}, {1, 1}}, 5},
+    kVolume{"volume", {4, 16, 16, 32, 32}, {32, 16, 3, 3, 3}, {4, 32, 16, 32, 32}, {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}, 4},
+    kGrouped{"grouped", {64, 64, 56, 56}, {64, 16, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, 50},
+    kDepthwise{"depthwise", {64, 64, 56, 56}, {64, 1, 3, 3}, {64, 64, 56, 56}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, 2},
+    kStrided{"strided", {16, 64, 64, 64}, {128, 64, 4, 4}, {16, 128, 32, 32}, {{1, 1}, {1, 1}, {2, 2}, {1, 1}}, 2},
+    kDilated{"dilated", {8, 32, 28, 28}, {32, 32, 3, 3}, {8, 32, 28, 28}, {{2, 2}, {2, 2}, {1, 1}, {2, 2}}, 2},
+    kFirst{"first of a network", {64, 3, 224, 224}, {64, 3, 7, 7}, {64, 64, 112, 112}, {{3, 3}, {3, 3}, {2, 2}, {1, 1}}, 125},
+    kOdd{"odd channels", {8, 63, 28, 28}, {65, 63, 3, 3}, {8, 65, 28, 28}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, 3};
 
 ConvProblem problem(const Shapes& s, Direction direction, cudnnDataType_t type, bool channels_last) {
   return {.direction = direction,
@@ -181,6 +181,7 @@ TEST_CASE("what plans depend on is in their key") {
   CHECK(differs([](ConvProblem& p) { p.tensor_cores = false; }));
   CHECK(differs([](ConvProblem& p) { p.alignment = 8; }));
   CHECK(differs([](ConvProblem& p) { p.window.dilation[0] = 2; }));
+  CHECK(differs([](ConvProblem& p) { p.window.after[0] = 2; }));
   for (Numbers ConvProblem::*part : {&ConvProblem::x, &ConvProblem::w, &ConvProblem::y, &ConvProblem::x_strides,
                                      &ConvProblem::w_strides, &ConvProblem::y_strides})
     CHECK(differs([&](ConvProblem& p) { ++(p.*part)[1]; }));

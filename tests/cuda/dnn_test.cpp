@@ -1,0 +1,331 @@
+// Convolutions and attention by the device's library: against the CPU in float64, in every layout, recorded, and timed.
+#include "framework/backend/dnn.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include "framework/base/log.h"
+#include "tests/cuda/support.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+// What the library's log says meanwhile: a line for each new kind of work.
+std::string said;
+struct Listening {
+  Listening() { said.clear(); }
+  int count(const std::string& word) const {
+    int n = 0;
+    for (size_t at = said.find(word); at != std::string::npos; at = said.find(word, at + 1)) ++n;
+    return n;
+  }
+  logging::Capture capture{[](logging::Level, std::string_view m) { said += std::string(m) + '\n'; }};
+};
+bool has_library() {
+  if (backend_for(Device::cuda).describe().find(", cuDNN ") != std::string::npos) return true;
+  std::puts(("SKIPPED: " + backend_for(Device::cuda).describe()).c_str());
+  return false;
+}
+
+// x on the device, its channels innermost where that is asked for.
+Tensor laid_out(const Tensor& x, DType dtype, bool channels_last) {
+  Dims order{0}, back{0};
+  const int rank = x.dim();
+  for (int d = 2; d < rank; ++d) order.push_back(d);
+  order.push_back(1);
+  back.push_back(rank - 1);
+  for (int d = 1; d < rank - 1; ++d) back.push_back(d);
+  const Tensor y = x.to(dtype).to(Device::cuda);
+  return channels_last ? y.permute(order).contiguous().permute(back) : y;
+}
+
+void check_near(const Tensor& got, const Tensor& want, double tolerance) {
+  REQUIRE(got.shape() == want.shape());
+  const auto a = got.to_vector<double>(), b = want.to_vector<double>();
+  double worst = 0, most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::isfinite(a[i]) ? std::max(worst, std::fabs(a[i] - b[i])) : INFINITY;
+    most = std::max(most, std::fabs(b[i]));
+  }
+  CHECK(worst <= tolerance * most);
+}
+
+struct Conv {
+  Shape x, w, y;
+  Window window;
+  int64_t groups;
+};
+const Conv kConvs[] = {
+    {{3, 4, 9}, {6, 4, 3}, {3, 6, 5}, {.dims = 1, .size = {3, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, 1},
+    {{2, 8, 7, 6}, {8, 8, 3, 3}, {2, 8, 7, 6}, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, 1},
+    {{2, 8, 7, 6}, {4, 8, 1, 1}, {2, 4, 7, 6}, {.dims = 2, .size = {1, 1, 1}}, 1},
+    {{2, 8, 9, 9}, {8, 2, 3, 3}, {2, 8, 4, 4}, {.dims = 2, .size = {3, 3, 1}, .stride = {2, 2, 1}}, 4},
+    {{2, 8, 6, 6}, {8, 1, 3, 3}, {2, 8, 4, 4}, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}, .dilation = {2, 2, 1}}, 8},
+    {{1, 3, 4, 5, 6}, {2, 3, 2, 2, 2}, {1, 2, 3, 4, 5}, {.dims = 3, .size = {2, 2, 2}}, 1},
+};
+
+// All three directions by a backend, with tensors as `at` places them: the results in the order y, dx, dw, db.
+using Place = std::function<Tensor(const Tensor&, int)>;
+Tensors convolved(Backend& b, const Conv& c, const Place& place, DType results) {
+  manual_seed(5);
+  const Tensor x = place(randn(c.x), 0), w = place(randn(c.w), 1), g = place(randn(c.y), 2), bias = place(randn({c.w[0]}), 3),
+               bias_in = place(randn({c.x[1]}), 3);
+  Tensors out;
+  for (const auto& [shape, which] : {std::pair{c.y, 2}, {c.x, 0}, {c.w, 1}, {Shape{c.y[1]}, 3}})
+    out.push_back(place(full(shape, NAN), which).to(which == 1 ? results : x.dtype()));
+  b.conv(x.view(), w.view(), bias.view(), c.window, c.groups, out[0].view());
+  b.conv_backward_data(g.view(), w.view(), bias_in.view(), c.window, c.groups, out[1].view());
+  b.conv_backward_weight(x.view(), g.view(), c.window, c.groups, out[2].view(), out[3].view());
+  return out;
+}
+
+Tensor heads(const Shape& shape, DType dtype, Device device) {  // [B, H, L, E], stored [B, L, H, E]
+  const Tensor t = (randn({shape[0], shape[2], shape[1], shape[3]}) * 0.5).to(dtype).to(device);
+  return t.permute({0, 2, 1, 3});
+}
+
+struct AttentionRun {
+  Tensor out, dq, dk, dv, grad, v;
+};
+AttentionRun attend(Device device, DType dtype, const AttentionOptions& o, const Shape& qs, const Shape& ks) {
+  manual_seed(21);
+  Tensor in[3];
+  for (int i = 0; i < 3; ++i)
+    in[i] = heads(i == 0 ? qs : ks, DType::f16, Device::cpu).to(dtype).to(device).detach().set_requires_grad();
+  const Tensor grad = heads(qs, DType::f16, Device::cpu).to(dtype).to(device);
+  manual_seed(77);
+  const Tensor out = scaled_dot_product_attention(in[0], in[1], in[2], o);
+  const Tensors d = halfstep::grad({out}, {in[0], in[1], in[2]}, {grad});
+  return {out.detach(), d[0], d[1], d[2], grad, in[2].detach()};
+}
+
+double product_of(const Tensor& a, const Tensor& b) {
+  const auto x = a.contiguous().to_vector<double>(), y = b.contiguous().to_vector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of every kind and layout are the CPU's") {
+  if (!has_library()) return;
+  const Listening log;
+  for (const Conv& c : kConvs) {
+    const Tensors want = convolved(
+        backend_for(Device::cpu), c, [](const Tensor& t, int) { return t.to(DType::f16).to(DType::f64); }, DType::f64);
+    for (DType dtype : {DType::f16, DType::f32}) {
+      for (int layout = 0; layout < 8; ++layout) {  // a bit for each of x, w and y
+        CAPTURE(c.x);
+        CAPTURE(c.w);
+        CAPTURE(name(dtype));
+        CAPTURE(layout);
+        const Place place = [&](const Tensor& t, int which) {
+          return which == 3 ? t.to(DType::f16).to(dtype).to(Device::cuda) : laid_out(t.to(DType::f16), dtype, layout >> which & 1);
+        };
+        for (DType results : {dtype, DType::f32}) {
+          const Tensors got = convolved(backend_for(Device::cuda), c, place, results),
+                        again = convolved(backend_for(Device::cuda), c, place, results);
+          for (size_t i = 0; i < 4; ++i) {
+            CAPTURE(i);
+            check_near(got[i], want[i], dtype == DType::f16 ? 4e-3 : 1e-5);
+            CHECK(bytes(got[i]) == bytes(again[i]));
+          }
+        }
+      }
+    }
+  }
+  CHECK(log.count(": engine ") >= 2 * 3 * 6);  // in either dtype, in three directions
+}
+
+TEST_CASE("a convolution of float64, and one that begins off its elements' size, needs no library") {
+  if (!has_library()) return;
+  const Listening log;
+  Conv c = kConvs[1];
+  c.x[0] = c.y[0] = 5;
+  convolved(
+      backend_for(Device::cuda), c, [](const Tensor& t, int) { return t.to(DType::f64).to(Device::cuda); }, DType::f64);
+  CHECK(log.count("[cudnn]") == 0);
+}
+
+TEST_CASE("a kind of convolution that is new cannot be recorded, and after an eager one it can") {
+  if (!has_library()) return;
+  Backend& backend = backend_for(Device::cuda);
+  manual_seed(6);
+  const Tensor x = randn({2, 4, 11, 13}).to(DType::f16).to(Device::cuda), w = randn({4, 4, 3, 3}).to(DType::f16).to(Device::cuda);
+  const auto run = [&](const Tensor& out) { backend.conv(x.view(), w.view(), {}, {.dims = 2, .size = {3, 3, 1}}, 1, out.view()); };
+  const auto made = [&] { return full({2, 4, 9, 11}, NAN, {.dtype = DType::f16, .device = Device::cuda}); };
+  const Tensor eager = made(), replayed = made();
+  backend.begin_recording(default_generator());
+  CHECK_THROWS_AS(run(replayed), NotPrepared);
+  backend.abandon_recording();
+  run(eager);
+  backend.begin_recording(default_generator());
+  CHECK_NOTHROW(run(replayed));
+  const std::unique_ptr<Recording> recording = backend.end_recording();
+  recording->replay();
+  CHECK(bytes(replayed) == bytes(eager));
+  replayed.fill_(0);
+  recording->replay();
+  CHECK(bytes(replayed) == bytes(eager));
+}
+
+TEST_CASE("a step whose recording meets something new runs eagerly, and is recorded later") {
+  if (!has_library()) return;
+  struct Changing : Module {  // another padding at the call that is recorded first
+    Changing() : a(add("a", std::make_shared<Conv2d>(1, 4, 3))), head(add("head", std::make_shared<Linear>(4, 5))) {}
+    Tensor forward(const Tensor& x) override {
+      const bool wide = ++calls > StepRecorder::kWarmup;
+      const Tensor y = conv2d(x.reshape({-1, 1, 3, 4}), a->parameters()[0], a->parameters()[1], {.padding = {wide ? 2 : 1}});
+      return (*head)(mean(y, {2, 3}));
+    }
+    std::shared_ptr<Module> a, head;
+    int calls = 0;
+  };
+  const Batches batches(Device::cuda, 1);
+  std::string want;
+  for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
+    manual_seed(4);
+    Changing net;
+    net.to(Device::cuda);
+    SGD opt(net.parameters(), {.lr = 0.1});
+    const CrossEntropyLoss loss;
+    GradScaler scaler({.init_scale = 256});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    for (int i = 0; i < 12; ++i) step(batches.inputs[0], batches.targets[0]);
+    CHECK(step.is_recorded() == (mode == GraphMode::on));
+    const std::string got = bytes(net) + bytes(opt);
+    if (mode == GraphMode::off) want = got;
+    CHECK(got == want);
+  }
+}
+
+TEST_CASE("with cudnn_benchmark the fastest way is kept, also for later runs") {
+  if (!has_library()) return;
+  const std::string folder = (std::filesystem::temp_directory_path() / ("halfstep_dnn_" + std::to_string(getpid()))).string();
+  std::filesystem::create_directories(folder);
+  const char* const before = std::getenv("HALFSTEP_TUNE_FILE");
+  const std::string kept = before ? before : "", first = folder + "/first.txt", second = folder + "/second.txt";
+  const Conv c{{2, 4, 10, 10}, {4, 4, 3, 3}, {2, 4, 8, 8}, {.dims = 2, .size = {3, 3, 1}}, 1};
+  const Place place = [](const Tensor& t, int) { return t.to(DType::f16).to(Device::cuda); };
+  const auto run = [&](const std::string& file, int64_t workspace) {
+    setenv("HALFSTEP_TUNE_FILE", file.c_str(), 1);
+    set_dnn_options({.benchmark = true, .workspace = workspace});
+    const Tensors got = convolved(backend_for(Device::cuda), c, place, DType::f16);
+    set_dnn_options({});
+    return got;
+  };
+  const Tensors plain = convolved(backend_for(Device::cuda), c, place, DType::f16);
+  std::string lines;
+  {
+    const Listening log;
+    const Tensors timed = run(first, 1000000);
+    for (size_t i = 0; i < 4; ++i) check_near(timed[i], plain[i], 4e-3);
+    CHECK(log.count("is fastest") >= 3);
+    std::ifstream file(first);
+    std::stringstream all;
+    all << file.rdbuf();
+    lines = all.str();
+    CHECK(lines.find("a convolution's weight gradient ") != std::string::npos);
+  }
+  // A later run, which finds a verdict for the other way: the same lines for another cap of the workspace.
+  std::ofstream out(second);
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
+    const size_t cap = line.find(" 1000000\t");
+    out << (cap == std::string::npos ? line : line.substr(0, cap) + " 1000001\tunfold 0 -1 0.5") << '\n';
+  }
+  out.close();
+  {
+    const Listening log;
+    const Tensors unfolded = run(second, 1000001);
+    for (size_t i = 0; i < 4; ++i) check_near(unfolded[i], plain[i], 4e-3);
+    CHECK(log.count("is fastest") == 0);
+  }
+  if (before)
+    setenv("HALFSTEP_TUNE_FILE", kept.c_str(), 1);
+  else
+    unsetenv("HALFSTEP_TUNE_FILE");
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("attention and its gradients are the CPU's, also where queries share keys") {
+  if (!has_library()) return;
+  const Listening log;
+  for (int64_t key_heads : {4, 2, 1}) {
+    for (bool causal : {false, true}) {
+      CAPTURE(key_heads);
+      CAPTURE(causal);
+      const Shape q{2, 4, 12, 16}, k{2, key_heads, 20, 16};
+      const AttentionOptions o{.is_causal = causal, .scale = 0.3, .enable_gqa = true};
+      const AttentionRun want = attend(Device::cpu, DType::f64, o, q, k), got = attend(Device::cuda, DType::f16, o, q, k),
+                         again = attend(Device::cuda, DType::f16, o, q, k);
+      check_near(got.out, want.out, 4e-3);
+      check_near(got.dq, want.dq, 6e-3);
+      check_near(got.dk, want.dk, 6e-3);
+      check_near(got.dv, want.dv, 6e-3);
+      CHECK(bytes(got.dq) + bytes(got.dk) + bytes(got.dv) == bytes(again.dq) + bytes(again.dk) + bytes(again.dv));
+    }
+  }
+  CHECK(log.count("attention") == 2 * 6);
+  CHECK(log.count("declined") == 0);
+}
+
+TEST_CASE("attention's dropout: forward and backward agree, a share of the probabilities is left out, and the seed says which") {
+  if (!has_library()) return;
+  const Listening log;
+  const Shape q{1, 2, 48, 16}, k{1, 2, 80, 16};
+  const AttentionOptions o{.dropout_p = 0.25};
+  const AttentionRun a = attend(Device::cuda, DType::f16, o, q, k), b = attend(Device::cuda, DType::f16, o, q, k);
+  CHECK(bytes(a.out) == bytes(b.out));
+  // The result is linear in v by the same numbers as the gradient is in the result's.
+  CHECK(log.count(": engine ") == 2);
+  const double there = product_of(a.out, a.grad), back = product_of(a.v, a.dv);
+  CHECK(std::fabs(there - back) <= 2e-2 * std::fabs(there) + 0.05);
+  // With v = 1 a row's result is the share of its probabilities that is kept, raised.
+  const auto shares = [&](uint64_t seed) {
+    manual_seed(seed);
+    const TensorOptions like{.dtype = DType::f16, .device = Device::cuda};
+    return scaled_dot_product_attention(zeros(q, like), zeros(k, like), ones(k, like), o);
+  };
+  const Tensor one = shares(1), other = shares(2);
+  CHECK(bytes(one) != bytes(other));
+  const double mean_share = mean(one.to(DType::f32), {0, 1, 2, 3}).item<float>();
+  CHECK(mean_share == doctest::Approx(1).epsilon(0.05));
+  double most = 0;
+  for (double s : one.to_vector<double>()) most = std::max(most, std::fabs(s - 1));
+  CHECK(most > 0.05);  // it is not the same for every row
+  // What was dropped is known to the library alone.
+  manual_seed(3);
+  const Tensor v = heads(k, DType::f16, Device::cuda).detach().set_requires_grad();
+  const Tensor y = scaled_dot_product_attention(v, v, v, o);
+  CHECK_THROWS_AS(grad({y}, {v}, {ones_like(y)}, {.create_graph = true}), AutogradError);
+}
+
+TEST_CASE("recorded attention draws the numbers that the generator would give now") {
+  if (!has_library()) return;
+  const NoGrad off;
+  Backend& backend = backend_for(Device::cuda);
+  manual_seed(8);
+  const Tensor q = heads({1, 2, 16, 8}, DType::f16, Device::cuda);
+  const auto attention = [&] { return scaled_dot_product_attention(q, q, q, {.dropout_p = 0.5}); };
+  manual_seed(9);
+  const std::string eager[2] = {bytes(attention()), bytes(attention())};
+  CHECK(eager[0] != eager[1]);
+  manual_seed(9);
+  backend.begin_recording(default_generator());
+  const Tensor out = attention();
+  const std::unique_ptr<Recording> recording = backend.end_recording();
+  for (const std::string& want : eager) {
+    recording->replay();
+    CHECK(bytes(out) == want);
+  }
+}
