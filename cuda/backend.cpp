@@ -138,14 +138,15 @@ class CudaBackend final : public Backend,
   bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
     bool done = false;
     run("recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
-    return done;
+    return counted(done);
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
     bool done = false;
     run("recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
-    return done;
+    return counted(done);
   }
 #endif
+  uint64_t recurrent_calls() const override { return recurrent_calls_; }
 
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {
@@ -239,6 +240,10 @@ class CudaBackend final : public Backend,
     fail<IndexError>(what, what, ' ', found.value, " at position ", found.position, " is outside [0, ", found.size,
                      "), found on the GPU by an earlier call", Help{"HALFSTEP_SYNC=1 makes that call itself throw"});
   }
+  bool counted(bool done) {
+    recurrent_calls_ += done;
+    return done;
+  }
   int64_t report_now() {
     if (sync_ && !queue_.recording) synchronize();
     return -1;
@@ -258,7 +263,7 @@ class CudaBackend final : public Backend,
   Uploader uploader_;
   std::optional<Recorder> recorder_;
   std::recursive_mutex mutex_;
-  std::atomic<uint64_t> host_reads_{0};
+  std::atomic<uint64_t> host_reads_{0}, recurrent_calls_{0};
   const bool sync_ = flag_in_environment("HALFSTEP_SYNC");
 };
 

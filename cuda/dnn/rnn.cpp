@@ -77,7 +77,7 @@ class Call {
     if (args.dtype == DType::bf16 && capability() < 80) return;
     const RnnProblem problem{args, args.dtype == DType::f32 && allow_tf32() && capability() >= 80};
     if (!problem.is_for_the_library()) return;
-    library_ = Library::find();
+    library_ = Library::find(q);
     if (!library_ || !cudnn().has_rnn) return;
     lock_ = std::unique_lock(library_->mutex);
     Key key = problem.key();

@@ -62,6 +62,8 @@ class RecurrentLibrary {
   // False: it declines after all.
   virtual bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) = 0;
   virtual bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) = 0;
+  // How many forwards and backwards it has taken, ever; those of replayed recordings are not counted.
+  virtual uint64_t recurrent_calls() const = 0;
 };
 
 }  // namespace halfstep

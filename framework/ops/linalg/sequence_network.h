@@ -16,6 +16,7 @@ struct NetworkSteps {
   int64_t batch;               // rows of the states
   std::vector<int64_t> sizes;  // as LayerSteps has them
   size_t each;                 // parameters of a layer and direction: w_ih w_hh, b_ih b_hh (each >= 4), w_hr (each odd)
+  PackedWeights* packed = nullptr;
 
   int64_t parts() const { return layers * ways; }
 };

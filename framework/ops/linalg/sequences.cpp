@@ -117,7 +117,8 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
                          .layout = packed ? Layout::packed : batch_first ? Layout::batch_first : Layout::steps_first,
                          .batch = batch,
                          .sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch),
-                         .each = each};
+                         .each = each,
+                         .packed = drops ? nullptr : o.packed};
   Tensor y = x, h = in[1], c = in[2];
   if (!drops) {
     in[0] = x;

@@ -56,11 +56,35 @@ Tensor part_of(const Tensor& space, const RecurrentSpaces& spaces, size_t i, con
   return space.alias(shape, contiguous_strides(shape), spaces.offsets[i]);
 }
 
-Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> parameters, std::span<const Tensor> given) {
+Tensor PackedWeights::find(const RecurrentSpaces& spaces, std::span<const Tensor> from, DType dtype) {
+  const std::lock_guard lock(mutex_);
+  if (!space_.defined() || space_.dtype() != dtype || offsets_ != spaces.offsets) return {};
+  for (size_t i = 0; i < from.size(); ++i) {
+    const Source& s = sources_[i];
+    if (s.storage.lock() != from[i].storage() || s.offset != from[i].impl()->offset || s.version != from[i].version()) return {};
+  }
+  return space_;
+}
+void PackedWeights::keep(const RecurrentSpaces& spaces, std::span<const Tensor> from, const Tensor& space) {
+  const std::lock_guard lock(mutex_);
+  offsets_ = spaces.offsets;
+  sources_.clear();
+  for (const Tensor& t : from) sources_.push_back({t.storage(), t.impl()->offset, t.version()});
+  space_ = space;
+}
+
+Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> parameters, std::span<const Tensor> given,
+                    PackedWeights* packed) {
   const Tensor& first = parameters[0];
   if (are_in_place(spaces, parameters)) return first.alias({spaces.weights}, {1}, -spaces.offsets[0]);
-  const std::vector<Shadow*> shadows = movable_shadows(spaces, parameters, given);
-  const MemoryScope memory(shadows.empty() ? MemoryScope::current() : MemoryTag::shadows);
+  // In a recording nothing moves and nothing is kept: its replays make the copy anew, from where the parameters are now.
+  const std::vector<Shadow*> shadows = spaces.recording ? std::vector<Shadow*>() : movable_shadows(spaces, parameters, given);
+  const bool keeps = packed && shadows.empty() && !spaces.recording &&
+                     std::all_of(given.begin(), given.end(), [](const Tensor& t) { return t.is_contiguous() && !t.node(); });
+  if (keeps) {
+    if (Tensor known = packed->find(spaces, given, first.dtype()); known.defined()) return known;
+  }
+  const MemoryScope memory(shadows.empty() && !keeps ? MemoryScope::current() : MemoryTag::shadows);
   const Tensor space = Tensor::empty({spaces.weights}, {.dtype = first.dtype(), .device = first.device()});
   Backend& backend = backend_for(first.device());
   backend.fill(space.view(), 0);  // what lies between the parameters
@@ -69,6 +93,7 @@ Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> param
     backend.copy(parameters[i].view(), part.view());
     if (!shadows.empty()) shadows[i]->low = part;
   }
+  if (keeps) packed->keep(spaces, given, space);
   return space;
 }
 
