@@ -63,9 +63,14 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
     out.reserve = std::max(out.reserve, reserve);
   }
   out.workspace[kBackward] = out.workspace[kTraining];
-  const size_t most = *std::max_element(out.workspace, out.workspace + kModes);
-  check<DeviceError>(int64_t(most) <= dnn_options().workspace, "cudnn", "it needs ", most, " bytes of workspace, more than ",
-                     dnn_options().workspace);
+  const int64_t most = int64_t(*std::max_element(out.workspace, out.workspace + kModes)), allowed = dnn_options().workspace;
+  if (most > allowed) {
+    logging::warn_once(
+        "[cudnn] recurrent networks for which the library would take more workspace than performance.cudnn_workspace allows run "
+        "step "
+        "by step, which takes longer; the log has their sizes at level debug");
+    fail<DeviceError>("cudnn", "its workspace would be of ", most, " bytes, more than the ", allowed, " that it may take");
+  }
   out.plan = std::move(plan);
   return out;
 }

@@ -37,14 +37,14 @@ struct RecurrentSpaces {
   bool recording;                // what is called now is recorded, so that what it reads has to be made in the recording
 };
 
-// Dense; of parts = layers * directions: h [parts, batch, width], c [parts, batch, units]. y as x, with directions * width
-// features.
+// Dense, and on multiples of 16 bytes; of parts = layers * directions: h [parts, batch, width], c [parts, batch, units]. y as x,
+// with directions * width features.
 struct RecurrentTensors {
-  TensorView x, weights;  // read
-  TensorView h, c;        // read; empty: zero
-  TensorView y, h_out;    // written by the forward, read by the backward
-  TensorView c_out;       // of an LSTM
-  TensorView reserve;     // written by the forward; empty: there will be no backward. Spent by the backward
+  TensorView x, weights;    // read
+  TensorView h, c;          // read; empty: zero
+  TensorView y;             // written by the forward, read by the backward
+  TensorView h_out, c_out;  // written by the forward; c_out of an LSTM
+  TensorView reserve;       // written by the forward; empty: there will be no backward. Spent by the backward
 };
 struct RecurrentGradients {
   TensorView y, h, c;   // read; h and c may be empty: zero

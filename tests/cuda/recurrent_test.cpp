@@ -197,6 +197,34 @@ TEST_CASE("a graph of a recurrent network can be walked again") {
   }
 }
 
+TEST_CASE("a recurrent network's inputs may be views of anything, and its last states may be written to") {
+  if (!has_recurrent_library()) return;
+  for (DType dtype : {DType::f32, DType::f16}) {
+    const Grid g{.kind = "LSTM", .layers = 2};
+    Problem there(g, dtype, dtype, Device::cuda), here(g, dtype, DType::f64, Device::cpu);
+    for (Problem* p : {&there, &here}) {  // a little into other memory, and backwards
+      const auto into = [](const Tensor& t) {
+        const NoGrad off;
+        const Tensor all = zeros({t.numel() + 1}, {.dtype = t.dtype(), .device = t.device()});
+        const Tensor part = all.narrow(0, 1, t.numel()).reshape(t.shape());
+        part.copy_(t);
+        return part.detach().set_requires_grad();
+      };
+      p->h = into(p->h);
+      p->c = into(p->c);
+      p->x = spread_out(p->x.detach().set_requires_grad());
+    }
+    const uint64_t before = recurrent_calls();
+    const Tensors got = there.run(g), want = here.run(g);
+    check_near(got, want, rounding(dtype));
+    const Tensors wanted_there{there.h, there.c}, wanted_here{here.h, here.c};
+    got[1].detach().zero_();
+    check_near(grad({got[0]}, wanted_there, {full(got[0].shape(), 0.5, {.dtype = dtype, .device = Device::cuda})}),
+               grad({want[0]}, wanted_here, {full(want[0].shape(), 0.5, {.dtype = DType::f64})}), 4 * rounding(dtype));
+    CHECK(recurrent_calls() == before + 2);
+  }
+}
+
 TEST_CASE("gradients of what nobody asks for are left out, of parameters too") {
   if (!has_recurrent_library()) return;
   const Grid g{.kind = "LSTM", .layers = 2};

@@ -45,6 +45,12 @@ LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& s) {
 
 RecurrentLibrary* library_on(Device device) { return dynamic_cast<RecurrentLibrary*>(&backend_for(device)); }
 
+// Dense, and beginning where packs of 16 bytes do: memory that is part of other memory may not.
+Tensor readable(const Tensor& t) {
+  const Tensor out = dense(t);
+  return out.defined() && reinterpret_cast<uintptr_t>(out.data()) % 16 != 0 ? out.clone() : out;
+}
+
 // The library declined when it was to compute, though it had said that it would.
 struct Declined {};
 
@@ -54,7 +60,8 @@ struct Reserve {
   bool spent = false;
 };
 
-// Inputs: x, h, c, the parameters, and last the one tensor that has all of them as the library wants them. All dense.
+// Inputs: x, h, c, the parameters, and last the one tensor that has all of them as the library wants them; all but the parameters
+// readable.
 struct Network {
   struct Attr {
     NetworkSteps steps;
@@ -80,7 +87,7 @@ struct Network {
             .h = view_of(in[1]),
             .c = view_of(in[2]),
             .y = out[0].view(),
-            .h_out = out[1].view(),
+            .h_out = out.size() > 1 ? out[1].view() : TensorView{},
             .c_out = out.size() > 2 ? out[2].view() : TensorView{},
             .reserve = view_of(reserve)};
   }
@@ -93,20 +100,19 @@ struct Network {
                                : Tensor();
     if (!library_on(device)->recurrent(a.args, tensors(in, out, reserve))) throw Declined();
     for (const Tensor& t : in) ctx.save(t);
-    for (size_t i = 0; i < out.size(); ++i) ctx.save_output(out[i], int(i));
+    ctx.save_output(out[0]);
     ctx.save(reserve);
     if (ctx.recording()) ctx.state = std::make_shared<Reserve>();
     return out;
   }
 
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const size_t outputs = a.args.cell == Cell::lstm ? 3 : 2, inputs = ctx.saved_count() - outputs - 1;
-    Tensors in, out;
+    const size_t inputs = ctx.saved_count() - 2;
+    Tensors in;
     for (size_t i = 0; i < inputs; ++i) in.push_back(ctx.saved(i));
-    for (size_t i = 0; i < outputs; ++i) out.push_back(ctx.saved(inputs + i));
-    const Tensor &x = in[0], &weights = in.back(), reserve = ctx.saved(inputs + outputs);
+    const Tensor &x = in[0], &weights = in.back(), y = ctx.saved(inputs), reserve = ctx.saved(inputs + 1);
     RecurrentLibrary& library = *library_on(x.device());
-    const RecurrentTensors forward = tensors(in, out, reserve);
+    const RecurrentTensors forward = tensors(in, {y}, reserve);
     const auto refused = [] {
       fail<DeviceError>("recurrent", "the device's library has done a forward and now declines its gradient",
                         Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
@@ -117,8 +123,10 @@ struct Network {
     if (state.spent && !library.recurrent(a.args, tensors(in, results(a, x), reserve))) refused();
     state.spent = true;
 
-    const auto given = [&](size_t i) { return i < grads.size() && grads[i].defined() ? dense(grads[i].to(x.dtype())) : Tensor(); };
-    const Tensor dy = grads[0].defined() ? given(0) : zeros(out[0].shape(), {.dtype = x.dtype(), .device = x.device()});
+    const auto given = [&](size_t i) {
+      return i < grads.size() && grads[i].defined() ? readable(grads[i].to(x.dtype())) : Tensor();
+    };
+    const Tensor dy = grads[0].defined() ? given(0) : zeros(y.shape(), {.dtype = x.dtype(), .device = x.device()});
     const Tensor dh = given(1), dc = given(2);
     Tensors result(inputs);
     result[0] = make(x, x.shape());
@@ -184,10 +192,10 @@ std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const 
   const int64_t idle = s.batch - args.batch;
   s.batch = args.batch;
   const auto active = [&](const Tensor& state) {
-    return !state.defined() ? state : dense(idle > 0 ? state.narrow(1, 0, args.batch) : state);
+    return !state.defined() ? state : readable(idle > 0 ? state.narrow(1, 0, args.batch) : state);
   };
   const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
-  Tensors inputs{dense(in[0]), active(in[1]), active(in[2])};
+  Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   inputs.push_back(weight_space(*spaces, parameters, given, s.packed));
   Tensors made;
