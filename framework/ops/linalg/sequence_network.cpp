@@ -197,7 +197,7 @@ std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const 
   const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
   Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.push_back(weight_space(*spaces, parameters, given, s.packed));
+  inputs.push_back(weight_space(*spaces, parameters, given, s.packed, s.owns));
   Tensors made;
   try {
     made = call<Network>(inputs, {std::move(s), args, *spaces});

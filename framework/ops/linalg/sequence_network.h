@@ -17,6 +17,7 @@ struct NetworkSteps {
   std::vector<int64_t> sizes;  // as LayerSteps has them
   size_t each;                 // parameters of a layer and direction: w_ih w_hh, b_ih b_hh (each >= 4), w_hr (each odd)
   PackedWeights* packed = nullptr;
+  bool owns = true;  // no other network has these parameters in turn: the library's layout is theirs, not a copy's
 
   int64_t parts() const { return layers * ways; }
 };

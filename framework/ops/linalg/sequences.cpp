@@ -118,7 +118,8 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
                          .batch = batch,
                          .sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch),
                          .each = each,
-                         .packed = drops ? nullptr : o.packed};
+                         .packed = drops ? nullptr : o.packed,
+                         .owns = drops || o.num_layers == 1 || o.dropout == 0};
   Tensor y = x, h = in[1], c = in[2];
   if (!drops) {
     in[0] = x;

@@ -74,11 +74,12 @@ void PackedWeights::keep(const RecurrentSpaces& spaces, std::span<const Tensor> 
 }
 
 Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> parameters, std::span<const Tensor> given,
-                    PackedWeights* packed) {
+                    PackedWeights* packed, bool may_move) {
   const Tensor& first = parameters[0];
   if (are_in_place(spaces, parameters)) return first.alias({spaces.weights}, {1}, -spaces.offsets[0]);
   // In a recording nothing moves and nothing is kept: its replays make the copy anew, from where the parameters are now.
-  const std::vector<Shadow*> shadows = spaces.recording ? std::vector<Shadow*>() : movable_shadows(spaces, parameters, given);
+  const std::vector<Shadow*> shadows =
+      may_move && !spaces.recording ? movable_shadows(spaces, parameters, given) : std::vector<Shadow*>();
   const bool keeps = packed && shadows.empty() && !spaces.recording &&
                      std::all_of(given.begin(), given.end(), [](const Tensor& t) { return t.is_contiguous() && !t.node(); });
   if (keeps) {

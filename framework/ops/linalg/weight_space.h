@@ -34,10 +34,10 @@ class PackedWeights {
 };
 
 // [spaces.weights]: the memory that the parameters lie in where each is in its place there, else a copy of them. `given`: the
-// parameters before a region cast them to 16 bits. Their kept copies (Shadow) move into the new tensor, so that the next call finds
-// them in place, and the optimizer, which writes each with its parameter, keeps the whole up to date. Other copies are kept in
-// `packed`, unless it is null; in a recording they are made in every replay.
+// parameters before a region cast them to 16 bits. If `may_move`, their kept copies (Shadow) move into the new tensor, so that the
+// next call finds them in place, and the optimizer, which writes each with its parameter, keeps the whole up to date. Other copies
+// are kept in `packed`, unless it is null; in a recording they are made in every replay.
 Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> parameters, std::span<const Tensor> given,
-                    PackedWeights* packed);
+                    PackedWeights* packed, bool may_move);
 
 }  // namespace halfstep
