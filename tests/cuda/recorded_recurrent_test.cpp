@@ -7,27 +7,111 @@
 using namespace halfstep;
 using namespace halfstep::testing;
 
-TEST_CASE("a recurrent network that is new cannot be recorded, and can once it has run") {
+TEST_CASE("a recurrent network that is new cannot be recorded, and can once it has run so") {
   if (!has_recurrent_library()) return;
   Backend& backend = backend_for(Device::cuda);
-  const GRU layer(7, 9, GRUOptions{});
-  GRU& gru = const_cast<GRU&>(layer);
+  GRU gru(7, 9, GRUOptions{});
   gru.to(Device::cuda);
   const Tensor x = randn({2, 3, 7}, {.device = Device::cuda});
-  const NoGrad off;
-  const auto record = [&] {
+  const auto record = [&](const auto& f) {
     backend.begin_recording(default_generator());
     try {
-      (void)gru(x);
+      f();
     } catch (...) {
       backend.abandon_recording();
       throw;
     }
     return backend.end_recording();
   };
-  CHECK_THROWS_AS(record(), NotPrepared);
-  (void)gru(x);
-  CHECK_NOTHROW(record()->replay());
+  const auto evaluate = [&] {
+    const NoGrad off;
+    (void)gru(x);
+  };
+  Tensor y;
+  const auto train = [&] { y = gru(x).output.sum(); };
+  const auto differentiate = [&] { (void)grad({y}, gru.parameters(), {}, {.retain_graph = true}); };
+  CHECK_THROWS_AS(record([&] {
+                    (void)recurrent_library().recurrent_spaces({.cell = Cell::gru,
+                                                                .dtype = DType::f32,
+                                                                .layers = 1,
+                                                                .directions = 1,
+                                                                .features = 7,
+                                                                .units = 9,
+                                                                .width = 9,
+                                                                .biased = true,
+                                                                .projected = false,
+                                                                .layout = RecurrentArgs::Layout::steps_first,
+                                                                .steps = 2,
+                                                                .batch = 3});
+                  }),
+                  NotPrepared);
+  CHECK_THROWS_AS(record(evaluate), NotPrepared);
+  evaluate();
+  CHECK_NOTHROW(record(evaluate)->replay());
+  CHECK_THROWS_AS(record(train), NotPrepared);
+  train();
+  CHECK_THROWS_AS(record(differentiate), NotPrepared);
+  train();
+  differentiate();
+  CHECK_NOTHROW(record([&] {
+                  train();
+                  differentiate();
+                })->replay());
+}
+
+TEST_CASE("what is recorded reads the weights where they are, not a copy from before") {
+  if (!has_recurrent_library()) return;
+  Backend& backend = backend_for(Device::cuda);
+  const NoGrad off;
+  manual_seed(8);
+  const auto layer = [] {
+    auto made = std::make_shared<GRU>(5, 6, GRUOptions{.num_layers = 2});
+    made->to(Device::cuda);
+    return made;
+  };
+  const auto gru = layer(), other = layer();
+  const Tensor x = randn({2, 3, 5}, {.device = Device::cuda});
+  const auto record = [&](const auto& f) {
+    backend.begin_recording(default_generator());
+    const Tensor y = f();
+    return std::make_pair(y, backend.end_recording());
+  };
+  {
+    const auto run = [&] { return (*gru)(x).output; };
+    (void)run();
+    const auto [y, recording] = record(run);
+    for (const Tensor& p : gru->parameters()) {
+      p.mul_(0.5);
+      recording->replay();
+      CHECK(bytes(y) == bytes(run()));
+    }
+  }
+  // 16-bit copies that lie elsewhere stay there while work is recorded: replays copy them from where they are.
+  const auto low = [&](GRU& net) {
+    const Autocast region(Device::cuda, DType::bf16);
+    return net(x).output;
+  };
+  (void)low(*other);
+  const DnnOptions before = dnn_options();
+  set_dnn_options({.workspace = 0});
+  (void)low(*gru);
+  set_dnn_options(before);
+  const auto places = [&] {
+    std::vector<void*> out;
+    for (const Tensor& p : gru->parameters()) out.push_back(autocast::shadow_of(p).data());
+    return out;
+  };
+  const std::vector<void*> here = places();
+  const auto [y, recording] = record([&] { return low(*gru); });
+  CHECK(places() == here);
+  for (const Tensor& p : gru->parameters()) {  // as an optimizer does
+    backend.fill(p.view(), 0.125);
+    backend.fill(autocast::shadow_of(p).view(), 0.125);
+  }
+  recording->replay();
+  const std::string replayed = bytes(y);
+  CHECK(replayed == bytes(low(*gru)));
+  CHECK(places() != here);
 }
 
 namespace {
