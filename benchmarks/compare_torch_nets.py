@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Networks against PyTorch on the CPU, interleaved: forward in evaluation, and whole training steps, float32 and bfloat16.
+"""Networks against PyTorch, interleaved: forward in evaluation, and whole training steps.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
     /tmp/torch/bin/python benchmarks/compare_torch_nets.py [--match lstm] [--json FILE]
@@ -9,14 +9,21 @@ pause in which the other side's waiting threads go to sleep. The ratio of a roun
 is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
 run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
 The nets stand in torch_nets.py. A file that exists keeps its other rows.
+
+    python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
+
+On a GPU training steps alone, of larger nets, in float16 and bfloat16: halfstep's eager and recorded steps beside each variant of
+PyTorch, every run from an idle device to an idle device. Where PyTorch is missing halfstep is measured alone.
 """
 import argparse
+import json
 import os
 import statistics
+import sys
 import time
 
 from compare_torch_ops import PAUSE, ROOT, Halfstep, write
-from torch_nets import NETS
+from torch_nets import GPU_NETS, NETS
 
 
 def median_ms(run, seconds):
@@ -29,22 +36,32 @@ def median_ms(run, seconds):
 
 
 class Torch:
-    def __init__(self, entry, dtype, train):
+    def __init__(self, entry, dtype, train, device="cpu", variant="eager"):
         import torch
         torch.manual_seed(0)
+        self.device = device
         self.torch, self.train, self.low = torch, train, None if dtype == "float32" else getattr(torch, dtype)
-        self.net = entry["model"]().train(train)
+        self.net = entry["model"]().train(train).to(device)
         spec = entry["input"]
-        self.x = torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])
+        self.x = (torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])).to(device)
+        if variant == "channels_last":
+            self.net, self.x = self.net.to(memory_format=torch.channels_last), self.x.to(memory_format=torch.channels_last)
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
+        if variant == "compile":
+            self.net = torch.compile(self.net)
         for _ in range(2):
             self.run()
 
     def forward(self):
-        with self.torch.autocast("cpu", dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
+        with self.torch.autocast(self.device, dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
             return self.net(self.x)
 
+    def wait(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
     def run(self):
+        self.wait()
         begin = time.perf_counter()
         if self.train:
             self.forward().float().square().mean().backward()
@@ -53,10 +70,50 @@ class Torch:
         else:
             with self.torch.no_grad():
                 self.forward()
+        self.wait()
         return 1000 * (time.perf_counter() - begin)
 
     def ms(self, seconds):
         return median_ms(self.run, seconds)
+
+
+def on_gpu(a):
+    """One JSON object at the end, a line for each net and dtype before. Ends with 2 where something could not be measured."""
+    try:
+        import torch
+        variants = a.variants.split(",") if torch.cuda.is_available() else []
+    except ImportError:
+        torch, variants = None, []
+    begin, rows, notes = time.perf_counter(), [], [] if variants else ["no PyTorch for this GPU: halfstep is measured alone"]
+    for entry in GPU_NETS:
+        for dtype in a.dtypes.split(","):
+            if a.match not in entry["name"]:
+                continue
+            if time.perf_counter() - begin > a.budget:
+                notes.append(f"{entry['name']} {dtype}: the time was up")
+                continue
+            row = {"row": entry["name"], "dtype": dtype, "ms": {}}
+            case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": True, "seconds": a.seconds, "device": "cuda"}
+            for side in ("halfstep", "halfstep_recorded", *variants):
+                if side == "channels_last" and not entry["name"].startswith("ResNet"):
+                    continue
+                try:
+                    if side.startswith("halfstep"):  # a process each: the memory is the other side's afterwards
+                        ours = Halfstep(a.binary, a.threads)
+                        row["ms"][side] = ours.ms(case | {"recorded": side.endswith("recorded")})
+                        ours.process.stdin.close()
+                        ours.process.wait()
+                    else:
+                        theirs = Torch(entry, dtype, True, "cuda", side)
+                        row["ms"][f"torch_{side}"] = theirs.ms(a.seconds)
+                        del theirs
+                        torch.cuda.empty_cache()
+                except Exception as e:  # of one side: the others are measured all the same
+                    notes.append(f"{entry['name']} {dtype} {side}: {str(e).splitlines()[0][:200]}")
+            rows.append(row)
+            print(f"{row['row']:34} {dtype:9} " + "  ".join(f"{k} {v:.2f} ms" for k, v in row["ms"].items()), flush=True)
+    print(json.dumps({"nets": rows, "notes": notes, "torch": torch.__version__ if variants else None}))
+    return 2 if notes else 0
 
 
 def main():
@@ -66,9 +123,15 @@ def main():
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=0.4, help="of runs of each side, a round")
     p.add_argument("--threads", type=int, default=os.cpu_count())
-    p.add_argument("--dtypes", default="float32,bfloat16")
+    p.add_argument("--dtypes", help="[float32,bfloat16; on a GPU float16,bfloat16]")
     p.add_argument("--json", help="write the rows here")
+    p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    p.add_argument("--variants", default="eager,channels_last,compile", help="of PyTorch on a GPU [%(default)s]")
+    p.add_argument("--budget", type=float, default=400, help="on a GPU: seconds, after which no further net is begun")
     a = p.parse_args()
+    a.dtypes = a.dtypes or ("float16,bfloat16" if a.device == "cuda" else "float32,bfloat16")
+    if a.device == "cuda":
+        return on_gpu(a)
     import torch
     torch.set_num_threads(a.threads)
     ours = Halfstep(a.binary, a.threads)
@@ -93,4 +156,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,13 @@
-// Times networks made from the JSON of a config, for compare_torch_nets.py and compare_torch_optim.py: a line of JSON in, a line out.
+// Times networks made from the JSON of a config, for compare_torch_nets.py and compare_torch_optim.py: a line of JSON in, a line
+// out.
 //   {"model": {"type": "LSTM", "input_size": 256, "hidden_size": 256, "batch_first": false}, "input": [64, 32, 256],
 //    "dtype": "bfloat16", "train": true, "seconds": 0.5}
 //   {"ms": 12.34}
 // input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
+// "device": "cuda": on a GPU, each run from an idle device to an idle device; with "recorded" it is recorded once and replayed.
+// "first_ms" is the first run's time, with all that a library prepares.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -30,18 +33,25 @@ struct Net {
   Tensor input = {};
   std::optional<DType> low = {};
   bool train = false, step_only = false;
+  Device device = Device::cpu;
+  std::unique_ptr<Recording> recording = {};
 
   explicit Net(const std::string& line) : text(line) {
     const Json j = Json::parse(line);
     app::Issues issues;
     const Json model = app::validate(j.at("model"), app::component("model", app::module_family(), ""), "model", issues);
     for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
+    device = parse_device(j.value("device", "cpu"));
     manual_seed(0);
     module = app::build_model(model);
     const Json& spec = j.at("input");
     const Json& dims = spec.is_array() ? spec : spec.at("shape");
     const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
     input = spec.is_object() ? randint(0, spec.at("below").get<int64_t>(), shape) : randn(shape);
+    if (!device.is_cpu()) {
+      module->to(device);
+      input = input.to(device);
+    }
     const DType dtype = parse_dtype(j.value("dtype", "float32")).value();
     if (dtype != DType::f32) low = dtype;
     train = j.value("train", false);
@@ -58,11 +68,29 @@ struct Net {
 
   Tensor forward() {
     if (!low) return (*module)(input);
-    const Autocast region(Device::cpu, *low);
+    const Autocast region(device, *low);
     return (*module)(input);
   }
   double run() {
+    if (!device.is_cpu()) backend_for(device).synchronize();
     const auto begin = std::chrono::steady_clock::now();
+    if (recording)
+      recording->replay();
+    else
+      work();
+    if (!device.is_cpu()) backend_for(device).synchronize();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+  void record() {
+    for (int i = 0; i < 3; ++i) run();
+    backend_for(device).begin_recording(default_generator());
+    work();
+    recording = backend_for(device).end_recording();
+    run();
+  }
+
+ private:
+  void work() {
     if (step_only) {
       optimizer->step();
     } else if (train) {
@@ -73,7 +101,6 @@ struct Net {
       const NoGrad quiet;
       forward();
     }
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   }
 };
 
@@ -82,19 +109,21 @@ struct Net {
 int main(int argc, char** argv) {
   if (argc > 1) set_num_threads(std::atoi(argv[1]));
   std::unique_ptr<Net> net;
+  double first = 0;
   for (std::string line; std::getline(std::cin, line);) {
     try {
       if (!net || line != net->text) {
         net.reset();
         net = std::make_unique<Net>(line);
-        net->run();
+        first = net->run();
+        if (Json::parse(line).value("recorded", false)) net->record();
       }
       std::vector<double> times{net->run()};
       const auto begin = std::chrono::steady_clock::now();
       const std::chrono::duration<double> least(Json::parse(line).value("seconds", 0.5));
       while (times.size() < 5 || std::chrono::steady_clock::now() - begin < least) times.push_back(net->run());
       std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-      std::cout << Json{{"ms", times[times.size() / 2]}} << std::endl;
+      std::cout << Json{{"ms", times[times.size() / 2]}, {"first_ms", first}} << std::endl;
     } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }
   }
 }

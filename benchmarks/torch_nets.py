@@ -1,4 +1,4 @@
-"""The networks of compare_torch_nets.py, each as the JSON of a config and as PyTorch's modules."""
+"""The networks of compare_torch_nets.py, NETS for the CPU and GPU_NETS for a GPU, each as the JSON of a config and as PyTorch's modules."""
 
 
 def net(name, pair, shape, below=None):
@@ -76,6 +76,79 @@ def attention_block(width, heads, causal=False, **options):
         return Block(batch_first=True, **common)
     return {"type": "TransformerEncoderLayer", "is_causal": causal, **common}, model
 
+
+def resnet18():
+    """For images of 224 x 224 and 1000 classes."""
+    def conv(into, out, size, stride=1):
+        return {"type": "Conv2d", "in_channels": into, "out_channels": out, "kernel_size": size, "stride": stride, "padding": size // 2,
+                "bias": False}
+
+    def norm(channels):
+        return {"type": "BatchNorm2d", "num_features": channels}
+    layers = [conv(3, 64, 7, 2), norm(64), "ReLU", {"type": "MaxPool2d", "kernel_size": 3, "stride": 2, "padding": 1}]
+    into = 64
+    for out in (64, 128, 256, 512):
+        for block in range(2):
+            stride = 2 if out != into else 1
+            residual = {"type": "Residual", "body": [conv(into, out, 3, stride), norm(out), "ReLU", conv(out, out, 3), norm(out)]}
+            if out != into:
+                residual["shortcut"] = [{**conv(into, out, 1, stride), "padding": 0}, norm(out)]
+            layers += [residual, "ReLU"]
+            into = out
+    layers += [{"type": "AdaptiveAvgPool2d", "output_size": 1}, "Flatten", {"type": "Linear", "in_features": 512, "out_features": 1000}]
+
+    def model():
+        from torch import nn
+
+        class Block(nn.Module):
+            def __init__(self, into, out, stride):
+                super().__init__()
+                self.body = nn.Sequential(nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
+                                          nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out))
+                self.shortcut = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if out != into else nn.Identity()
+
+            def forward(self, x):
+                return nn.functional.relu(self.body(x) + self.shortcut(x), inplace=True)
+        widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
+        return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
+                             *[Block(i, o, 1 if i == o else 2) for i, o in zip(widths, widths[1:])],
+                             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    return {"type": "Sequential", "layers": layers}, model
+
+
+def gpt2(width=768, heads=12, blocks=12, words=50257, length=1024):
+    """GPT-2 small, without dropout, its head not tied."""
+    common = {"d_model": width, "nhead": heads, "dim_feedforward": 4 * width, "dropout": 0.0, "norm_first": True, "activation": "gelu"}
+    layers = [{"type": "Embedding", "num_embeddings": words, "embedding_dim": width},
+              {"type": "PositionEmbedding", "max_len": length, "d_model": width},
+              {"type": "TransformerEncoder", "num_layers": blocks, "is_causal": True, "norm": True, **common},
+              {"type": "Linear", "in_features": width, "out_features": words, "bias": False}]
+
+    def model():
+        import torch
+        from torch import nn
+
+        class Gpt(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.places = nn.Embedding(words, width), nn.Parameter(torch.randn(length, width).mul(0.02))
+                block = nn.TransformerEncoderLayer(batch_first=True, **common)
+                self.blocks = nn.TransformerEncoder(block, blocks, norm=nn.LayerNorm(width), enable_nested_tensor=False)
+                self.head = nn.Linear(width, words, bias=False)
+
+            def forward(self, x):
+                mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)
+                return self.head(self.blocks(self.words(x) + self.places[:x.shape[1]], mask=mask, is_causal=True))
+        return Gpt()
+    return {"type": "Sequential", "layers": layers}, model
+
+
+GPU_NETS = [
+    net("ResNet-18 224, batch 64", resnet18(), [64, 3, 224, 224]),
+    net("ResNet-18 224, batch 256", resnet18(), [256, 3, 224, 224]),
+    net("lstm 2x1024, seq 128, batch 64", recurrent("LSTM", 2, 1024), [128, 64, 1024]),
+    net("GPT-2 small, seq 1024, batch 8", gpt2(), [8, 1024], below=50257),
+]
 
 NETS = [
     net("LeNet, batch 64", lenet(), [64, 1, 28, 28]),

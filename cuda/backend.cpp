@@ -122,12 +122,12 @@ class CudaBackend final : public Backend,
   bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                  bool differentiable) override {
     bool done = false;
-    run("attention", [&](const auto&... here) { done = dnn::attention(queue_, here...); }, args, state, out, stats, differentiable);
+    run("attention", [&] { done = dnn::attention(queue_, args, position(args, state), out, stats, differentiable); });
     return done;
   }
   bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
     bool done = false;
-    run("attention_backward", [&](const auto&... here) { done = dnn::attention_backward(queue_, here...); }, args, state, gradients);
+    run("attention_backward", [&] { done = dnn::attention_backward(queue_, args, position(args, state), gradients); });
     return done;
   }
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
@@ -223,6 +223,11 @@ class CudaBackend final : public Backend,
     return argument;
   }
   Generator::State in_place(const Generator::State& state) const { return recorder_ ? recorder_->relative(state) : state; }
+
+  // Without dropout nothing is drawn, and the state is nobody's.
+  Generator::State position(const AttentionArgs& args, const Generator::State& state) const {
+    return args.dropout_p > 0 ? in_place(state) : state;
+  }
 
   // Copies to the host and waits, then throws what a check found meanwhile.
   void read_back(const char* call, const void* src, void* dst, size_t bytes) {

@@ -15,10 +15,11 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from mlp_tables import print_products, print_tables  # noqa: E402
 
 BUILD = ROOT / "build/gpu"
-PROGRAM, KERNEL_TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels"
+PROGRAM, KERNEL_TESTS, TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels", BUILD / "tests/test_cuda"
 SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
-PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"}
-# The library's own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
+UNFOLD = {"HALFSTEP_CUDA_DNN": "plain"}
+PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"} | UNFOLD
+# The libraries' own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
 SANITIZERS = {"memcheck": {}, "racecheck": PLAIN, "initcheck": PLAIN, "synccheck": {}}
 
 
@@ -83,7 +84,7 @@ def build_stages(suite, wanted):
     if "program" in wanted:
         yield stage("program", ["halfstep_program"])
     if "tests" in wanted:
-        yield stage("tests", ["test_cuda", "test_cuda_kernels", "bench_uploads"])
+        yield stage("tests", ["test_cuda", "test_cuda_kernels", "bench_uploads", "bench_convolutions", "bench_nets"])
     if "all" in wanted:
         yield stage("all", ["all"])
 
@@ -129,6 +130,40 @@ def read_probe(output, code):
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[doctest]", "==="))]
     found = read_doctest(output, code)
     return found | {"result": found.get("result", {}) | {"lines": lines}}
+
+
+def read_plans(output, code):
+    """The library's plans as the tests print them: how many, the slowest to make, the least exact."""
+    lines = [line for line in output.splitlines() if ", engine " in line]
+    made = sorted(((float(m.group(1)), line) for line in lines if (m := re.search(r"made in ([\d.]+) ms", line))), reverse=True)
+    found = read_doctest(output, code)
+    return found | {"result": found.get("result", {}) | {
+        "plans": len(lines), "refused_when_run": [line for line in lines if "CUDNN_STATUS_SUCCESS" not in line][:20],
+        "slowest_to_make": [line for _, line in made[:10]]}}
+
+
+def read_convolutions(output, code):
+    start = output.find("{")
+    return {"result": json.loads(output[start:])} if code == 0 and start >= 0 else {}
+
+
+def show_convolutions(result):
+    for row in result["rows"]:
+        layout = "channels last" if row["channels_last"] else "rows"
+        print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms {row['tflop_s']:>8.2f} TFLOP/s, "
+              f"first {row['first_ms']:.1f} ms")
+
+
+def show_nets(result):
+    for row in result["nets"]:
+        print(f"  {row['row']:<34}{row['dtype']:<10}" + "  ".join(f"{side} {ms:.2f}" for side, ms in row["ms"].items()))
+    for note in result["notes"]:
+        print(f"  {note}")
+
+
+def read_nets(output, code):
+    found = read_json_line(output, code)
+    return found | ({"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2 else {})
 
 
 def read_bench(output, code):
@@ -244,6 +279,9 @@ def smoke(suite):
         step("uploads", [BUILD / "benchmarks/bench_uploads"], needs="tests", quiet=True, limit=60, read=read_json_line),
         step("products' tests", [KERNEL_TESTS, "--source-file=*gemm_test.cpp,*relu_mask_test.cpp", "--test-case-exclude=probe*"],
              needs="tests", limit=120, read=read_doctest),
+        step("cuDNN's engines", [KERNEL_TESTS, "--source-file=*cudnn_engines_test.cpp"], needs="tests", limit=300, read=read_plans,
+             env={"HALFSTEP_SHOW_PLANS": "1"}),
+        step("cuDNN's convolutions and attention", [TESTS, "--source-file=*dnn_test.cpp"], needs="tests", limit=200, read=read_doctest),
         step("probe of the library's mask", [KERNEL_TESTS, "--test-case=probe*"], needs="tests", limit=30, read=read_probe,
              show=lambda result: print("\n".join(f"  {line}" for line in result["lines"]))),
         step("bench", **compare(suite, "smoke_bench.json", "--rounds", 1, "--samples", 20, "--stream-only",
@@ -297,7 +335,19 @@ def bench(suite):
         budget = round(max(0, suite.left() * share * 0.9))
         return [Step("bench", "compare_torch_cuda", **compare(suite, "bench.json", "--budget", budget), limit=3600, share=share,
                      least=30, show=keep)]
-    return [Step("bench", "compare_torch_cuda", [], needs="program", quiet=True, expand=expand)]
+    def expand_nets(suite):
+        budget = round(max(0, min(300, suite.left() * share * 0.35)))
+        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device", "cuda",
+                   "--budget", budget]
+        return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, share=share * 0.5, read=read_nets,
+                     show=show_nets)]
+
+    def convolutions(name, env):
+        return Step("bench", name, [BUILD / "benchmarks/bench_convolutions"], needs="tests", quiet=True, limit=60, env=env,
+                    read=read_convolutions, show=show_convolutions)
+    return [convolutions("convolutions", {}), convolutions("convolutions by unfolding", UNFOLD),
+            Step("bench", "nets", [], needs="tests", quiet=True, expand=expand_nets),
+            Step("bench", "compare_torch_cuda", [], needs="program", quiet=True, expand=expand)]
 
 
 def sanitize(suite):

@@ -1,5 +1,5 @@
 // The tuner's verdicts, kept from run to run: a text file with a line for each kind of product on each combination of GPU, driver
-// and library.
+// and library, and for each kind of convolution (cuda/dnn/library.h), whose rungs are `cudnn` and `unfold`.
 //
 //   halfstep products 1
 //   <device> TAB <kind of product> TAB <rung> <candidate> <algorithm> <milliseconds>

@@ -31,9 +31,9 @@ struct Builder {
   Tensor row_between() { return g.between(row, rows_of(row)); }
   Tensor scores_between(cudnnDataType_t type = CUDNN_DATA_FLOAT) { return g.between(scores, rows_of(scores), type); }
 
-  // -inf where the key comes after the query.
+  // The least number where the key comes after the query: a tile without any key to see would make NaN of infinities.
   Tensor hide_later(const Tensor& s) {
-    const Tensor low = g.constant(4, -std::numeric_limits<float>::infinity());
+    const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
     const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
                  key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
     const Tensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
@@ -112,9 +112,9 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   // The probabilities again, and dv.
   const Tensor raw = b.scores_between();
   g.matmul_to(q, kt, raw);
-  Tensor s = g.pointwise(CUDNN_POINTWISE_SUB, b.times(raw, p.scale), {.b = &stats});
+  Tensor s = b.times(raw, p.scale);
   if (p.causal) s = b.hide_later(s);
-  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, s);
+  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats}));
   const Tensor dropped = drops ? b.times(g.mul(probabilities, *keep), b.raised()) : probabilities;
   const Tensor dropped_columns = g.between(columns, by_columns, p.type);
   g.reshape(dropped, dropped_columns);

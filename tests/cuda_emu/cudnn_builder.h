@@ -325,4 +325,30 @@ class DnnGraph {
   std::vector<std::unique_ptr<float>> values_;
 };
 
+// ---- A small convolution
+inline const Numbers kX{1, 2, 3, 3}, kW{2, 2, 1, 1};
+inline constexpr auto kHalf = CUDNN_DATA_HALF;
+// y = conv(x, w), x and y alike.
+inline void conv(DnnGraph& g, const DnnGraph::T& x, const DnnGraph::T& w, const DnnGraph::T& y) {
+  g.conv(0, x, w, y, {0, 0}, {1, 1}, {1, 1});
+}
+
+// A convolution that runs, and what one may break of it.
+struct RunningConv {
+  RunningConv()
+      : x(uniform(DType::f16, {1, 2, 3, 3}, 1)), w(uniform(DType::f16, {2, 2, 1, 1}, 2)), y(poisoned(DType::f16, {1, 2, 3, 3})) {
+    tx = g.tensor(x), tw = g.tensor(w), ty = g.tensor(y);
+    conv(g, tx, tw, ty);
+  }
+  void run(int64_t engine = -1, void* workspace = nullptr) {
+    const DnnPlan plan = g.plan(engine < 0 ? g.engines().back().index : engine);
+    ok(plan.status);
+    ok(plan.execute(g.pointers, workspace));
+  }
+  OnDevice x, w, y;
+  DnnGraph g;
+  DnnGraph::T tx, tw, ty;
+};
+inline constexpr int64_t kWithWorkspace = 4;  // an engine that needs some
+
 }  // namespace halfstep::testing

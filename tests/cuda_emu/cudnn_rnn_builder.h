@@ -104,13 +104,34 @@ class RnnMemory {
   }
   RnnMemory(const RnnMemory&) = delete;
 
-  void forward(bool training) {
+  // In a stream that is captured: launched when everything is in place, twice where both results are wanted.
+  void forward(bool training, std::vector<std::string>* captured = nullptr) {
     const OnDevice on_x(x), on_y(y), on_hx(hx), on_hy(hy), on_cx(cx), on_cy(cy), on_weights(weights);
+    cudaStream_t stream = nullptr;
+    if (captured) {
+      REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+      REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    }
     const bool cells = c.mode == CUDNN_LSTM;
-    ok(cudnnRNNForward(dnn_handle(), rnn, training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, nullptr, x_desc,
+    ok(cudnnRNNForward(dnn_handle(stream), rnn, training ? CUDNN_FWD_MODE_TRAINING : CUDNN_FWD_MODE_INFERENCE, nullptr, x_desc,
                        on_x.view.data, y_desc, on_y.view.data, h_desc, on_hx.view.data, on_hy.view.data, c_desc,
                        cells ? on_cx.view.data : nullptr, cells ? on_cy.view.data : nullptr, weight_bytes, on_weights.view.data,
                        bytes(*work), work->view.data, training ? bytes(*reserve) : 0, training ? reserve->view.data : nullptr));
+    if (captured) {
+      cudaGraph_t graph;
+      cudaGraphExec_t executable;
+      REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+      REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+      for (int i = 0; i < 2; ++i) {
+        REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
+        REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+        on_y.fetch();
+        captured->push_back(y.raw());
+      }
+      cudaGraphExecDestroy(executable);
+      cudaGraphDestroy(graph);
+      cudaStreamDestroy(stream);
+    }
     for (const OnDevice* d : {&on_y, &on_hy, &on_cy}) d->fetch();
   }
   void backward() {

@@ -214,6 +214,11 @@ TEST_CASE("cudnn: dropout between layers, from states that move on and are saved
   m.set_dropout_states(saved);
   CHECK(results() == first);
   CHECK(results() == second);
+  // In a graph, whose launches are as many forwards.
+  std::vector<std::string> captured;
+  m.set_dropout_states(saved);
+  m.forward(true, &captured);
+  CHECK(captured == std::vector<std::string>{first, second});
   m.forward(false);
   const std::string kept = m.y.raw();
   m.forward(false);

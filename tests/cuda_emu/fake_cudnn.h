@@ -1,11 +1,11 @@
 // Between the files of the library that stands in for cuDNN. It has the functions that cuda/dnn calls, on the emulator's memory and
 // streams, and takes what cuDNN's headers and documentation say that the real one takes.
 //   refusals   what the real one may decline (a graph that no engine knows, a plan that does not build): a status, as there
-//   misuse     what the real one answers with BAD_PARAM, or computes garbage from: it ends the program with the broken rule, since
-//   a
+//   misuse     what the real one answers with BAD_PARAM, or computes garbage from: it ends the program with the broken rule, as a
 //              caller could take any status for a refusal and go another way. HALFSTEP_FAKE_DNN_MISUSE=status gives the status
-//   HALFSTEP_FAKE_DNN_REFUSE=0x3   bits of Family: no engine for graphs that have one of these operations; 0x40: no RNN
-//   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes fail
+//   HALFSTEP_FAKE_DNN_REFUSE=0x3   bits of Family: no engine for graphs that have one of these operations (0x8: beside a
+//                                  convolution); 0x40: no RNN
+//   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes are refused
 //   HALFSTEP_FAKE_DNN_SLOW=0x10    bits of engine indices that take some milliseconds
 #pragma once
 
@@ -87,7 +87,7 @@ void for_each_offset(const Dims& dims, const Dims& strides, const F& f) {
 Dims row_major(const Dims& dims);
 std::string text_of(const Dims& dims);
 
-// ---- Graphs (fake_cudnn_operations.cpp, fake_cudnn_graph.cpp)
+// ---- Operations (fake_cudnn_operations.cpp) and graphs (fake_cudnn_graph.cpp)
 enum Family : unsigned {
   kForward = 1,
   kBackwardData = 2,
@@ -141,7 +141,7 @@ struct Graph {
   bool has_handle = false;
 };
 
-// ---- Engines (fake_cudnn_engines.cpp)
+// ---- Engines (fake_cudnn_graph.cpp)
 enum class Arithmetic { exact, tf32, half_inputs, coarse, varying };
 struct Engine {
   int64_t index = 0;

@@ -1,6 +1,5 @@
 // The attributes of the backend descriptors: which there are, of which types and how many elements.
 #include <algorithm>
-#include <set>
 
 #include "fake_cudnn.h"
 

@@ -156,9 +156,13 @@ void execute(cudaStream_t stream, const std::shared_ptr<const Plan>& plan, const
     misuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace, but the plan needs %ld bytes", long(plan->engine.workspace));
   if (plan->engine.workspace) check_aligned("the workspace", e.workspace, 256);
   if (plan->engine.index < int64_t(setting("HALFSTEP_FAKE_DNN_FAIL")))
-    refuse(CUDNN_STATUS_EXECUTION_FAILED, "as HALFSTEP_FAKE_DNN_FAIL says");
+    refuse(CUDNN_STATUS_NOT_SUPPORTED, "as HALFSTEP_FAKE_DNN_FAIL says");
   e.slow = setting("HALFSTEP_FAKE_DNN_SLOW") >> plan->engine.index & 1;
-  const auto work = [e = std::make_shared<const Execution>(std::move(e))] { run(*e); };
+  const auto work = [e = std::make_shared<const Execution>(std::move(e))] {
+    try {
+      run(*e);
+    } catch (const Failure& failure) { fail("cuDNN: %s", failure.text.c_str()); }
+  };
   if (submit(stream, {.work = work, .what = "cudnn"}) != cudaSuccess)
     refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream did not take the work");
 }

@@ -61,7 +61,7 @@ void find_accumulators(Graph& graph) {
 const char* unsupported(const Graph& graph) {
   const unsigned refused = unsigned(setting("HALFSTEP_FAKE_DNN_REFUSE"));
   for (const Operation& op : graph.operations) {
-    if (op.family() & refused) return "as HALFSTEP_FAKE_DNN_REFUSE says";
+    if (op.family() & refused && (op.kind != Kind::pointwise || graph.has_conv)) return "as HALFSTEP_FAKE_DNN_REFUSE says";
     const bool half = op.in.size() > 1 && (op.in[0].type == CUDNN_DATA_HALF || op.in[0].type == CUDNN_DATA_BFLOAT16);
     if (graph.has_conv && op.family() <= kBackwardFilter && half && op.out.type != op.in[0].type && !op.out.is_virtual)
       return "convolutions write what they read";
@@ -92,8 +92,6 @@ int64_t scores_bytes(const Graph& graph) {
   }
   return bytes;
 }
-
-int64_t choose_engine(const Descriptor& d) { return d.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX); }
 
 const Descriptor& required_child(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) {
   const Descriptor* child = d.child(name);
@@ -212,10 +210,11 @@ void finalize_engine(Descriptor& d) {
     }
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR: {
       const auto graph = required_child(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR).graph;
+      const int64_t index = d.one<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
       for (const Engine& engine : all_engines(*graph)) {
-        if (engine.index == choose_engine(d)) d.config = std::make_shared<const Config>(Config{graph, engine});
+        if (engine.index == index) d.config = std::make_shared<const Config>(Config{graph, engine});
       }
-      if (!d.config) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine %ld for this graph", long(choose_engine(d)));
+      if (!d.config) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no engine %ld for this graph", long(index));
       return;
     }
     case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {

@@ -108,6 +108,8 @@ std::shared_ptr<const Operation> convolution(const Descriptor& d, Kind kind, con
     op.out = tw;
   }
   check_convolution(op, tx, tw, ty);
+  if (op.beta != 0 && op.out.is_virtual)
+    misuse(CUDNN_STATUS_BAD_PARAM, "a convolution adds to the virtual %s", op.out.text().c_str());
   return std::make_shared<const Operation>(std::move(op));
 }
 

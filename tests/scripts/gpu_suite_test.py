@@ -27,11 +27,12 @@ import itertools, sys, time
 
 class Anything:
     __version__ = "2.0"
-    def __init__(self, **known): self.__dict__.update(known)
+    def __init__(self, *_, **known): self.__dict__.update(known)
     def __getattr__(self, name): return ANYTHING
     def __call__(self, *_, **__): return ANYTHING
     def __enter__(self): return self
     def __exit__(self, *_): pass
+    def __mro_entries__(self, bases): return (Anything,)  # what a class may derive from
     def __float__(self): return 1.0
     __matmul__ = __call__
 
@@ -159,6 +160,15 @@ class Quick(unittest.TestCase):
         smoke = t.step("bench")["result"]
         self.assertEqual([c["case"] for c in smoke["cases"]], ["mlp_4096", "mlp_512", "mlp_3x256"])
         self.assertEqual(t.step("uploads")["result"], {"bench": "uploads"})
+        engines = t.step("cuDNN's engines")["result"]
+        self.assertEqual((engines["plans"], len(engines["refused_when_run"])), (2, 1))
+        self.assertIn("312.5 ms", engines["slowest_to_make"][0])
+        self.assertEqual(t.step("cuDNN's convolutions and attention")["result"]["passed"], 8)
+        self.assertIn("HALFSTEP_CUDA_DNN=plain", t.step("convolutions by unfolding")["command"])
+        self.assertEqual(t.step("convolutions")["result"]["rows"][0]["first_ms"], 300)
+        nets = t.step("nets")["result"]["nets"]
+        self.assertEqual(len(nets), 8)  # four nets in two dtypes
+        self.assertEqual(set(nets[0]["ms"]), {"halfstep", "halfstep_recorded", "torch_eager", "torch_channels_last", "torch_compile"})
         self.assertEqual({r["variant"] for r in smoke["cases"][0]["rows"]}, {"fp16", "bf16", "fp16_tuned", "bf16_tuned"})
         self.assertEqual(smoke["rates"]["of"], "H100")
         bench = json.loads(next((t.root / "benchmarks/results").glob("*-nvidia-h100-80gb-hbm3.json")).read_text())

@@ -28,6 +28,7 @@ case $name in
     for target; do
       case $target in
         halfstep_program) ln -sf "$0" build/gpu/halfstep ;;
+        bench_nets) ln -sf "$0" build/gpu/benchmarks/nets ;;
         test_*) ln -sf "$0" "build/gpu/tests/$target" ;;
         bench_*) ln -sf "$0" "build/gpu/benchmarks/$target" ;;
       esac
@@ -56,9 +57,23 @@ case $name in
   test_cuda_kernels)
     case $* in
       *--test-case=probe*) echo "ReLU mask of the library at +0: 1, -0: 1, NaN: 1"; tests probe 1 ;;
+      *cudnn_engines*)
+        echo "image float16 rows, direction 0, engine 4: CUDNN_STATUS_SUCCESS, workspace 0, made in 0.4 ms, off by 0.01 of 65"
+        echo "image float16 rows, direction 0, engine 5: CUDNN_STATUS_NOT_SUPPORTED, workspace 0, made in 312.5 ms, off by 0 of 65"
+        tests engines 2 ;;
       *) tests gemm 9 ;;
     esac ;;
-  test_cuda) tests cuda 40 ;;
+  test_cuda)
+    case $* in
+      *dnn_test*) tests dnn 8 ;;
+      *) tests cuda 40 ;;
+    esac ;;
+  bench_convolutions)
+    echo '{"device": "a stand-in", "batch": 64, "rows": ['
+    echo '{"layer": "7x7/2", "dtype": "float16", "channels_last": true, "direction": "data", "first_ms": 300.0, "ms": 0.5, "gflop": 2.0, "tflop_s": 4.0}]}' ;;
+  nets)
+    [ "$FAULT" = "crashing" ] && { echo "error: [cuda] out of memory" >&2; exit 2; }
+    while read -r line; do echo '{"ms": 2.0, "first_ms": 900.0}'; done ;;
   bench_uploads) echo '{"bench": "uploads"}' ;;
   halfstep)
     case $* in

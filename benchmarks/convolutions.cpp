@@ -1,0 +1,119 @@
+// How fast the convolutions of ResNet-18 and of a depthwise network are on a GPU, in either layout and each direction, beside what
+// making their plans takes (cuDNN compiles some of its kernels when they are first used).
+//   bench_convolutions [--batch 64] [--rounds 20] [--shrink 1]
+// HALFSTEP_CUDA_DNN=plain measures unfold and matrix products. Prints one JSON object; times are medians in milliseconds, each from
+// an idle device to an idle device. --shrink divides channels and pixels, to try the program.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/backend/backend.h"
+#include "framework/base/check.h"
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+struct Options {
+  int64_t batch = 64, rounds = 20, shrink = 1;
+};
+
+bool parse(int argc, char** argv, Options& o) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    int64_t* value = name == "--batch" ? &o.batch : name == "--rounds" ? &o.rounds : name == "--shrink" ? &o.shrink : nullptr;
+    if (!value || ++i == argc) return false;
+    *value = std::strtoll(argv[i], nullptr, 10);
+    if (*value < 1) return false;
+  }
+  return true;
+}
+
+struct Layer {
+  const char* name;
+  int64_t in, out, pixels, size, stride, groups;
+};
+constexpr Layer kLayers[] = {{"7x7/2", 3, 64, 224, 7, 2, 1},          {"3x3 of 64", 64, 64, 56, 3, 1, 1},
+                             {"3x3/2 of 64", 64, 128, 56, 3, 2, 1},   {"3x3 of 128", 128, 128, 28, 3, 1, 1},
+                             {"1x1/2 of 128", 128, 256, 28, 1, 2, 1}, {"3x3 of 256", 256, 256, 14, 3, 1, 1},
+                             {"3x3 of 512", 512, 512, 7, 3, 1, 1},    {"depthwise 3x3 of 128", 128, 128, 28, 3, 1, 128}};
+
+// [N, C, H, W], with the channels innermost where that is asked for.
+Tensor numbers(const Shape& s, DType dtype, bool channels_last) {
+  const TensorOptions o{.dtype = dtype, .device = Device::cuda};
+  return channels_last ? randn({s[0], s[2], s[3], s[1]}, o).permute({0, 3, 1, 2}) : randn(s, o);
+}
+
+double milliseconds(Backend& gpu, const std::function<void()>& f) {
+  gpu.synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  gpu.synchronize();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+void measure(Backend& gpu, const Layer& l, DType dtype, bool channels_last, const Options& o, bool& any) {
+  const auto less = [&](int64_t n) { return std::max<int64_t>(n / o.shrink, 1); };
+  const int64_t groups = l.groups > 1 ? less(l.groups) : 1,
+                in = l.groups > 1 ? groups
+                     : l.in == 3  ? 3
+                                  : less(l.in),
+                out = l.groups > 1 ? groups : less(l.out), pixels = std::max<int64_t>(less(l.pixels), l.size), padding = l.size / 2,
+                after = (pixels + 2 * padding - l.size) / l.stride + 1;
+  const Window window{.dims = 2, .size = {l.size, l.size, 1}, .stride = {l.stride, l.stride, 1}, .padding = {padding, padding, 0}};
+  const Tensor x = numbers({o.batch, in, pixels, pixels}, dtype, channels_last),
+               w = numbers({out, in / groups, l.size, l.size}, dtype, channels_last),
+               y = numbers({o.batch, out, after, after}, dtype, channels_last);
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"forward", [&] { gpu.conv(x.view(), w.view(), {}, window, groups, y.view()); }},
+      {"data", [&] { gpu.conv_backward_data(y.view(), w.view(), {}, window, groups, x.view()); }},
+      {"weight", [&] { gpu.conv_backward_weight(x.view(), y.view(), window, groups, w.view(), {}); }}};
+  for (const auto& [name, call] : calls) {
+    const double first = milliseconds(gpu, call);
+    std::vector<double> times;
+    milliseconds(gpu, call);
+    for (int64_t round = 0; round < o.rounds; ++round) times.push_back(milliseconds(gpu, call));
+    std::nth_element(times.begin(), times.begin() + long(times.size() / 2), times.end());
+    const double gflop = 2e-9 * double(o.batch * out * after * after) * double(in / groups * l.size * l.size);
+    const double ms = times[times.size() / 2];
+    std::printf(
+        "%s{\"layer\":\"%s\",\"dtype\":\"%s\",\"channels_last\":%s,\"direction\":\"%s\",\"first_ms\":%.3f,\"ms\":%.4f,\"gflop\":%."
+        "3f,"
+        "\"tflop_s\":%.2f}",
+        any ? ",\n " : "", l.name, std::string(halfstep::name(dtype)).c_str(), channels_last ? "true" : "false", name, first, ms,
+        gflop, gflop / ms);
+    any = true;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  if (!parse(argc, argv, o)) {
+    std::fputs("usage: bench_convolutions [--batch N] [--rounds N] [--shrink N]\n", stderr);
+    return 2;
+  }
+  try {
+    Backend& gpu = backend_for(Device::cuda);
+    manual_seed(0);
+    std::printf("{\"device\":\"%s\",\"batch\":%lld,\"rows\":[", gpu.describe().c_str(), static_cast<long long>(o.batch));
+    bool any = false;
+    for (const Layer& l : kLayers) {
+      for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+        for (bool channels_last : {false, true}) measure(gpu, l, dtype, channels_last, o, any);
+      }
+    }
+    std::printf("]}\n");
+  } catch (const Error& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
