@@ -106,7 +106,7 @@ void give(const std::vector<T>& from, cudnnBackendAttributeType_t wanted, cudnnB
   if (type != wanted)
     misuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "an attribute of type %d is asked for as type %d", int(wanted), int(type));
   if (count) *count = int64_t(from.size());
-  if (values) std::memcpy(values, from.data(), size_t(std::min(requested, int64_t(from.size()))) * sizeof(T));
+  if (values && !from.empty()) std::memcpy(values, from.data(), size_t(std::min(requested, int64_t(from.size()))) * sizeof(T));
 }
 
 }  // namespace
