@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "framework/backend/dnn.h"
 #include "framework/ops/core/promotion.h"
@@ -197,7 +198,7 @@ std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const 
   const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
   Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.push_back(weight_space(*spaces, parameters, given, s.packed, s.owns));
+  inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(s.packed, nullptr), s.owns));
   Tensors made;
   try {
     made = call<Network>(inputs, {std::move(s), args, *spaces});

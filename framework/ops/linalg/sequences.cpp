@@ -107,14 +107,16 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
   check_state(2, "c", units);
 
   for (int64_t place = 0; place < parts; ++place)
-    check_parameters(cell, parameters_of(std::span(in).subspan(3), size_t(place), each), place < ways ? features : ways * width, units,
-                     width);
+    check_parameters(cell, parameters_of(std::span(in).subspan(3), size_t(place), each), place < ways ? features : ways * width,
+                     units, width);
 
   using Layout = RecurrentArgs::Layout;
   const NetworkSteps all{.cell = cell,
                          .layers = drops ? 1 : o.num_layers,
                          .ways = ways,
-                         .layout = packed ? Layout::packed : batch_first ? Layout::batch_first : Layout::steps_first,
+                         .layout = packed        ? Layout::packed
+                                   : batch_first ? Layout::batch_first
+                                                 : Layout::steps_first,
                          .batch = batch,
                          .sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch),
                          .each = each,
