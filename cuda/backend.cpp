@@ -20,8 +20,10 @@
 #ifndef HALFSTEP_NO_CUDNN
 #include "cuda/dnn/attention.h"
 #include "cuda/dnn/cudnn.h"
+#include "cuda/dnn/rnn.h"
 #endif
 #include "framework/backend/dnn.h"
+#include "framework/backend/recurrent_library.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -55,7 +57,11 @@ std::string describe_dnn() {
 #endif
 }
 
-class CudaBackend final : public Backend, public AttentionLibrary, public ProductReporter, public MemoryReporter {
+class CudaBackend final : public Backend,
+                          public AttentionLibrary,
+                          public RecurrentLibrary,
+                          public ProductReporter,
+                          public MemoryReporter {
  public:
   explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -109,6 +115,9 @@ class CudaBackend final : public Backend, public AttentionLibrary, public Produc
 #ifdef HALFSTEP_NO_CUDNN
   bool attention(const AttentionArgs&, Generator::State, const TensorView&, const TensorView&, bool) override { return false; }
   bool attention_backward(const AttentionArgs&, Generator::State, const AttentionGradients&) override { return false; }
+  std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs&) override { return {}; }
+  bool recurrent(const RecurrentArgs&, const RecurrentTensors&) override { return false; }
+  bool recurrent_backward(const RecurrentArgs&, const RecurrentTensors&, const RecurrentGradients&) override { return false; }
 #else
   bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                  bool differentiable) override {
@@ -121,7 +130,23 @@ class CudaBackend final : public Backend, public AttentionLibrary, public Produc
     run("attention_backward", [&] { done = dnn::attention_backward(queue_, args, position(args, state), gradients); });
     return done;
   }
+  std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
+    std::optional<RecurrentSpaces> found;
+    run("recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
+    return found;
+  }
+  bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
+    bool done = false;
+    run("recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
+    return counted(done);
+  }
+  bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
+    bool done = false;
+    run("recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
+    return counted(done);
+  }
 #endif
+  uint64_t recurrent_calls() const override { return recurrent_calls_; }
 
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {
@@ -220,6 +245,10 @@ class CudaBackend final : public Backend, public AttentionLibrary, public Produc
     fail<IndexError>(what, what, ' ', found.value, " at position ", found.position, " is outside [0, ", found.size,
                      "), found on the GPU by an earlier call", Help{"HALFSTEP_SYNC=1 makes that call itself throw"});
   }
+  bool counted(bool done) {
+    recurrent_calls_ += done;
+    return done;
+  }
   int64_t report_now() {
     if (sync_ && !queue_.recording) synchronize();
     return -1;
@@ -239,7 +268,7 @@ class CudaBackend final : public Backend, public AttentionLibrary, public Produc
   Uploader uploader_;
   std::optional<Recorder> recorder_;
   std::recursive_mutex mutex_;
-  std::atomic<uint64_t> host_reads_{0};
+  std::atomic<uint64_t> host_reads_{0}, recurrent_calls_{0};
   const bool sync_ = flag_in_environment("HALFSTEP_SYNC");
 };
 

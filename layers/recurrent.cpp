@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/ops/linalg/weight_space.h"
 
 namespace halfstep {
 namespace {
@@ -52,7 +53,12 @@ LSTMOptions as_common(const GRUOptions& o) {
 
 RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& o,
                                Generator* generator)
-    : type_(type), kind_(kind), input_size_(input_size), hidden_size_(hidden_size), options_(o) {
+    : type_(type),
+      kind_(kind),
+      input_size_(input_size),
+      hidden_size_(hidden_size),
+      options_(o),
+      packed_(std::make_shared<PackedWeights>()) {
   check_sizes(type, input_size, hidden_size);
   check<ValueError>(o.num_layers >= 1, type, "num_layers must be >= 1, got ", o.num_layers);
   check<ValueError>(o.dropout >= 0 && o.dropout <= 1, type, "dropout must be within [0, 1], got ", o.dropout);
@@ -98,8 +104,13 @@ std::string RecurrentLayer::describe() const {
 RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h, const Tensor& c,
                                                const std::vector<int64_t>& batch_sizes) {
   check_features(type_, x, input_size_);
-  const SequenceOptions o{options_.num_layers, options_.bidirectional, options_.batch_first, options_.dropout, training(),
-                          batch_sizes};
+  const SequenceOptions o{.num_layers = options_.num_layers,
+                          .bidirectional = options_.bidirectional,
+                          .batch_first = options_.batch_first,
+                          .dropout = options_.dropout,
+                          .training = training(),
+                          .batch_sizes = batch_sizes,
+                          .packed = packed_.get()};
   if (kind_ == Kind::lstm) {
     const LstmSequenceResult r = lstm(x, h, c, weights_, o);
     return {r.output, r.h, r.c};

@@ -96,6 +96,7 @@ class RecurrentLayer : public Module {
   int64_t input_size_, hidden_size_;
   LSTMOptions options_;
   Tensors weights_;
+  std::shared_ptr<PackedWeights> packed_;
   Kept kept_;
 };
 

@@ -40,6 +40,12 @@ std::string open(const std::string& path, Cudnn& dnn) {
   if (!dnn.name) problem = path + " has no " #name;
   HS_CUDNN(HS_FIND)
 #undef HS_FIND
+  dnn.has_rnn = true;
+#define HS_FIND(name)                                                   \
+  dnn.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
+  if (!dnn.name) dnn.has_rnn = false;
+  HS_CUDNN_RNN(HS_FIND)
+#undef HS_FIND
   if (problem.empty() && dnn.cudnnGetVersion() / 10000 != kMajor)
     problem = path + " is version " + version_text(dnn.cudnnGetVersion()) + ", not " + std::to_string(kMajor);
   if (!problem.empty()) dlclose(handle);  // otherwise open until the end

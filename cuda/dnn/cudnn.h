@@ -21,11 +21,35 @@ namespace halfstep::cuda {
   F(cudnnBackendFinalize)          \
   F(cudnnBackendExecute)
 
+// For recurrent networks, which are no graphs. They may be missing, all of them.
+#define HS_CUDNN_RNN(F)            \
+  F(cudnnCreateRNNDescriptor)      \
+  F(cudnnDestroyRNNDescriptor)     \
+  F(cudnnSetRNNDescriptor_v8)      \
+  F(cudnnCreateRNNDataDescriptor)  \
+  F(cudnnDestroyRNNDataDescriptor) \
+  F(cudnnSetRNNDataDescriptor)     \
+  F(cudnnCreateTensorDescriptor)   \
+  F(cudnnDestroyTensorDescriptor)  \
+  F(cudnnSetTensorNdDescriptor)    \
+  F(cudnnGetTensorNdDescriptor)    \
+  F(cudnnCreateDropoutDescriptor)  \
+  F(cudnnDestroyDropoutDescriptor) \
+  F(cudnnSetDropoutDescriptor)     \
+  F(cudnnGetRNNWeightSpaceSize)    \
+  F(cudnnGetRNNWeightParams)       \
+  F(cudnnGetRNNTempSpaceSizes)     \
+  F(cudnnRNNForward)               \
+  F(cudnnRNNBackwardData_v8)       \
+  F(cudnnRNNBackwardWeights_v8)
+
 // The functions in use, under their own names.
 struct Cudnn {
 #define HS_MEMBER(name) decltype(&::name) name = nullptr;
   HS_CUDNN(HS_MEMBER)
+  HS_CUDNN_RNN(HS_MEMBER)
 #undef HS_MEMBER
+  bool has_rnn = false;
 };
 
 // The library, or null where there is none of version 9, or where HALFSTEP_CUDA_DNN=plain in the environment leaves it out; a line

@@ -1,5 +1,5 @@
-// Recurrent networks: one step, and whole sequences. Weights as PyTorch stores them: w_ih [G H, I], w_hh [G H, H], biases [G H] or
-// undefined, G gates; H are the hidden units. Autocast: low; inside, the gates and c are float32 and never rounded.
+// Recurrent networks: one step, and sequences. Weights as PyTorch has them: w_ih [G H, I], w_hh [G H, H], biases [G H] or none; of
+// G gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 namespace halfstep {
 
 class Generator;
+class PackedWeights;
 
 // ---- One step. x: [N, I], h and c: [N, H]. Without N: x [I], h and c [H]. An undefined h or c is zero. By name: tensors in this
 // order, as in torch._VF.lstm_cell(x, (h, c), w_ih, ...) laid flat.
@@ -45,6 +46,9 @@ struct SequenceOptions {
   bool training = false;
   std::vector<int64_t> batch_sizes = {};
   Generator* generator = nullptr;  // of dropout; null: the default one
+  // Where a library of the device (docs/gpu.md) may keep a copy of all parameters, until one of them changes; of these parameters
+  // only.
+  PackedWeights* packed = nullptr;
 };
 struct SequenceResult {
   Tensor output, h;

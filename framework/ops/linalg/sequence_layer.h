@@ -4,13 +4,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/backend/recurrent_library.h"
 #include "framework/ops/core/call.h"
 
 namespace halfstep {
 
-enum class Cell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
 const OpInfo& info_of(Cell cell);
-inline int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 
 // The places of its inputs. All but x, w_ih and w_hh may be undefined.
 enum : size_t { kX, kH, kC, kWih, kWhh, kBih, kBhh, kWhr, kLayerInputs };

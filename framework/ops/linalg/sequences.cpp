@@ -4,7 +4,7 @@
 
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/recurrent.h"
-#include "framework/ops/linalg/sequence_layer.h"
+#include "framework/ops/linalg/sequence_network.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
 
@@ -14,20 +14,6 @@ namespace {
 std::string_view name_of(Cell cell) { return info_of(cell).name; }
 
 int64_t directions(const SequenceOptions& o) { return o.bidirectional ? 2 : 1; }
-
-// The parameters of one layer and direction in the order of sequence_layer.h, from a flat list with `each` of them.
-Tensors parameters_of(const Tensors& flat, size_t place, size_t each) {
-  Tensors out(kLayerInputs);
-  const auto at = [&](size_t i) { return flat[place * each + i]; };
-  out[kWih] = at(0);
-  out[kWhh] = at(1);
-  if (each >= 4) {
-    out[kBih] = at(2);
-    out[kBhh] = at(3);
-  }
-  if (each % 2 == 1) out[kWhr] = at(each - 1);
-  return out;
-}
 
 size_t parameters_each(Cell cell, size_t given, const SequenceOptions& o) {
   const std::string_view op = name_of(cell);
@@ -92,9 +78,11 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
     check<ShapeError>(x.dim() == 2 || x.dim() == 3, op, "input must be [T, N, I] or [T, I], got ", x.shape());
   const bool batched = packed || x.dim() == 3, turned = batched && !packed && o.batch_first;
   if (!batched) x = x.unsqueeze(1);
-  if (turned) x = x.transpose(0, 1);
-  const int64_t features = x.size(-1), steps = x.size(0);
-  int64_t batch = packed ? o.batch_sizes[0] : x.size(1);
+  // What dropout draws for an element depends on its place among the others: there the steps always come first.
+  const bool drops = o.num_layers > 1 && o.dropout > 0 && o.training, batch_first = turned && !drops;
+  if (turned && drops) x = x.transpose(0, 1);
+  const int64_t features = x.size(-1), steps = x.size(batch_first ? 1 : 0);
+  int64_t batch = packed ? o.batch_sizes[0] : x.size(batch_first ? 0 : 1);
   if (packed) {
     for (const Tensor& state : {in[1], in[2]}) {
       if (state.defined() && state.dim() == 3) batch = state.size(1);
@@ -103,7 +91,7 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
                       " rows of the first step, got ", batch);
   }
 
-  const Tensors first = parameters_of({in.begin() + 3, in.end()}, 0, each);
+  const Tensors first = parameters_of(std::span(in).subspan(3), 0, each);
   const Tensor &w_hh = first[kWhh], &w_hr = first[kWhr];
   check<ShapeError>(w_hh.dim() == 2 && w_hh.size(0) % gates_of(cell) == 0, op, "w_hh must be [", gates_of(cell), " H, H], got ",
                     w_hh.shape());
@@ -118,29 +106,43 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
   check_state(1, "h", width);
   check_state(2, "c", units);
 
-  const std::vector<int64_t> sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch);
-  Tensor y = packed ? x : x.reshape({steps * batch, features});
-  Tensors last_h, last_c;
-  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
-    Tensors outputs;
-    for (int64_t way = 0; way < ways; ++way) {
-      const int64_t place = layer * ways + way;
-      Tensors inputs = parameters_of({in.begin() + 3, in.end()}, size_t(place), each);
-      check_parameters(cell, inputs, y.size(1), units, width);
-      inputs[kX] = y;
-      if (in[1].defined()) inputs[kH] = in[1].select(0, place);
-      if (in[2].defined()) inputs[kC] = in[2].select(0, place);
-      const Tensors made = sequence_layer(inputs, {cell, way == 1, batch, sizes});
-      outputs.push_back(made[0]);
-      last_h.push_back(made[1]);
-      if (cell == Cell::lstm) last_c.push_back(made[2]);
+  for (int64_t place = 0; place < parts; ++place)
+    check_parameters(cell, parameters_of(std::span(in).subspan(3), size_t(place), each), place < ways ? features : ways * width,
+                     units, width);
+
+  using Layout = RecurrentArgs::Layout;
+  const NetworkSteps all{.cell = cell,
+                         .layers = drops ? 1 : o.num_layers,
+                         .ways = ways,
+                         .layout = packed        ? Layout::packed
+                                   : batch_first ? Layout::batch_first
+                                                 : Layout::steps_first,
+                         .batch = batch,
+                         .sizes = packed ? o.batch_sizes : std::vector<int64_t>(size_t(steps), batch),
+                         .each = each,
+                         .packed = drops ? nullptr : o.packed,
+                         .owns = drops || o.num_layers == 1 || o.dropout == 0};
+  Tensor y = x, h = in[1], c = in[2];
+  if (!drops) {
+    in[0] = x;
+    const LstmSequenceResult r = sequence_network(in, parameters, all);
+    y = r.output, h = r.h, c = r.c;
+  } else {
+    Tensors last_h, last_c;
+    for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+      const size_t from = size_t(layer * ways) * each, count = size_t(ways) * each;
+      const auto own = [&](const Tensor& state) { return state.defined() ? state.narrow(0, layer * ways, ways) : state; };
+      Tensors inputs{y, own(in[1]), own(in[2])};
+      inputs.insert(inputs.end(), in.begin() + 3 + int64_t(from), in.begin() + 3 + int64_t(from + count));
+      const LstmSequenceResult r = sequence_network(inputs, std::span(parameters).subspan(from, count), all);
+      y = layer + 1 < o.num_layers ? dropout(r.output, o.dropout, true, o.generator) : r.output;
+      last_h.push_back(r.h);
+      last_c.push_back(r.c);
     }
-    y = ways == 1 ? outputs[0] : cat(outputs, 1);
-    if (layer + 1 < o.num_layers && o.dropout > 0 && o.training) y = dropout(y, o.dropout, true, o.generator);
+    h = cat(last_h);
+    if (cell == Cell::lstm) c = cat(last_c);
+    if (turned) y = y.transpose(0, 1);
   }
-  if (!packed) y = y.reshape({steps, batch, y.size(1)});
-  if (turned) y = y.transpose(0, 1);
-  Tensor h = stack(last_h), c = cell == Cell::lstm ? stack(last_c) : Tensor();
   if (!batched) {
     y = y.squeeze(1);
     h = as_result(h.squeeze(1));
