@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <string>
 
 #include "framework/base/draws.h"
 #include "framework/ops/linalg/attention.h"
@@ -13,8 +14,10 @@ using namespace halfstep;
 namespace {
 
 // f(rows) for the parts of a batch of 7 rows, put together, is f(7).
-void check_parts(const char* name, const std::function<Tensor(const Tensor&)>& f, const Shape& row) {
+// `rounding`: products of fewer rows may round otherwise; another mask would be further off.
+void check_parts(const std::string& name, const std::function<Tensor(const Tensor&)>& f, const Shape& row, double rounding = 0) {
   CAPTURE(name);
+  CAPTURE(row);
   Shape shape = row;
   shape.insert(0, 7);
   const Tensor x = add(arange(double(numel(shape)), {.dtype = DType::f32}).reshape(shape), 1.0);
@@ -26,7 +29,7 @@ void check_parts(const char* name, const std::function<Tensor(const Tensor&)>& f
     const DrawsOf part(BatchRows{first, rows, 7});
     parts.push_back(f(x.narrow(0, first, rows).contiguous()));
   }
-  CHECK(equal(cat(parts, 0), whole));
+  CHECK(max(abs(sub(cat(parts, 0).to(DType::f64), whole.to(DType::f64)))).item<double>() <= rounding);
   manual_seed(9);
   {
     const DrawsOf part(BatchRows{6, 1, 7});
@@ -69,7 +72,7 @@ TEST_CASE("draws of parts: dropout within attention, whatever heads and chunks t
         const Tensor q = mul(x, 0.01);
         return scaled_dot_product_attention(q, q, q, {.dropout_p = 0.5});
       };
-      check_parts("attention", attention, {heads, length, 2});
+      check_parts("attention", attention, {heads, length, 2}, 1e-5);
     }
   }
   // One head in several chunks of rows.
@@ -80,5 +83,6 @@ TEST_CASE("draws of parts: dropout within attention, whatever heads and chunks t
   manual_seed(4);
   const DrawsOf part(BatchRows{1, 1, 2});
   const Tensor second = q.narrow(0, 1, 1);
-  CHECK(equal(scaled_dot_product_attention(second, second, second, {.dropout_p = 0.5}), whole.narrow(0, 1, 1)));
+  const Tensor alone = scaled_dot_product_attention(second, second, second, {.dropout_p = 0.5});
+  CHECK(max(abs(sub(alone, whole.narrow(0, 1, 1)))).item<double>() < 1e-5);
 }
