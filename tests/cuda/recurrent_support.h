@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "framework/backend/recurrent_library.h"
+#include "framework/base/log.h"
 #include "tests/cuda/support.h"
 
 namespace halfstep::testing {
@@ -11,6 +12,7 @@ namespace halfstep::testing {
 inline RecurrentLibrary& recurrent_library() { return dynamic_cast<RecurrentLibrary&>(backend_for(Device::cuda)); }
 inline uint64_t recurrent_calls() { return recurrent_library().recurrent_calls(); }
 
+// Where it takes none the output says why.
 inline bool has_recurrent_library() {
   const RecurrentArgs small{.cell = Cell::gru,
                             .dtype = DType::f32,
@@ -24,6 +26,7 @@ inline bool has_recurrent_library() {
                             .layout = RecurrentArgs::Layout::steps_first,
                             .steps = 1,
                             .batch = 1};
+  const logging::Capture why([](logging::Level, std::string_view m) { std::puts(std::string(m).c_str()); });
   if (recurrent_library().recurrent_spaces(small)) return true;
   std::puts("SKIPPED: no library takes recurrent networks here");
   return false;
