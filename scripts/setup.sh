@@ -42,3 +42,5 @@ install() { "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -q
 echo "setup.sh: installing ${missing[*]}" >&2
 # The package lists may be absent or old: fetch them only when the first try fails.
 install 2>/dev/null || { "${as_root[@]}" apt-get update -qq >&2 && install; }
+# Builds that were configured without them look for them again.
+rm -f "$(dirname "${BASH_SOURCE[0]}")"/../build/*/build.ninja
