@@ -180,10 +180,12 @@ def machine():
 
 
 def write(path, settings, results, order):
-    """Writes the rows to `path`, in this order of names, over those that it has of the same name, pass and dtype."""
+    """Writes the rows to `path`, in this order of names, over those that it has of the same name, pass and dtype; names that
+    are not among them any more go."""
     file = pathlib.Path(path)
     key = lambda r: (r["row"], r["pass"], r["dtype"])
-    rows = {key(r): r for r in (json.loads(file.read_text())["rows"] if file.exists() else []) + results}
+    before = [r for r in json.loads(file.read_text())["rows"] if r["row"] in order] if file.exists() else []
+    rows = {key(r): r for r in before + results}
     git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
     report = {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": git.stdout.strip(), **settings,
               "rows": sorted(rows.values(), key=lambda r: order.index(r["row"]))}

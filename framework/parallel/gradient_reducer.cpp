@@ -43,8 +43,10 @@ std::vector<int64_t> GradientReducer::bucket_bytes() const {
   return out;
 }
 
+// Lies as the parameter does, which optimizers want of a gradient.
 Tensor GradientReducer::part(const Slot& s) const {
-  return buckets_[s.bucket].buffer.alias(s.parameter.shape(), contiguous_strides(s.parameter.shape()), s.offset);
+  const Shape& shape = s.parameter.shape();
+  return buckets_[s.bucket].buffer.alias(shape, strides_of(shape, s.parameter.format()), s.offset);
 }
 
 void GradientReducer::arm() {
@@ -73,7 +75,7 @@ void GradientReducer::fill(Slot& s, const Tensor& gradient) {
   if (!gradient.defined())
     backend.fill(to.view(), -0.0);
   else if (gradient.data() != to.data())
-    backend.copy(gradient.view(), to.view());
+    backend.copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
   backend.fill(flag.view(), gradient.defined() ? 1 : 0);
   s.filled = true;
   ++b.filled;

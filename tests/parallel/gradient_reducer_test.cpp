@@ -90,3 +90,18 @@ TEST_CASE("sum over ranks: forward and gradient, once and twice") {
   });
   CHECK(wrong == 0);
 }
+
+TEST_CASE("gradient reducer: a gradient lies as its parameter does") {
+  std::atomic<int> wrong{0};
+  on_ranks(2, [&](ProcessGroup& group) {
+    const Tensor values = arange(2 * 3 * 2 * 2, {.dtype = DType::f32}).reshape({2, 3, 2, 2});
+    const Tensor w = ones({2, 3, 2, 2}, {.format = MemoryFormat::channels_last}).set_requires_grad();
+    GradientReducer reducer({w}, group);
+    reducer.arm();
+    (w * values).sum().backward();
+    reducer.send_rest();
+    reducer.take();
+    wrong += w.grad().format() != MemoryFormat::channels_last || numbers(w.grad()) != numbers(values * 2.0);
+  });
+  CHECK(wrong == 0);
+}

@@ -168,7 +168,8 @@ class Quick(unittest.TestCase):
         self.assertEqual(t.step("convolutions")["result"]["rows"][0]["first_ms"], 300)
         nets = t.step("nets")["result"]["nets"]
         self.assertEqual(len(nets), 8)  # four nets in two dtypes
-        self.assertEqual(set(nets[0]["ms"]), {"halfstep", "halfstep_recorded", "torch_eager", "torch_channels_last", "torch_compile"})
+        self.assertEqual(set(nets[0]["ms"]), {"halfstep", "halfstep_recorded", "halfstep_channels_last", "torch_eager",
+                                              "torch_channels_last", "torch_compile"})
         self.assertEqual({r["variant"] for r in smoke["cases"][0]["rows"]}, {"fp16", "bf16", "fp16_tuned", "bf16_tuned"})
         self.assertEqual(smoke["rates"]["of"], "H100")
         bench = json.loads(next((t.root / "benchmarks/results").glob("*-nvidia-h100-80gb-hbm3.json")).read_text())
