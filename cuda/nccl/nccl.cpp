@@ -15,8 +15,8 @@ std::string version_text(int v) {
 }
 
 std::vector<std::string> candidates() {
-  std::vector<std::string> names;
   if (const char* path = std::getenv("HALFSTEP_NCCL"); path && *path) return {path};
+  std::vector<std::string> names;
 #ifdef HALFSTEP_NCCL_PATH
   names.push_back(HALFSTEP_NCCL_PATH);
 #endif

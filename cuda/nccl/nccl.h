@@ -30,8 +30,8 @@ struct Nccl {
 #undef HS_MEMBER
 };
 
-// The library, or null and why there is none. Looks at the path in the environment's HALFSTEP_NCCL, where the build found it, and
-// where the loader looks, for version 2.14 or later of 2: it brought calls that do not wait.
+// The library, or null and why there is none: of version 2.14 or later of 2, which brought calls that do not wait. It is the file
+// that HALFSTEP_NCCL in the environment names; without that, the one that the build found, or that the loader finds.
 const Nccl* find_nccl(std::string& why);
 
 // "NCCL 2.30.7"
