@@ -8,10 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "cuda/allocator.h"
 #include "cuda/blas/gemm.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/rank_gpu.h"
 #include "cuda/recording.h"
 #include "cuda/runtime.h"
 #include "cuda/upload_lane.h"
@@ -22,8 +24,12 @@
 #include "cuda/dnn/cudnn.h"
 #include "cuda/dnn/rnn.h"
 #endif
+#ifndef HALFSTEP_NO_NCCL
+#include "cuda/nccl/group.h"
+#endif
 #include "framework/backend/dnn.h"
 #include "framework/backend/recurrent_library.h"
+#include "framework/comm/device_group.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -61,7 +67,8 @@ class CudaBackend final : public Backend,
                           public AttentionLibrary,
                           public RecurrentLibrary,
                           public ProductReporter,
-                          public MemoryReporter {
+                          public MemoryReporter,
+                          public DeviceGroups {
  public:
   explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
@@ -147,6 +154,19 @@ class CudaBackend final : public Backend,
   }
 #endif
   uint64_t recurrent_calls() const override { return recurrent_calls_; }
+
+#ifdef HALFSTEP_NO_NCCL
+  std::string why_no_group() override { return "halfstep was built without the header of NCCL, nccl.h"; }
+  std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup>, const GroupOptions&) override {
+    fail<DeviceError>("distributed", why_no_group());
+  }
+#else
+  std::string why_no_group() override { return why_no_nccl(); }
+  std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup> host, const GroupOptions& options) override {
+    return open_nccl_group(std::move(host), queue_, mutex_, options);
+  }
+#endif
+  std::string device_identity() override { return device_uuid(); }
 
   void copy_from_host(const void* src, void* dst, size_t bytes) override {
     run("copy_from_host", [&] {

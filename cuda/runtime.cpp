@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "cuda/rank_gpu.h"
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {
@@ -45,6 +46,7 @@ bool lacks_image(cudaError_t error) {
 
 // No exceptions: the caller decides what an absent GPU means.
 std::string find_reason() {
+  choose_gpu();
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaErrorInsufficientDriver) {

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "framework/backend/backend.h"
+#include "framework/comm/device_group.h"
 #include "framework/comm/launcher.h"
 #include "framework/ops/ops.h"
 
@@ -62,10 +64,11 @@ std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::option
   check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
                      "data.loader.stateful", "trains in one process: each stream goes on where its last batch ended",
                      Help{"start it without mpirun"});
-  auto group = open_process_group({.timeout_s = config.distributed.timeout_s});
+  const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s};
+  auto group = open_process_group(options_of_group);
   check_same(*group, {{"config", config.json}, {"options", options}});
   share_cores(*group, threads);
-  return group;
+  return for_device(std::move(group), config.device, config.distributed.backend, options_of_group);
 }
 
 Json from_first(ProcessGroup& group, const Json& mine) {

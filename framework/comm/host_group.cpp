@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/comm/host_worker.h"
+#include "framework/comm/operands.h"
 
 namespace halfstep {
 
@@ -51,7 +52,7 @@ std::string HostGroup::describe() const { return worker_->transport().describe()
 void HostGroup::set_timeout(double seconds) { worker_->timeout = seconds; }
 
 Tensor HostGroup::on_host(const Tensor& t, bool reads, bool writes) {
-  check<ValueError>(t.is_contiguous(), "distributed", "tensors that are exchanged must be contiguous, got strides of ", t.shape());
+  check_contiguous(t);
   Tensor host = t;
   if (!t.device().is_cpu()) {
     host = reads ? t.detach().to(Device::cpu) : Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = Device::cpu});
@@ -79,13 +80,6 @@ struct Span {
   size_t bytes;
 };
 
-void check_list(const Tensors& tensors) {
-  check<ValueError>(!tensors.empty(), "distributed", "there must be a tensor to exchange");
-  for (const Tensor& t : tensors)
-    check<DTypeError>(t.dtype() == tensors[0].dtype(), "distributed", "tensors of one operation must have one dtype, got ",
-                      tensors[0].dtype(), " and ", t.dtype());
-}
-
 }  // namespace
 
 Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
@@ -110,7 +104,7 @@ Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
 }
 
 Ticket HostGroup::broadcast(const Tensors& tensors, int root) {
-  check<ValueError>(root >= 0 && root < size(), "distributed", "root must be a rank below ", size(), ", got ", root);
+  check_root(root, size());
   std::vector<Span> parts;
   for (const Tensor& t : tensors) {
     const Tensor host = on_host(t, rank() == root, rank() != root);
@@ -127,8 +121,7 @@ Ticket HostGroup::broadcast(const Tensors& tensors, int root) {
 }
 
 Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
-  check<ShapeError>(from.numel() == to.numel() * size() && from.dtype() == to.dtype(), "reduce_scatter", "`from` must be ", size(),
-                    " times `to` in its dtype, got ", from.dtype(), " ", from.shape(), " and ", to.dtype(), " ", to.shape());
+  check_parts("reduce_scatter", "from", from, "to", to, size());
   check<ValueError>(int64_t(from.nbytes()) <= kPiece, "reduce_scatter", "takes at most ", kPiece, " bytes, got ", from.nbytes());
   const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
   const void* send = source.data();
@@ -149,8 +142,7 @@ Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
 }
 
 Ticket HostGroup::all_gather(const Tensor& from, const Tensor& to) {
-  check<ShapeError>(to.numel() == from.numel() * size() && from.dtype() == to.dtype(), "all_gather", "`to` must be ", size(),
-                    " times `from` in its dtype, got ", to.dtype(), " ", to.shape(), " and ", from.dtype(), " ", from.shape());
+  check_parts("all_gather", "to", to, "from", from, size());
   check<ValueError>(int64_t(to.nbytes()) < int64_t(1) << 31, "all_gather", "takes less than 2^31 bytes, got ", to.nbytes());
   const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
   const void* send = source.data();

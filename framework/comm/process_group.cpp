@@ -10,7 +10,7 @@
 namespace halfstep {
 namespace {
 
-ProcessGroup* g_current = nullptr;
+thread_local ProcessGroup* g_current = nullptr;  // ranks may be threads of one process
 
 Tensor host(int64_t n, DType dtype) { return Tensor::empty({n}, {.dtype = dtype, .device = Device::cpu}); }
 

@@ -110,16 +110,15 @@ class LocalTransport final : public Transport {
   bool entered_ = false, took_ = false;
 };
 
-// f(group) on each of so many ranks. What it throws on rank 0 is thrown here.
-inline void on_ranks(int ranks, const std::function<void(ProcessGroup&)>& f, const GroupOptions& options = {}) {
+// f(group) on each of so many ranks, which owns it. What it throws on rank 0 is thrown here.
+inline void with_ranks(int ranks, const std::function<void(std::unique_ptr<ProcessGroup>)>& f, const GroupOptions& options = {}) {
   const auto room = std::make_shared<Room>(ranks);
   std::vector<std::thread> threads;
   std::exception_ptr error;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       try {
-        const auto group = HostGroup::open([&] { return std::make_unique<LocalTransport>(room, r); }, options);
-        f(*group);
+        f(HostGroup::open([&] { return std::make_unique<LocalTransport>(room, r); }, options));
       } catch (...) {
         if (r == 0) error = std::current_exception();
       }
@@ -127,6 +126,10 @@ inline void on_ranks(int ranks, const std::function<void(ProcessGroup&)>& f, con
   }
   for (std::thread& t : threads) t.join();
   if (error) std::rethrow_exception(error);
+}
+
+inline void on_ranks(int ranks, const std::function<void(ProcessGroup&)>& f, const GroupOptions& options = {}) {
+  with_ranks(ranks, [&](const std::unique_ptr<ProcessGroup>& group) { f(*group); }, options);
 }
 
 }  // namespace halfstep::testing

@@ -5,6 +5,7 @@
 
 #include "cuda/blas/fusion.h"
 #include "cuda/blas/gemm.h"
+#include "cuda/rank_gpu.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "halfstep.h"
@@ -48,4 +49,16 @@ TEST_CASE("what is fused by default, by dtype and GPU") {
   CHECK(text(DType::bf16, 80) == "");
   CHECK(text(DType::f32, 90) == "derivative sum");
   CHECK(text(DType::f64, 75) == "derivative sum");
+}
+
+TEST_CASE("which GPU a rank computes on") {
+  using cuda::gpu_of_rank;
+  CHECK(gpu_of_rank({}, 4, 2) == "2");
+  CHECK(gpu_of_rank({}, 4, 5) == "1");  // more ranks than GPUs
+  CHECK(gpu_of_rank("3,GPU-8f2a,7", 8, 1) == "GPU-8f2a");
+  CHECK(gpu_of_rank("3,7", 8, 0) == "3");
+  CHECK(!gpu_of_rank("5", 8, 3));  // the launcher has chosen
+  CHECK(!gpu_of_rank("", 8, 3));
+  CHECK(!gpu_of_rank({}, 1, 1));
+  CHECK(!gpu_of_rank({}, 0, 1));  // nobody says how many there are
 }

@@ -4,7 +4,7 @@
 // work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
 // its work is kept for the graph. What the runtime refuses during a capture is refused here: waiting for or asking after a captured
 // stream, copies between it and memory that is not pinned, and, unless the capture is relaxed, allocating and waiting in general.
-// Such a call spoils the capture.
+// Such a call spoils the capture. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who waits for that.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,11 @@ struct Stream {
   cudaStreamCaptureMode mode{};
   std::thread::id owner;   // who began the capture
   cudaGraphNode_t last{};  // node of the capture
-  std::deque<std::function<void()>> pending;
+  struct Piece {
+    std::function<void()> work;
+    std::function<bool()> ready;  // where set: the stream stands still until it says so
+  };
+  std::deque<Piece> pending;
   uint64_t given = 0, done = 0;  // pieces of work ever
 };
 
@@ -39,8 +43,10 @@ std::recursive_mutex& runtime_mutex();
 
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
-void run_pending();                          // all work that waits, of all streams
+void run_pending();                          // all work that waits, of all streams, up to what is not ready
 void run_pending(Stream& stream);            // all of one, and what it waits for
+// As submit; `ready` is asked again and again, and holds up the stream.
+cudaError_t submit_when(cudaStream_t stream, Task task, std::function<bool()> ready, bool at_once = false);
 void spend(double microseconds);             // of the device's time, by which events are timed: all work takes 1, some says more
 void note(const Task& task, bool in_graph);  // for Operations
 std::string kernel_name(const void* kernel);

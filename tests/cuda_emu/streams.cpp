@@ -23,7 +23,8 @@ thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 // The first of a stream's work, up to `position`.
 void run_until(Stream& s, uint64_t position) {
   while (s.done < position && !s.pending.empty()) {
-    const auto work = std::move(s.pending.front());
+    if (s.pending.front().ready && !s.pending.front().ready()) return;
+    const auto work = std::move(s.pending.front().work);
     s.pending.pop_front();
     ++s.done;
     work();
@@ -41,6 +42,27 @@ void wait_for(const Event& e) {
 cudaError_t wait_for(Stream& stream) {
   if (stream.capture) return refuse(stream);
   run_pending(stream);
+  return cudaSuccess;
+}
+
+// Again and again until it says that all is done; others come to the runtime in between.
+template <class F>
+cudaError_t until_done(const F& attempt) {
+  for (;;) {
+    bool done = true;
+    {
+      const Lock lock(runtime_mutex());
+      const cudaError_t error = attempt(done);
+      if (error != cudaSuccess || done) return error;
+    }
+    std::this_thread::yield();
+  }
+}
+
+cudaError_t run_until(const Event& event) {
+  if (event.captured) return set_error(cudaErrorCapturedEvent);
+  if (const cudaError_t refused = refuse_unsafe()) return refused;
+  wait_for(event);
   return cudaSuccess;
 }
 
@@ -104,7 +126,9 @@ cudaError_t refuse_default_stream() {
   return error;
 }
 
-cudaError_t submit(cudaStream_t handle, Task task, bool at_once) {
+cudaError_t submit(cudaStream_t handle, Task task, bool at_once) { return submit_when(handle, std::move(task), {}, at_once); }
+
+cudaError_t submit_when(cudaStream_t handle, Task task, std::function<bool()> ready, bool at_once) {
   const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   if (!options().has_image) return cudaErrorNoKernelImageForDevice;
@@ -123,9 +147,10 @@ cudaError_t submit(cudaStream_t handle, Task task, bool at_once) {
     run_pending(default_stream);
   }
   if (task.kernel || task.what) note(task, /*in_graph=*/false);
-  s.pending.push_back(std::move(task.work));
+  s.pending.push_back({std::move(task.work), std::move(ready)});
   ++s.given;
   if (!options().async || at_once) run_pending(s);
+  if (at_once && !s.pending.empty()) fail("a copy that the host waits for is behind work that waits for another rank");
   return cudaSuccess;
 }
 
@@ -149,13 +174,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   Stream& s = stream_of(handle);
   if (s.capture) fail("cudaStreamDestroy: the stream is being captured");
   run_pending(s);
+  if (!s.pending.empty()) fail("cudaStreamDestroy: work of the stream waits for another rank");
   streams.erase(&s);
   delete &s;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  const Lock lock(runtime_mutex());
-  return wait_for(stream_of(handle));
+  return until_done([&](bool& done) {
+    const cudaError_t error = wait_for(stream_of(handle));
+    done = stream_of(handle).pending.empty();
+    return error;
+  });
 }
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   const Lock lock(runtime_mutex());
@@ -165,13 +194,16 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
 }
 cudaError_t cudaDeviceSynchronize() {
-  const Lock lock(runtime_mutex());
-  cudaError_t error = cudaSuccess;
-  for (Stream* s : streams) {
-    if (s->capture) error = refuse(*s);
-  }
-  if (error == cudaSuccess) run_pending();
-  return error;
+  return until_done([&](bool& done) {
+    cudaError_t error = cudaSuccess;
+    for (Stream* s : streams) {
+      if (s->capture) error = refuse(*s);
+    }
+    if (error != cudaSuccess) return error;
+    run_pending();
+    for (Stream* s : streams) done = done && s->pending.empty();
+    return error;
+  });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   const Lock lock(runtime_mutex());
@@ -179,7 +211,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     fail("cudaStreamWaitEvent: only one stream can be captured, and it cannot wait for others");
   }
   // What is waited for is what the event stands for now.
-  return submit(handle, {.work = [e = event_of(event)] { wait_for(e); }, .what = nullptr});
+  const auto ready = [e = event_of(event)] {
+    wait_for(e);
+    return passed(e);
+  };
+  return submit_when(handle, {.work = [] {}, .what = nullptr}, ready);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
@@ -191,7 +227,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* handle) { return cudaEventCreateWithFla
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   const Lock lock(runtime_mutex());
   wait_for(event_of(handle));
-  delete &event_of(handle);
+  if (passed(event_of(handle))) delete &event_of(handle);  // else what notes its time still comes
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
@@ -205,16 +241,16 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   return submit(stream, {.work = [&event] { event.time = device_time; }, .what = nullptr});
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
-  const Lock lock(runtime_mutex());
-  if (event_of(handle).captured) return set_error(cudaErrorCapturedEvent);
-  if (const cudaError_t refused = refuse_unsafe()) return refused;
-  wait_for(event_of(handle));
-  return cudaSuccess;
+  return until_done([&](bool& done) {
+    const cudaError_t error = run_until(event_of(handle));
+    done = error != cudaSuccess || passed(event_of(handle));
+    return error;
+  });
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
   const Lock lock(runtime_mutex());
   const bool ready = passed(event_of(handle));
-  const cudaError_t error = cudaEventSynchronize(handle);
+  const cudaError_t error = run_until(event_of(handle));
   return error == cudaSuccess && !ready ? cudaErrorNotReady : error;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t a, cudaEvent_t b) {

@@ -1,0 +1,40 @@
+// NCCL, opened when ranks first want to exchange memory of their GPUs: a run of one process has no use for it.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+namespace halfstep::cuda {
+
+#define HS_NCCL(F)          \
+  F(ncclGetVersion)         \
+  F(ncclGetErrorString)     \
+  F(ncclGetUniqueId)        \
+  F(ncclCommInitRankConfig) \
+  F(ncclCommFinalize)       \
+  F(ncclCommDestroy)        \
+  F(ncclCommAbort)          \
+  F(ncclCommGetAsyncError)  \
+  F(ncclGroupStart)         \
+  F(ncclGroupEnd)           \
+  F(ncclAllReduce)          \
+  F(ncclReduceScatter)      \
+  F(ncclAllGather)          \
+  F(ncclBroadcast)
+
+// The functions in use, under their own names.
+struct Nccl {
+#define HS_MEMBER(name) decltype(&::name) name = nullptr;
+  HS_NCCL(HS_MEMBER)
+#undef HS_MEMBER
+};
+
+// The library, or null and why there is none: of version 2.14 or later of 2, which brought calls that do not wait. It is the file
+// that HALFSTEP_NCCL in the environment names; without that, the one that the build found, or that the loader finds.
+const Nccl* find_nccl(std::string& why);
+
+// "NCCL 2.30.7"
+std::string nccl_version(const Nccl& nccl);
+
+}  // namespace halfstep::cuda

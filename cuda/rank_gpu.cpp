@@ -1,0 +1,60 @@
+#include "cuda/rank_gpu.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+#include <vector>
+
+#include "cuda/runtime.h"
+#include "framework/base/check.h"
+#include "framework/comm/launcher.h"
+
+namespace halfstep::cuda {
+
+std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible, int gpus, int local_rank) {
+  std::vector<std::string> all;
+  if (visible) {
+    for (size_t at = 0; at < visible->size();) {
+      const size_t end = std::min(visible->find(',', at), visible->size());
+      if (end > at) all.push_back(visible->substr(at, end - at));
+      at = end + 1;
+    }
+  } else {
+    for (int i = 0; i < gpus; ++i) all.push_back(std::to_string(i));
+  }
+  if (all.size() < 2) return {};
+  return all[size_t(local_rank) % all.size()];
+}
+
+void choose_gpu() {
+  std::optional<int> local;
+  try {
+    local = detect_launch().local_rank;
+  } catch (const ConfigError&) {}  // said where the ranks are brought together
+  if (!local) return;
+  std::error_code none;
+  const std::filesystem::directory_iterator listed("/proc/driver/nvidia/gpus", none);
+  const auto gpus = none ? 0 : int(std::distance(begin(listed), end(listed)));
+  std::optional<std::string> visible;
+  if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) visible = set;
+  if (const auto mine = gpu_of_rank(visible, gpus, *local)) setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
+}
+
+std::string device_uuid() {
+  cudaDeviceProp p;
+  check_cuda(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
+  std::string out;
+  for (const char c : p.uuid.bytes) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", unsigned(static_cast<unsigned char>(c)));
+    out += two;
+  }
+  return out;
+}
+
+}  // namespace halfstep::cuda

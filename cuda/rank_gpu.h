@@ -1,0 +1,19 @@
+// Which GPU a rank computes on: the first one that CUDA shows it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace halfstep::cuda {
+
+// What CUDA_VISIBLE_DEVICES must be for the rank of this number among those of its machine: one of the GPUs that it names now, or
+// of the machine's `gpus` where it is not set; ranks beyond begin again with the first. Empty where there is nothing to choose.
+std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible, int gpus, int local_rank);
+
+// Sets it for this process, where the launcher says the local rank. Call before anything asks the driver, which reads it once.
+void choose_gpu();
+
+// Of the GPU that is computed on.
+std::string device_uuid();
+
+}  // namespace halfstep::cuda
