@@ -78,12 +78,14 @@ class Weights {
   TensorView all_;
 };
 
-// What lies in channels_last is a matrix [pixels, channels] already, which a window of one tap that reads each pixel once multiplies.
+// What lies in channels_last is a matrix [pixels, channels] already: a window of one tap that reads each pixel once is its product.
 TensorView pixels_of(const TensorView& v) {
   const int64_t channels = v.shape[1];
   return dense(v.data, v.dtype, {v.numel() / std::max<int64_t>(channels, 1), channels});
 }
-TensorView transposed_matrix(const TensorView& m) { return {m.data, m.dtype, {m.shape[1], m.shape[0]}, {m.strides[1], m.strides[0]}}; }
+TensorView transposed_matrix(const TensorView& m) {
+  return {m.data, m.dtype, {m.shape[1], m.shape[0]}, {m.strides[1], m.strides[0]}};
+}
 
 // Columns are made of rows of pixels: of a tensor in channels_last a copy that lies so.
 class RowMajor {

@@ -212,7 +212,8 @@ void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const Tenso
     using C = decltype(tag);
     const Pooling p(out.shape, grad.shape, args, out.format());
     const Divisors<C> divisors(p, args);
-    if (p.lanes == 1 && p.whole()) return spread_planes<C>(grad, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
+    if (p.lanes == 1 && p.whole())
+      return spread_planes<C>(grad, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     for_planes<C>(out, p.planes, [&](int64_t plane, C* dx) {
       const int64_t from = p.x.out * p.lanes, to = p.x.in * p.lanes;
       std::vector<C> g(static_cast<size_t>(from)), spread(static_cast<size_t>(to));

@@ -72,7 +72,8 @@ struct ScatterAdd {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
+                                       : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
     backend_for(out.device()).scatter_add(out.view(), a.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     return out;

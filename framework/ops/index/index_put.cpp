@@ -96,7 +96,8 @@ struct IndexPut {
                  : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, a.picks));
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
+                                       : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
     run(a, out, in[1], after(in, 2));
     for (const Tensor& i : after(in, 2)) ctx.save(i);
     return out;
