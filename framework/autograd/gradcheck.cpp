@@ -1,6 +1,7 @@
 #include "framework/autograd/gradcheck.h"
 
 #include <cmath>
+#include <vector>
 
 #include "framework/autograd/autograd.h"
 
@@ -53,41 +54,58 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
     if (t.defined() && t.requires_grad()) wanted.push_back(t);
   check<AutogradError>(!wanted.empty(), "gradcheck", "no input requires grad");
 
-  // Analytic: weights w on the outputs, one backward per output with a probe; and element-wise for the numeric side.
+  // Sums of an output's elements with weights: two for each output, and their gradients.
+  struct Sum {
+    size_t output;
+    Tensor weights;
+    std::vector<std::vector<double>> gradients;  // by input
+  };
+  std::vector<Sum> sums;
   for (size_t o = 0; o < outs.size(); ++o) {
     if (!outs[o].requires_grad()) continue;
     for (uint64_t pass = 0; pass < 2; ++pass) {
-      const Tensor w = probe(outs[o], pass);
-      const Tensors got = grad({outs[o]}, wanted, {w}, {.retain_graph = true, .allow_unused = true});
-      auto weighted = [&] {
-        const NoGrad off;
-        const Tensor y = floating(f(leaves))[o].contiguous();
-        const double *py = y.data<double>(), *pw = w.data<double>();
-        double s = 0;
-        for (int64_t i = 0; i < y.numel(); ++i) s += py[i] * pw[i];
-        return s;
-      };
+      Sum& sum = sums.emplace_back(Sum{o, probe(outs[o], pass), {}});
+      const Tensors got = grad({outs[o]}, wanted, {sum.weights}, {.retain_graph = true, .allow_unused = true});
       for (size_t k = 0; k < wanted.size(); ++k) {
-        const Tensor& x = wanted[k];
-        const std::vector<double> analytic =
-            got[k].defined() ? got[k].to_vector<double>() : std::vector<double>(size_t(x.numel()), 0.0);
-        for (int64_t i = 0; i < x.numel(); ++i) {
-          int64_t offset = 0, rest = i;
-          for (int d = x.dim() - 1; d >= 0; --d) {
-            offset += rest % x.shape()[d] * x.strides()[d];
-            rest /= x.shape()[d];
-          }
-          double& element = static_cast<double*>(x.data())[offset];
-          const double saved = element;
-          element = saved + options.eps;
-          const double up = weighted();
-          element = saved - options.eps;
-          const double down = weighted();
-          element = saved;
-          const double numeric = (up - down) / (2 * options.eps), a = analytic[size_t(i)];
-          check<AutogradError>(std::fabs(a - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ",
-                               o, ", input ", k, ", element ", i, ": backward gives ", a, ", differences give ", numeric);
-        }
+        sum.gradients.push_back(got[k].defined() ? got[k].to_vector<double>()
+                                                 : std::vector<double>(size_t(wanted[k].numel()), 0.0));
+      }
+    }
+  }
+  // One evaluation gives all sums.
+  auto evaluate = [&] {
+    const NoGrad off;
+    const Tensors ys = floating(f(leaves));
+    std::vector<double> out;
+    for (const Sum& sum : sums) {
+      const Tensor y = ys[sum.output].contiguous();
+      const double *py = y.data<double>(), *pw = sum.weights.data<double>();
+      double s = 0;
+      for (int64_t i = 0; i < y.numel(); ++i) s += py[i] * pw[i];
+      out.push_back(s);
+    }
+    return out;
+  };
+  for (size_t k = 0; k < wanted.size() && !sums.empty(); ++k) {
+    const Tensor& x = wanted[k];
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      int64_t offset = 0, rest = i;
+      for (int d = x.dim() - 1; d >= 0; --d) {
+        offset += rest % x.shape()[d] * x.strides()[d];
+        rest /= x.shape()[d];
+      }
+      double& element = static_cast<double*>(x.data())[offset];
+      const double saved = element;
+      element = saved + options.eps;
+      const std::vector<double> up = evaluate();
+      element = saved - options.eps;
+      const std::vector<double> down = evaluate();
+      element = saved;
+      for (size_t s = 0; s < sums.size(); ++s) {
+        const double numeric = (up[s] - down[s]) / (2 * options.eps), a = sums[s].gradients[k][size_t(i)];
+        check<AutogradError>(std::fabs(a - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ",
+                             sums[s].output, ", input ", k, ", element ", i, ": backward gives ", a, ", differences give ",
+                             numeric);
       }
     }
   }

@@ -44,6 +44,10 @@ void end_shared_memory();
 // Device memory is open to the host between these only (memory.cpp).
 void open_device_memory();
 void close_device_memory();
+struct OpenDeviceMemory {
+  OpenDeviceMemory() { open_device_memory(); }
+  ~OpenDeviceMemory() { close_device_memory(); }
+};
 
 // racecheck.cpp in race mode, else nothing.
 void race_forget(const void* p, size_t bytes);  // new memory: earlier accesses do not count

@@ -2,7 +2,9 @@
 // and copies: a host that touches it faults. HALFSTEP_EMU_MEMORY limits it. Writes behind an allocation show when it is freed.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 
 #include "hooks.h"
@@ -28,7 +30,7 @@ constexpr size_t kHugePage = size_t(2) << 20;
 
 using Blocks = std::map<char*, size_t>;
 char* device;  // the whole range
-size_t used;   // ever handed out from its beginning: the part whose access rights change
+size_t used;   // from its beginning: the part whose access rights change, beyond which nothing lives
 size_t live_bytes;
 Blocks live, pinned;
 int opened;
@@ -44,11 +46,6 @@ void reserve() {
   device = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(space) + kHugePage - 1) / kHugePage * kHugePage);
   madvise(device, kAddressSpace, MADV_HUGEPAGE);  // rights change often, and are kept by page
 }
-
-struct Opened {
-  Opened() { open_device_memory(); }
-  ~Opened() { close_device_memory(); }
-};
 
 // A place for so many bytes: new, or where freed memory left a gap. Null when there is none.
 char* place_for(size_t needed) {
@@ -68,10 +65,18 @@ char* place_for(size_t needed) {
   return at;
 }
 
+// Changing the rights of much memory takes longer than a small kernel.
+void give_back_the_end() {
+  if (opened) return;
+  size_t end = 0;
+  if (!live.empty()) end = size_t(std::prev(live.end())->first - device) + reserved_for(std::prev(live.end())->second);
+  used = std::min(used, std::max(end, kReuseAfter + 1));
+}
+
 // ASan has seen them already.
 void check_gap([[maybe_unused]] const char* memory, [[maybe_unused]] size_t bytes) {
 #ifndef __SANITIZE_ADDRESS__
-  const Opened open;
+  const OpenDeviceMemory open;
   const ptrdiff_t past = changed_in_gap(memory + bytes, memory + reserved_for(bytes));
   if (past >= 0) fail("an allocation of %zu bytes was written %td bytes past its end", bytes, past);
 #endif
@@ -103,12 +108,12 @@ void copy_now(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   }
   check_range("cudaMemcpy to", to, bytes);
   check_range("cudaMemcpy from", from, bytes);
-  Opened open;
+  const OpenDeviceMemory open;
   std::memmove(to, from, bytes);
 }
 void set_now(void* p, int value, size_t bytes) {
   check_range("cudaMemset", p, bytes);
-  Opened open;
+  const OpenDeviceMemory open;
   std::memset(p, value, bytes);
 }
 
@@ -145,7 +150,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   live[memory] = bytes;
   race_forget(memory, bytes);
   __asan_unpoison_memory_region(memory, reserved_for(bytes));
-  Opened open;
+  const OpenDeviceMemory open;
   std::memset(memory, 0xFF, bytes);
   fill_gap(memory + bytes, memory + reserved_for(bytes));
   __asan_poison_memory_region(memory, reserved_for(bytes));
@@ -164,6 +169,7 @@ cudaError_t cudaFree(void* p) {
   __asan_poison_memory_region(p, it->second);
   live_bytes -= it->second;
   live.erase(it);
+  give_back_the_end();
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

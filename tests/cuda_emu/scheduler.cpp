@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <deque>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -31,6 +30,7 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kStackStep = kStackBytes;
 
 enum class State : uint8_t { fresh, ready, at_barrier, in_warp_op, done };
 enum class WarpOp : uint8_t { barrier, shuffle, ballot };
@@ -55,10 +55,12 @@ struct Thread {
 
 std::vector<Thread> threads;
 int count, current;  // threads of the block; the running one
-std::deque<Fiber> fibers;
+std::vector<Fiber> fibers;
 std::vector<int> idle_stacks, order;
 size_t next_in_order;
 uint32_t warp_epochs[kMaxThreads / 32];
+uint32_t in_warp_op[kMaxThreads / 32];  // lanes that wait there
+int done, at_barrier;                   // threads of the block
 const std::function<void()>* body;
 bool running;
 
@@ -109,6 +111,7 @@ void fiber_main() {
     where.in_kernel = false;
     Thread& me = threads[current];
     me.state = State::done;
+    ++done;
     while (next_in_order < order.size() && threads[order[next_in_order]].state != State::fresh) ++next_in_order;
     if (next_in_order < order.size()) {
       const int next = order[next_in_order++];
@@ -125,12 +128,13 @@ void add_stacks(int n) {
   static char* memory = nullptr;
   if (!memory) {
     memory = static_cast<char*>(
-        mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        mmap(nullptr, kStackStep * kMaxThreads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (memory == MAP_FAILED) fail("no memory for the stacks of the threads");
     stacks_begin = memory;
-    stacks_end = memory + kStackBytes * kMaxThreads;
+    stacks_end = memory + kStackStep * kMaxThreads;
   }
-  while (int(fibers.size()) < n) fibers.emplace_back(memory + kStackBytes * fibers.size(), kStackBytes, fiber_main);
+  fibers.reserve(kMaxThreads);
+  while (int(fibers.size()) < n) fibers.emplace_back(memory + kStackStep * fibers.size(), kStackBytes, fiber_main);
 }
 
 // Every thread waits at a barrier or is done.
@@ -156,6 +160,7 @@ void pass_barrier() {
     thread.fenced = false;
     thread.atomics.clear();
   }
+  at_barrier = 0;
   ++where.epoch;
 }
 
@@ -194,11 +199,13 @@ void run_block(size_t shared) {
   idle_stacks.resize(size_t(count));
   std::iota(idle_stacks.rbegin(), idle_stacks.rend(), 0);
   std::fill(std::begin(warp_epochs), std::end(warp_epochs), 0);
+  std::fill(std::begin(in_warp_op), std::end(in_warp_op), 0);
+  done = at_barrier = 0;
   where.epoch = 0;
   begin_shared_memory(shared);
 
-  for (uint64_t round = 0;; ++round) {
-    arrange(order, size_t(count), where.block * 131 + round);
+  arrange(order, size_t(count), where.block * 131);
+  for (size_t round = 1;; ++round) {
     next_in_order = 0;
     bool progress = false;
     for (size_t k = 0; k < order.size(); ++k) {
@@ -216,16 +223,13 @@ void run_block(size_t shared) {
       if (threads[current].state == State::done) idle_stacks.push_back(stack);
       if (runs_ahead(order[k])) k = size_t(std::max(0, count - 32 - order[k])) - 1;  // back to its last thread
     }
-    int done = 0, at_barrier = 0;
-    for (int t = 0; t < count; ++t) {
-      done += threads[t].state == State::done;
-      at_barrier += threads[t].state == State::at_barrier;
-    }
     if (done == count) break;
     if (at_barrier && done + at_barrier == count)
       pass_barrier();
     else if (!progress)
       explain_deadlock();
+    // Another order in each round: the shuffled one from another of its places.
+    if (options().order == Order::random) std::rotate(order.begin(), order.begin() + ptrdiff_t(round * 37 % order.size()), order.end());
   }
   end_shared_memory();
 }
@@ -244,13 +248,18 @@ void meet(Site site, unsigned mask, WarpOp op, int source, const void* value, si
   me.bytes = bytes;
   me.predicate = predicate;
   me.state = State::in_warp_op;
+  uint32_t& waiting = in_warp_op[current / 32];
+  waiting |= 1u << (current % 32);
+  if (const int last = 31 - __builtin_clz(mask); warp + last >= count) {
+    fail("%s: the mask %08x at %s names lane %d, beyond the block's last thread", name(current).c_str(), mask, site, last);
+  }
+  if ((waiting & mask) != mask) return wait();
   for (int l = 0; l < 32; ++l) {
     if (!(mask >> l & 1)) continue;
-    if (warp + l >= count)
-      fail("%s: the mask %08x at %s names lane %d, beyond the block's last thread", name(current).c_str(), mask, site, l);
     const Thread& other = threads[warp + l];
     if (other.state != State::in_warp_op || other.mask != mask || other.op != op || !same_site(other.site, site)) return wait();
   }
+  waiting &= ~mask;
   unsigned ballot = 0;
   for (int l = 0; l < 32; ++l) {
     if (mask >> l & 1) ballot |= unsigned(threads[warp + l].predicate) << l;
@@ -288,7 +297,7 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
   body = &thread;
   gridDim = grid;
   blockDim = block;
-  open_device_memory();
+  const OpenDeviceMemory open;
   std::vector<uint32_t> blocks;
   arrange(blocks, size_t(grid.x) * grid.y * grid.z, 0);
   for (uint32_t b : blocks) {
@@ -296,7 +305,6 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>
     where.block = b;
     run_block(shared_bytes);
   }
-  close_device_memory();
   running = false;
 }
 
@@ -308,6 +316,7 @@ int block_barrier(Site site, Vote vote, bool predicate) {
   me.vote = vote;
   me.predicate = predicate;
   me.state = State::at_barrier;
+  ++at_barrier;
   wait();
   return threads[self].result;
 }

@@ -1,6 +1,7 @@
 // Streams, events and the state of captures.
 #include <set>
 
+#include "hooks.h"
 #include "runtime.h"
 
 namespace emu {
@@ -22,6 +23,8 @@ thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 // The first of a stream's work, up to `position`.
 void run_until(Stream& s, uint64_t position) {
+  if (s.pending.empty()) return;
+  const OpenDeviceMemory open;  // for all of it: changing its rights takes longer than a small kernel
   while (s.done < position && !s.pending.empty()) {
     if (s.pending.front().ready && !s.pending.front().ready()) return;
     const auto work = std::move(s.pending.front().work);

@@ -101,11 +101,14 @@ class Tree:
 
     def read_along(self, process):
         """Reads what would be left, were the run cut off now, all the time."""
-        self.reads, self.unreadable = 0, None
+        self.reads, self.unreadable, seen = 0, None, None
         while process.poll() is None and self.unreadable is None:
             try:
-                json.loads(self.result.read_text())
-                self.reads += 1
+                now = os.stat(self.result)
+                if (now.st_ino, now.st_mtime_ns, now.st_size) != seen:
+                    json.loads(self.result.read_text())
+                    seen = now.st_ino, now.st_mtime_ns, now.st_size
+                    self.reads += 1
             except FileNotFoundError:
                 if self.reads:
                     self.unreadable = "the file was gone"
@@ -148,7 +151,7 @@ class Quick(unittest.TestCase):
         t = self.tree
         self.assertEqual(t.run("--deadline", 120), 0, t.output)
         self.assertIsNone(t.unreadable)
-        self.assertGreater(t.reads, 100)
+        self.assertGreater(t.reads, 40)
         self.assertEqual(t.states(), dict.fromkeys(["smoke", "test", "bench", "sanitize"], "passed"))
         self.assertEqual([e["name"] for e in t.data["build"]], ["configure", "program", "tests"])
         self.assertIn("-DHALFSTEP_CUDA_HEADERS=OFF", t.called("cmake -S")[0])

@@ -1,9 +1,9 @@
 #!/bin/sh
 # In place of the tools, and of the programs they build, for gpu_suite_test.py: called by their names. $FAULT chooses what goes
 # wrong, $DELAY is how long (s) everything takes.
-name=$(basename "$0")
+name=${0##*/}
 echo "$name $*" >>"$CALLS"
-[ "$name" = nvidia-smi ] || sleep "${DELAY:-0}"
+[ "$name" = nvidia-smi ] || [ "${DELAY:-0}" = 0 ] || sleep "$DELAY"
 tests() { # NAME CASES
   case $FAULT in
     skipped) echo "SKIPPED: [cuda] no device"; exit 0 ;;
