@@ -21,8 +21,7 @@ template <class C, class T>
 HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scale, const C* first, const C* second, T* out,
                             int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = cast<T>(scale[i] * cast<C>(g[i]) - first[i] - (cast<C>(x[i]) - mean[i]) * second[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = cast<T>(scale[i] * cast<C>(g[i]) - first[i] - (cast<C>(x[i]) - mean[i]) * second[i]);
 }
 
 // Rows rows, `pitch` apart, more.
@@ -169,7 +168,9 @@ void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* s
   const SideBySide wide(m, kBlock);
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(scale), shifts = wide.repeated(shift);
   each_block(m, wide, [&](int64_t place, int64_t c, int64_t n) {
-    const auto run = [&](const auto* from, auto* to) { map_row(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n); };
+    const auto run = [&](const auto* from, auto* to) {
+      map_row(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
+    };
     if constexpr (std::is_same_v<C, float>) {
       if (brief<C>({&x, &out})) return run(x.as<const bf16>() + place, out.as<bf16>() + place);
     }
@@ -191,7 +192,8 @@ void column_gradients(const Matrix& m, const TensorView& grad, const TensorView&
       gradient_row(g, from, means.data() + c, scales.data() + c, firsts.data() + c, seconds.data() + c, to, n);
     };
     if constexpr (std::is_same_v<C, float>) {
-      if (brief<C>({&grad, &x, &out})) return run(grad.as<const bf16>() + place, x.as<const bf16>() + place, out.as<bf16>() + place);
+      if (brief<C>({&grad, &x, &out}))
+        return run(grad.as<const bf16>() + place, x.as<const bf16>() + place, out.as<bf16>() + place);
     }
     alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
     C* to = begin_row(out, place, made);
@@ -200,10 +202,10 @@ void column_gradients(const Matrix& m, const TensorView& grad, const TensorView&
   });
 }
 
-#define HS_COLUMNS(C)                                                                                                              \
-  template void column_gradient_sums<C>(const Matrix&, const TensorView&, const TensorView&, const C*, double*, double*);          \
-  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&);                 \
-  template void column_gradients<C>(const Matrix&, const TensorView&, const TensorView&, const C*, const C*, const C*, const C*,   \
+#define HS_COLUMNS(C)                                                                                                            \
+  template void column_gradient_sums<C>(const Matrix&, const TensorView&, const TensorView&, const C*, double*, double*);        \
+  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&);               \
+  template void column_gradients<C>(const Matrix&, const TensorView&, const TensorView&, const C*, const C*, const C*, const C*, \
                                     const TensorView&);
 HS_COLUMNS(float)
 HS_COLUMNS(double)
