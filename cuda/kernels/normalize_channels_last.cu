@@ -7,7 +7,7 @@ namespace halfstep::cuda {
 namespace {
 
 constexpr int64_t kStrip = 32;        // least columns of a strip: of 16 bits, two sectors of memory
-constexpr int64_t kFewStrips = 256;   // below so many, strips of one pack
+constexpr int64_t kFewStrips = 128;   // below so many, strips of one pack
 constexpr int64_t kMostGroups = 32;   // of a strip: as many of one channel
 constexpr int64_t kOddChannels = 64;  // groups that are no whole packs: joined until they are, below so many channels
 
