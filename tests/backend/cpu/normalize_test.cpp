@@ -111,6 +111,7 @@ TEST_CASE("normalisations of channels, in both formats, against plain loops") {
       check_norm({2, 20, 70, 20, format}, t);
       check_norm({1, 1100, 5, 2, format}, t);
     }
+    check_norm({3, 600, 30, 0, kRows}, t);  // short runs that are too many for columns
     check_norm({300, 70, 1, 0, kRows}, t);  // a matrix
     check_norm({30, 1500, 1, 0, kRows}, t);
   }
