@@ -44,7 +44,7 @@ class Strip {
   __device__ int64_t slice() const { return slice_; }
   __device__ int groups() const { return groups_; }
   // Which of them the thread's j-th column belongs to.
-  __device__ int group(int j) const { return groups_ == 1 ? 0 : (lane_ * kPack + j) / int(a_.channels); }
+  __device__ int group(int j) const { return (lane_ * kPack + j) / int(a_.channels); }
 
   // begin(c) for each pack of columns, the first of which is number c of all, and f(at, x) for each of its pixels: x[k] are the
   // elements of in[k] from `at` on. Several pixels are read at a time.
@@ -78,10 +78,9 @@ class Strip {
   template <class F>
   __device__ void join(double* cells, double* sums, const F& value) const {
     const int span = lanes_ * kPack, per = groups_ == 1 ? span : int(a_.channels), lane = int(threadIdx.x) % 32;
-    if (pixel_ < pixels_) {
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) cells[pixel_ * span + lane_ * kPack + j] = value(j);
-    }
+    for (int j = 0; j < kPack; ++j)
+      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // of threads left over too: nobody reads them
     __syncthreads();
     for (int g = int(threadIdx.x) / 32; g < groups_; g += kBlockWarps) {
       double sum = 0;

@@ -99,6 +99,7 @@ TEST_CASE("group normalisation in channels_last") {
   check({13, 41, 8, 3, 1e-5}, kTypes[2]);
   check({13, 316, 1, 3, 1e-5}, kTypes[5]);
   check({1, 1, 2056, 3, 1e-5}, kTypes[3]);
+  check({1, 8, 257, 3, 1e-5}, kTypes[1]);  // wide groups that are no whole packs
   check({1, 1, 257, 3, 1e-5}, kTypes[5]);
 }
 
