@@ -17,9 +17,7 @@ HS_CLONES void scale_run(const C* g, C scale, C* out, int64_t n) {
 }
 
 // Short runs of pixels as columns with parameters of their own, unless those of all would fill the cache.
-bool by_columns(const BatchNormArgs& a) {
-  return a.inner < 16 || (a.inner < kShortRun && a.channels * a.inner <= 16 * kBlock);
-}
+bool by_columns(const BatchNormArgs& a) { return a.inner < 16 || (a.inner < kShortRun && a.channels * a.inner <= 16 * kBlock); }
 Matrix matrix_of(const BatchNormArgs& a) { return {0, a.batch, a.channels * a.inner}; }
 int64_t work_of(const BatchNormArgs& a) { return a.batch * a.channels * a.inner * 4; }
 
