@@ -60,6 +60,11 @@ ROWS = [
     row("rms_norm", BIG, (1024,), normalized_shape=[1024]),
     row("group_norm", (32, 64, 28, 28), (64,), (64,), num_groups=8),
     row("batch_norm", IMAGES, None, None, (64,), (64,), training=True),
+    row("batch_norm", (256, 512), None, None, (512,), (512,), training=True),
+    *(row("batch_norm", numbers(*s, channels_last=last), None, None, (s[1],), (s[1],), training=True)
+      for s in ((8, 64, 56, 56), (32, 256, 14, 14), (8, 512, 7, 7)) for last in (False, True)),
+    *(row("group_norm", numbers(8, 64, 56, 56, channels_last=last), (64,), (64,), num_groups=8) for last in (False, True)),
+    *(row("instance_norm", numbers(8, 64, 56, 56, channels_last=last), None, None, (64,), (64,)) for last in (False, True)),
     row("cross_entropy", (1024, 10000), numbers(1024, below=10000)),
     row("mse_loss", BIG, BIG),
     row("binary_cross_entropy_with_logits", BIG, numbers(*BIG, positive=True, fixed=True)),
@@ -135,6 +140,8 @@ class Torch:
         if "below" in more:
             return torch.randint(0, more["below"], shape)
         t = (torch.rand(shape) + 0.1 if more.get("positive") else torch.randn(shape)).to(getattr(torch, self.case["dtype"]))
+        if more.get("channels_last"):
+            t = t.to(memory_format=torch.channels_last)
         if self.case["backward"] and not more.get("fixed"):
             self.wanted.append(t.requires_grad_())
         return t
@@ -169,7 +176,8 @@ def title(case):
             return "-"
         if isinstance(s, dict) and "list" in s:
             return "[" + " ".join(shape(x) for x in s["list"]) + "]"
-        return "x".join(map(str, s["shape"] if isinstance(s, dict) else s)) or "()"
+        last = " channels-last" if isinstance(s, dict) and s.get("channels_last") else ""
+        return ("x".join(map(str, s["shape"] if isinstance(s, dict) else s)) or "()") + last
     attrs = " ".join(f"{k}={v}" for k, v in case["attrs"].items())
     return f"{case['op']} {' '.join(shape(s) for s in case['in'])}" + (f" {attrs}" if attrs else "")
 

@@ -3,8 +3,8 @@
 //   "seconds": 0.03}
 //   {"ms": 1.234}
 // in: shapes of normal numbers; {"shape": [8192], "below": 50000} are integers, {"list": [...]} a list argument, null one left
-// out, {"shape": [], "positive": true} numbers in [0.1, 1.1), "fixed": true takes no gradient. ms: the fastest of `repeat`
-// runs, or of more as long as `seconds` have not passed.
+// out, {"shape": [], "positive": true} numbers in [0.1, 1.1), "fixed": true takes no gradient, "channels_last": true lies in that
+// format. ms: the fastest of `repeat` runs, or of more as long as `seconds` have not passed.
 // backward: forward and backward; else forward without a graph.
 #include <algorithm>
 #include <chrono>
@@ -33,7 +33,9 @@ Tensor tensor_of(const Json& spec, DType dtype, Call& call) {
   const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
   if (spec.is_object() && spec.contains("below")) return randint(0, spec.at("below").get<int64_t>(), shape);
   const bool positive = spec.is_object() && spec.value("positive", false);
-  const Tensor t = (positive ? rand(shape) + 0.1 : randn(shape)).to(dtype).detach();
+  const MemoryFormat format =
+      spec.is_object() && spec.value("channels_last", false) ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  const Tensor t = (positive ? rand(shape) + 0.1 : randn(shape)).to(dtype).to(format).detach();
   if (call.backward && !(spec.is_object() && spec.value("fixed", false))) call.wanted.push_back(t.set_requires_grad());
   return t;
 }

@@ -11,9 +11,17 @@ constexpr int64_t kMostSegments = 64;
 
 struct Sums {
   Operand grad, x, mean, rstd;
-  int64_t rows, channels, inner, stat_row, stat_div;
+  int64_t rows, channels, inner, stat_row, stat_div, stat_rows;
   int64_t first, count, segments;
 };
+
+// The statistics of columns c to c + N, those of column 0 of which are number `base`.
+template <class C, int N>
+__device__ inline void load_statistics(const Operand& p, int64_t base, int64_t c, int64_t div, C otherwise, C (&v)[N]) {
+  if (p.data == nullptr || div % N == 0 || div == 1) return load_parameter(p, base, c, div, otherwise, v);
+#pragma unroll
+  for (int j = 0; j < N; ++j) v[j] = p.load_floating<C>(base + short_quotient(c + j, div));
+}
 
 template <class C, int N>
 __device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N], const C (&rstd)[N], C (&plain)[N],
@@ -42,8 +50,9 @@ __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
         C g[N], x[N], mean[N], rstd[N];
         load_some(s.grad, r * s.channels + c, g);
         load_some(s.x, r * s.channels + c, x);
-        load_parameter(s.mean, r * s.stat_row, c, s.stat_div, C(0), mean);
-        load_parameter(s.rstd, r * s.stat_row, c, s.stat_div, C(1), rstd);
+        const int64_t base = short_quotient(r, s.stat_rows) * s.stat_row;
+        load_statistics(s.mean, base, c, s.stat_div, C(0), mean);
+        load_statistics(s.rstd, base, c, s.stat_div, C(1), rstd);
         add(g, x, mean, rstd, plain, scaled);
       }
     }
@@ -165,12 +174,10 @@ void join_channel_sums(const Queue& q, const float* partial, int64_t segments, i
 
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled) {
-  const Sums all{s.grad, s.x, s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row, s.stat_div, first, count, 0};
+  const Sums all{s.grad, s.x, s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row, s.stat_div, s.stat_rows, first, count, 0};
   if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum_up<double, 1>(q, all, plain, scaled);
-  // A pack of columns shares its statistics, or has one for each.
-  const bool columns = s.inner > 1 || s.stat_div == 1 || s.stat_div % kPack == 0;
   const int64_t run = s.inner == 1 ? s.channels : s.inner >= kPack ? kPack : s.inner;
-  const bool some = columns && reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, run);
+  const bool some = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, run);
   some ? sum_up<float, kPack>(q, all, plain, scaled) : sum_up<float, 1>(q, all, plain, scaled);
 }
 

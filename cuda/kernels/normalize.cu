@@ -1,5 +1,7 @@
 // Layer, RMS and group normalisation: a warp for short rows, a block for long ones. A row is read twice, the second time from the
 // cache. The backward pass of rows that fit into registers reads them once, for all of its gradients.
+#include <utility>
+
 #include "cuda/kernels/norms.cuh"
 
 namespace halfstep::cuda {
@@ -212,6 +214,7 @@ void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const 
                const TensorView& out, const TensorView& mean, const TensorView& rstd) {
   const Norm a = norm_of(args, x, weight, bias, out, mean, rstd);
   if (a.slices == 0) return;
+  if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(q, args, x, weight, bias, out, mean, rstd);
   for_rows_of(a, reads_some(kPack, {&x, &weight, &bias, &out}, run_of(args)), [&](auto type, auto pack, auto warps) {
     launch(normalize_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
   });
@@ -220,6 +223,7 @@ void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const 
 void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                         const TensorView& dbias) {
+  const bool last = x.format() == MemoryFormat::channels_last;
   const Norm a = norm_of(args, x, weight, grad, dx, mean, rstd);
   const bool some = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
   if (dx && a.slices > 0 && some && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
@@ -230,14 +234,17 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
     if (partial != nullptr) join_channel_sums(q, partial, segments, args.groups * args.channels, dbias, dweight);
     return;
   }
-  if (dx && a.slices > 0) {
+  if (dx && last) {
+    normalize_channels_last_backward(q, args, grad, x, weight, mean, rstd, dx);
+  } else if (dx && a.slices > 0) {
     for_rows_of(a, some, [&](auto type, auto pack, auto warps) {
       launch(backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
     });
   }
   if (!dweight && !dbias) return;
   const int64_t channels = args.groups * args.channels;
-  const ChannelSums s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
+  ChannelSums s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
+  if (last) s.rows *= s.stat_rows = std::exchange(s.inner, 1);
   for (int64_t first = 0; first < channels; first += kChannelsAtOnce)
     channel_sums(q, s, first, channels - first < kChannelsAtOnce ? channels - first : kChannelsAtOnce, dbias, dweight);
 }

@@ -68,11 +68,43 @@ struct Cover {
   }
 };
 
+// The moments of what a thread has seen: sums about the mean of its own first elements, which is near the rest, so that little is
+// lost when the mean is far from zero.
+template <class C>
+struct NearSums {
+  C near = 0, sum = 0, squares = 0;
+  int count = 0;
+
+  // The elements [from, to) of x.
+  template <int N>
+  __device__ void add(const C (&x)[N], int from = 0, int to = N) {
+    if (to <= from) return;
+    if (count == 0) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) near += j >= from && j < to ? x[j] / C(to - from) : C(0);
+    }
+    count += to - from;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const C d = j >= from && j < to ? x[j] - near : C(0);
+      sum += d;
+      squares += d * d;
+    }
+  }
+  __device__ double total() const { return double(near) * double(count) + double(sum); }
+  // sum (x - mean)^2
+  __device__ double about(double mean) const {
+    const double off = mean - double(near), rest = double(squares) - off * (2 * double(sum) - off * double(count));
+    return rest < 0 ? 0 : rest;  // a NaN stays
+  }
+};
+
 // For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
-// are number row * stat_row + channel / stat_div. mean may be empty: 0.
+// are number row / stat_rows * stat_row + channel / stat_div. mean may be empty: 0.
 struct ChannelSums {
   TensorView grad, x, mean, rstd;
   int64_t rows, channels, inner, stat_row, stat_div;
+  int64_t stat_rows = 1;  // more than one where inner = 1 only
 };
 // As many channels as one call takes.
 inline constexpr int64_t kChannelsAtOnce = 16384;
@@ -84,5 +116,12 @@ inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 
 // The last step of it: partial is [2, segments, count], the plain sums of each segment and then the scaled ones.
 void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
                        const TensorView& scaled);
+
+// normalize, and dx of its backward, for images in channels_last.
+void normalize_channels_last(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight,
+                             const TensorView& bias, const TensorView& out, const TensorView& mean, const TensorView& rstd);
+void normalize_channels_last_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x,
+                                      const TensorView& weight, const TensorView& mean, const TensorView& rstd,
+                                      const TensorView& dx);
 
 }  // namespace halfstep::cuda

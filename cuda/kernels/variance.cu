@@ -18,37 +18,6 @@ struct Moments {
   }
 };
 
-// What a thread has seen of an output: sums about the mean of its own first elements, which is near the rest, so that little is
-// lost when the mean is far from zero.
-template <class C>
-struct Seen {
-  C near = 0, sum = 0, squares = 0;
-  int count = 0;
-
-  // The elements [from, to) of x.
-  template <int N>
-  __device__ void add(const C (&x)[N], int from = 0, int to = N) {
-    if (to <= from) return;
-    if (count == 0) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) near += j >= from && j < to ? x[j] / C(to - from) : C(0);
-    }
-    count += to - from;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const C d = j >= from && j < to ? x[j] - near : C(0);
-      sum += d;
-      squares += d * d;
-    }
-  }
-  __device__ double total() const { return double(near) * double(count) + double(sum); }
-  // sum (x - mean)^2
-  __device__ double about(double mean) const {
-    const double off = mean - double(near), rest = double(squares) - off * (2 * double(sum) - off * double(count));
-    return rest < 0 ? 0 : rest;  // a NaN stays
-  }
-};
-
 // Where results go: with several segments, to partials, (mean, squares) segment by segment.
 struct Target {
   Operand var, mean;  // mean.data may be null
@@ -173,7 +142,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
     const int64_t output = task / target.segments, s = task % target.segments, begin = target.begin(s), end = target.end(s);
     int64_t at[3];
     kept.offsets(output, at);
-    Seen<typename Elements::Compute> seen;
+    NearSums<typename Elements::Compute> seen;
     x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { seen.add(v, span...); });
     const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
     const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
@@ -195,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
     const bool inside = o < kept.numel;
     int64_t at[3] = {0, 0, 0};
     if (inside) kept.offsets(o, at);
-    Seen<C> seen;
+    NearSums<C> seen;
     for (int64_t i = begin + warp; inside && i < end; i += kBlockWarps) {
       C v[1];
       x.load(at[1], i, v);
@@ -227,7 +196,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
   for (int64_t task = blockIdx.x; task < column_blocks * target.segments; task += gridDim.x) {
     const int64_t s = task % target.segments, from = task / target.segments * kWidth, begin = target.begin(s), end = target.end(s);
     const bool inside = from + first < target.outputs;  // the outputs are a whole number of packs
-    Seen<float> seen[kRun];
+    NearSums<float> seen[kRun];
     for (int64_t i = begin + octet; inside && i < end; i += kRows * kBatch) {
       RawPack packs[kBatch];
 #pragma unroll

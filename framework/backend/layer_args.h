@@ -25,8 +25,8 @@ struct PoolArgs {
   int64_t divisor = 0;             // average: divide by this; 0: by the number of elements
 };
 
-// Normalisation of x [rows, groups, channels, inner], contiguous: one mean and variance for each (row, group), an affine map for
-// each (group, channel). layer_norm: groups = inner = 1, channels = the normalised elements. group_norm: inner = the pixels.
+// Normalisation of x [rows, groups, channels, inner], contiguous, or of an image in channels_last [rows, inner, groups, channels]:
+// one mean and variance for each (row, group), a map for each (group, channel). layer_norm: groups = inner = 1. group_norm: pixels.
 struct NormArgs {
   int64_t rows, groups, channels, inner;
   double eps;

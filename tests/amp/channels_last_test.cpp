@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 
+#include "framework/backend/ledger.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -61,6 +63,42 @@ TEST_CASE("training in channels_last takes the course of training in rows") {
   check(lamb, false, 1e-4);
   check(factor, false, 1e-4);
   check(muon, false, 0.05);  // its products are rounded to bfloat16
+}
+
+// What a step of a residual network asks of the backend, by op and pass.
+std::map<std::string, int> kernels_of(MemoryFormat format, bool amp) {
+  const DefaultDevice on(Device::meta);
+  const auto conv = [](int64_t in, int64_t out, int64_t size) {
+    return make<Conv2d>(in, out, size, ConvLayerOptions{.padding = size / 2});
+  };
+  const auto block = make<Sequential>(conv(8, 8, 3), make<BatchNorm2d>(8), make<ReLU>(), conv(8, 8, 3), make<GroupNorm>(4, 8));
+  Sequential model(conv(3, 8, 7), make<BatchNorm2d>(8), make<ReLU>(), make<MaxPool2d>(2), make<Residual>(block), make<ReLU>(),
+                   conv(8, 8, 1), make<InstanceNorm2d>(8, InstanceNormOptions{.affine = true, .track_running_stats = true}),
+                   make<GELU>(), make<AvgPool2d>(2), make<Upsample>(InterpolateOptions{.scale_factor = {2.0}, .mode = "bilinear"}),
+                   make<AdaptiveAvgPool2d>(1), make<Flatten>(), make<Linear>(8, 5));
+  model.to(format);
+  AdamW optimizer(model.parameters(), {.lr = 1e-2});
+  CrossEntropyLoss loss;
+  GradScaler scaler({.init_scale = 256});
+  TrainStep step(model, loss, optimizer, scaler, nullptr, {.amp = amp, .dtype = DType::bf16});
+  const Tensor x = zeros({6, 3, 16, 16}, {.format = format}), target = zeros({6}, {.dtype = DType::i64});
+  step(x, target);
+  std::map<std::string, int> kernels;
+  const LedgerScope ledger;
+  step(x, target);
+  for (const LedgerCall& call : ledger.calls()) kernels[std::string(name(call.pass)) + " " + call.op] += call.kernels;
+  return kernels;
+}
+
+TEST_CASE("a step in channels_last makes the calls of one in rows: nothing is copied from one format to the other") {
+  for (const bool amp : {false, true}) {
+    CAPTURE(amp);
+    const auto rows = kernels_of(MemoryFormat::contiguous, amp), last = kernels_of(kLast, amp);
+    for (const auto& [op, count] : last) {
+      CAPTURE(op);
+      CHECK(count == (rows.contains(op) ? rows.at(op) : 0));
+    }
+  }
 }
 
 TEST_CASE("states, averages and saved files do not know the format") {

@@ -4,6 +4,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/moments.h"
+#include "framework/backend/cpu/norm_columns.h"
 #include "framework/backend/cpu/norm_rows.h"
 
 namespace halfstep::cpu {
@@ -255,6 +256,7 @@ struct Backward {
 
 void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
                const TensorView& mean, const TensorView& rstd) {
+  if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(args, x, weight, bias, out, mean, rstd);
   const auto run = [&](auto tag) { forward<decltype(tag)>(args, x, weight, bias, out, mean, rstd); };
   x.dtype == DType::f64 ? run(double{}) : run(float{});
 }
@@ -262,6 +264,8 @@ void normalize(const NormArgs& args, const TensorView& x, const TensorView& weig
 void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                         const TensorView& dbias) {
+  if (x.format() == MemoryFormat::channels_last)
+    return normalize_channels_last_backward(args, grad, x, weight, mean, rstd, dx, dweight, dbias);
   const auto run = [&](auto tag) {
     using C = decltype(tag);
     Backward<C> b{args, grad, x, mean, rstd, dx};

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/math/combine.h"
 
@@ -37,34 +38,6 @@ struct Product : math::ProductJoin {
     a *= b;
   }
 };
-
-constexpr int kLanes = 64;  // bytes side by side; split into what the instruction set has
-template <class T>
-struct LanesOf {
-  typedef T type __attribute__((vector_size(kLanes)));
-};
-
-// As many stored values as there are lanes, as numbers.
-template <class T, class V>
-HS_HD void load_lanes(const T* x, V& v) {
-  static_assert(std::is_same_v<V, typename LanesOf<T>::type>);
-  std::memcpy(&v, x, kLanes);
-}
-typedef float Floats __attribute__((vector_size(kLanes)));
-typedef double Doubles __attribute__((vector_size(kLanes)));
-typedef uint32_t Words __attribute__((vector_size(kLanes)));
-typedef uint16_t Halves __attribute__((vector_size(kLanes / 2)));
-typedef float HalfFloats __attribute__((vector_size(kLanes / 2)));
-HS_HD void load_lanes(const bf16* x, Floats& v) {
-  Halves h;
-  std::memcpy(&h, x, sizeof h);
-  v = Floats(__builtin_convertvector(h, Words) << 16);
-}
-HS_HD void load_lanes(const float* x, Doubles& v) {
-  HalfFloats f;
-  std::memcpy(&f, x, sizeof f);
-  v = __builtin_convertvector(f, Doubles);
-}
 
 // Sums take no longer than reading: rows are one long stream, but no CPU foresees what lies on the next page.
 template <class T>

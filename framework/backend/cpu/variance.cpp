@@ -1,10 +1,13 @@
 // Mean and variance: a part at a time about a mean of its own, which is in the cache when it is read again; parts are joined
 // in double, in an order that the shape alone fixes.
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/moments.h"
 #include "framework/backend/cpu/reduce_kernels.h"
 #include "framework/backend/cpu/reduce_split.h"
@@ -16,12 +19,6 @@ constexpr int64_t kSegment = 32 * kBlock;     // elements of a row a thread take
 constexpr int64_t kColumns = 256;             // columns kept side by side
 constexpr int64_t kRows = 32;                 // rows of a part
 constexpr int64_t kSegmentRows = 16 * kRows;  // rows of a column block a thread takes at once
-
-// From sums of x - about and (x - about)^2.
-Moments about(double center, double sum, double squares, int64_t n) {
-  const double rest = squares - sum * sum / double(n);
-  return {center + sum / double(n), rest < 0 ? 0 : rest, n};  // a NaN stays
-}
 
 struct Out {
   const TensorView &mean, &var;
@@ -66,57 +63,154 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
   }
 }
 
-// One row of a column block more: sum += x - center, squares += (x - center)^2.
-template <class C>
-HS_CLONES void add_row(const C* x, const C* center, C* sum, C* squares, int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    const C d = x[i] - center[i];
-    sum[i] += d;
-    squares[i] += d * d;
+// Moments of columns side by side, each of `count` elements.
+struct ColumnMoments {
+  double *mean, *squares;
+
+  // Of columns with `more` elements each.
+  HS_CLONES void join(int64_t count, const double* means, const double* more_squares, int64_t more, int64_t n) const {
+    if (count == 0) {
+      std::copy_n(means, n, mean);
+      std::copy_n(more_squares, n, squares);
+      return;
+    }
+    const double share = double(more) / double(count + more), weight = double(count) * share;
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
+      const double d = means[i] - mean[i];
+      mean[i] += d * share;
+      squares[i] += more_squares[i] + d * d * weight;
+    }
   }
-}
+};
+
+// Columns of kRows rows or fewer: their mean first, then the sums of x - mean and of its square, several rows at a time.
+template <class C>
+struct Part {
+  alignas(64) C center[kColumns], sum[kColumns], squares[kColumns];
+
+  // Rows rows more: f(i, as many values of column i on as V has, or one).
+  template <int Rows, class T, class F>
+  [[gnu::always_inline]] static inline void each(const T* const* rows, int64_t n, const F& f) {
+    typedef typename LanesOf<C>::type V;
+    constexpr int kWidth = kLanes / int(sizeof(C));
+    int64_t i = 0;
+    for (; i + kWidth <= n; i += kWidth) {
+      V v[Rows];
+      for (int k = 0; k < Rows; ++k) load_lanes(rows[k] + i, v[k]);
+      f(i, v);
+    }
+    for (; i < n; ++i) {
+      C v[Rows];
+      for (int k = 0; k < Rows; ++k) v[k] = cast<C>(rows[k][i]);
+      f(i, v);
+    }
+  }
+  template <int Rows, class T>
+  [[gnu::always_inline]] inline void add_to_center(const T* const* rows, int64_t n) {
+    each<Rows>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
+      auto total = v[0];
+      for (int k = 1; k < Rows; ++k) total += v[k];
+      auto old = total;
+      std::memcpy(&old, center + i, sizeof old);
+      total += old;
+      std::memcpy(center + i, &total, sizeof total);
+    });
+  }
+  template <int Rows, class T>
+  [[gnu::always_inline]] inline void add_distances(const T* const* rows, int64_t n) {
+    each<Rows>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
+      auto middle = v[0], s = v[0], q = v[0];
+      std::memcpy(&middle, center + i, sizeof middle);
+      std::memcpy(&s, sum + i, sizeof s);
+      std::memcpy(&q, squares + i, sizeof q);
+      for (int k = 0; k < Rows; ++k) {
+        const auto d = v[k] - middle;
+        s += d;
+        q += d * d;
+      }
+      std::memcpy(sum + i, &s, sizeof s);
+      std::memcpy(squares + i, &q, sizeof q);
+    });
+  }
+  template <class T>
+  HS_CLONES void find(const T* const* rows, int64_t count, int64_t n) {
+    std::fill_n(center, n, C(0));
+    std::fill_n(sum, n, C(0));
+    std::fill_n(squares, n, C(0));
+    int64_t r = 0;
+    for (; r + 8 <= count; r += 8) add_to_center<8>(rows + r, n);
+    for (; r < count; ++r) add_to_center<1>(rows + r, n);
+    for (int64_t i = 0; i < n; ++i) center[i] /= C(count);
+    for (r = 0; r + 8 <= count; r += 8) add_distances<8>(rows + r, n);
+    for (; r < count; ++r) add_distances<1>(rows + r, n);
+  }
+  // The moments of what was found.
+  HS_CLONES void take(int64_t count, int64_t n, double* means, double* about_mean) const {
+    HS_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) {
+      const double s = double(sum[i]), rest = double(squares[i]) - s * s / double(count);
+      means[i] = double(center[i]) + s / double(count);
+      about_mean[i] = rest < 0 ? 0 : rest;  // a NaN stays
+    }
+  }
+};
 
 template <class C>
 void by_columns(const TensorView& x, const Out& out, const Space& kept, const Space& reduced) {
   const int64_t width = kept.shape[kept.rank - 1], stride = kept.strides[1][kept.rank - 1];
   const int64_t outer = kept.numel / width, blocks = (width + kColumns - 1) / kColumns;
   const int64_t segments = (reduced.numel + kSegmentRows - 1) / kSegmentRows;
-  const bool direct = stride == 1 && x.dtype == dtype_of<C>;
-  std::vector<Moments> partial(size_t(segments * kept.numel));
+  const bool brief = stride == 1 && std::is_same_v<C, float> && x.dtype == DType::bf16;
+  const bool direct = brief || (stride == 1 && x.dtype == dtype_of<C>);
+  std::vector<double> means(size_t(segments * kept.numel)), squares(means.size());
+  const auto partial = [&](int64_t segment, int64_t o) {
+    return ColumnMoments{means.data() + segment * kept.numel + o, squares.data() + segment * kept.numel + o};
+  };
   parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel, [&](int64_t task) {
     const int64_t segment = task % segments, block = task / segments % blocks, o = task / segments / blocks;
     const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
     const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
     std::vector<C> copies(direct ? 0 : size_t(kRows * kColumns));
-    alignas(64) C center[kColumns], sum[kColumns], squares[kColumns];
-    const C* part[kRows];
-    Moments* total = partial.data() + segment * kept.numel + o * width + c0;
+    Part<C> part;
+    const void* rows_of[kRows];
+    double mean[kColumns], about_mean[kColumns];
+    const ColumnMoments total = partial(segment, o * width + c0);
     const int64_t base = Cursor(kept, 1, o * width + c0).offset();
     Cursor cursor(reduced, 0, r0);
     for (int64_t r = r0; r < r1; r += kRows) {
       const int64_t rows = std::min(kRows, r1 - r);
-      std::fill_n(center, n, C(0));
       for (int64_t k = 0; k < rows; ++k) {
         const char* from = at(x, base + cursor.offset());
-        if (!direct) load<C>(x.dtype, from, stride, copies.data() + k * kColumns, n);
-        part[k] = direct ? reinterpret_cast<const C*>(from) : copies.data() + k * kColumns;
-        reduce_columns<C>(Reduce::sum, center, part[k], n);
+        C* copy = copies.data() + (direct ? 0 : k * kColumns);
+        if (!direct) load<C>(x.dtype, from, stride, copy, n);
+        rows_of[k] = direct ? static_cast<const void*>(from) : copy;
         cursor.advance(1);
       }
-      for (int64_t c = 0; c < n; ++c) {
-        center[c] /= C(rows);
-        sum[c] = squares[c] = 0;
+      const auto find = [&](auto stored) {
+        const decltype(stored)* typed[kRows];
+        for (int64_t k = 0; k < rows; ++k) typed[k] = static_cast<const decltype(stored)*>(rows_of[k]);
+        part.find(typed, rows, n);
+      };
+      if constexpr (std::is_same_v<C, float>) {
+        brief ? find(bf16{}) : find(C{});
+      } else {
+        find(C{});
       }
-      for (int64_t k = 0; k < rows; ++k) add_row(part[k], center, sum, squares, n);
-      for (int64_t c = 0; c < n; ++c) total[c].join(about(double(center[c]), double(sum[c]), double(squares[c]), rows));
+      part.take(rows, n, mean, about_mean);
+      total.join(r - r0, mean, about_mean, rows, n);
     }
   });
-  parallel_for(kept.numel, 64, kept.numel * 8, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      Moments m;
-      for (int64_t s = 0; s < segments; ++s) m.join(partial[size_t(s * kept.numel + o)]);
-      out.write(m, Cursor(kept, 2, o).offset(), Cursor(kept, 0, o).offset());
+  parallel_for(kept.numel, kColumns, kept.numel * segments, [&](int64_t begin, int64_t end) {
+    const int64_t n = end - begin;
+    const ColumnMoments all = partial(0, begin);
+    for (int64_t s = 1; s < segments; ++s) {
+      const ColumnMoments next = partial(s, begin);
+      all.join(s * kSegmentRows, next.mean, next.squares, std::min(kSegmentRows, reduced.numel - s * kSegmentRows), n);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t o = begin + i;
+      out.write({all.mean[i], all.squares[i], reduced.numel}, Cursor(kept, 2, o).offset(), Cursor(kept, 0, o).offset());
     }
   });
 }

@@ -80,10 +80,15 @@ struct Normalize {
     check_parameter(op, "weight", in[1], a.parameter, in[0].dtype(), a.dtype.has_value());
     check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
   }
+  // The kernels take groups of channels in either format. What is normalised over last dimensions is copied to rows, and the result
+  // given back in the input's format.
+  static MemoryFormat format_of(const Attr& a, const Tensor& x) {
+    return a.kind == group || a.kind == instance ? x.format() : MemoryFormat::contiguous;
+  }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    // Of other formats a copy, and the result is given back in the input's.
-    const Tensor x = in[0].contiguous(), w = dense(in[1]), b = dense(in[2]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
+    const MemoryFormat format = format_of(a, in[0]);
+    const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
     const Shape slices{a.args.rows * a.args.groups};
     const Tensor mean = a.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
     backend_for(x.device()).normalize(a.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
@@ -92,8 +97,9 @@ struct Normalize {
     return y.to(in[0].format());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0).contiguous(), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
-                 g = grads[0].contiguous();
+    const MemoryFormat format = format_of(a, ctx.saved(0));
+    const Tensor x = ctx.saved(0).to(format), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
+                 g = grads[0].to(format);
     const Gradients d(ctx, x, a.parameter, 1, 2);
     backend_for(x.device())
         .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
@@ -214,7 +220,9 @@ void update_running(const Tensor& x, const Channels& n, const Tensor& running_me
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor mean = floats({n.batch, n.channels, 1}, x), var = floats({n.batch, n.channels, 1}, x);
-  backend_for(x.device()).variance(x.detach().reshape(n.shape()).view(), 1, mean.view(), var.view());
+  const bool last = x.format() == MemoryFormat::channels_last;
+  const Strides strides{n.channels * n.positions, last ? 1 : n.positions, last ? n.channels : 1};
+  backend_for(x.device()).variance(x.detach().to(x.format()).alias(n.shape(), strides).view(), 1, mean.view(), var.view());
   const auto update = [&](const Tensor& running, const Tensor& fresh) {
     running.copy_(running.to(fresh.dtype()) * (1 - momentum) + halfstep::mean(fresh, {0, 2}) * momentum);
   };

@@ -24,6 +24,8 @@ KERNELS = {
                  ("moments_of_packed_columns", 2 * FORMS, 0)],
     "normalize": [("16normalize_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 4, 2),
                   ("20backward_once_kernelILi1E", 2 * 4 * FORMS, 4 * FORMS), ("20backward_once_kernelILi8E", 2 * 4 * FORMS, 4 * FORMS)],
+    "normalize_channels_last": [("16normalize_stripsINS0_7RunRows", 2 * 4 * FORMS, 4 * FORMS),
+                                ("15backward_stripsINS0_7RunRows", 2 * 2 * 2 * FORMS, 2 * FORMS)],
     "batch_norm": [("14forward_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 2, 2)],
 }
 ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(.*?\n\{(.*?)\n\}", re.S)

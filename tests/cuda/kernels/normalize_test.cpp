@@ -14,19 +14,23 @@ constexpr Types kTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::f16,
                             {DType::bf16, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f32},
                             {DType::bf16, DType::bf16, DType::f32}, {DType::f64, DType::f64, DType::f64}};
 
-void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0) {
-  const Shape shape{a.rows, a.groups, a.channels, a.inner}, parameter{a.groups * a.channels}, slices{a.rows * a.groups};
+void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0,
+                     MemoryFormat format = MemoryFormat::contiguous) {
+  const bool last = format == MemoryFormat::channels_last;
+  const Shape parameter{a.groups * a.channels}, slices{a.rows * a.groups};
+  const Shape shape = last ? Shape{a.rows, parameter[0], a.inner, 1} : Shape{a.rows, a.groups, a.channels, a.inner};
   const DType wide = t.x == DType::f64 ? t.x : DType::f32;
   const std::string what = "normalize " + std::to_string(a.rows) + "x" + std::to_string(a.groups) + "x" +
-                           std::to_string(a.channels) + "x" + std::to_string(a.inner);
-  const Buffer x = uniform(t.x, shape, 3, -1, 5), g = uniform(t.out, shape, 4), w = uniform(t.weight, parameter, 5),
+                           std::to_string(a.channels) + "x" + std::to_string(a.inner) + (last ? " channels-last" : "");
+  const auto lying = [&](const Buffer& made) { return laid(made, format); };
+  const Buffer x = lying(uniform(t.x, shape, 3, -1, 5)), g = lying(uniform(t.out, shape, 4)), w = uniform(t.weight, parameter, 5),
                b = uniform(t.weight, parameter, 6);
   const TensorView none;
   const OnDevice dev_x(x, shift), dev_g(g, shift), dev_w(w), dev_b(b);
   const TensorView &dw = affine ? dev_w.view : none, &db = affine ? dev_b.view : none;
 
-  const Buffer y = poisoned(t.out, shape), mean = poisoned(wide, slices), rstd = poisoned(wide, slices);
-  const Buffer want_y = make(t.out, shape), want_mean = make(wide, slices), want_rstd = make(wide, slices);
+  const Buffer y = lying(poisoned(t.out, shape)), mean = poisoned(wide, slices), rstd = poisoned(wide, slices);
+  const Buffer want_y = lying(make(t.out, shape)), want_mean = make(wide, slices), want_rstd = make(wide, slices);
   cpu().normalize(a, x, affine ? w.view : none, affine ? b.view : none, want_y, a.centered ? want_mean.view : none, want_rstd);
   {
     const OnDevice dev_y(y), dev_mean(mean), dev_rstd(rstd);
@@ -37,8 +41,8 @@ void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int6
   if (a.centered) check_close(mean, want_mean, 8, 1e-6, what + " mean");
   check_close(rstd, want_rstd, 64, 1e-6, what + " rstd");
 
-  const Buffer dx = poisoned(t.x, shape), dweight = poisoned(wide, parameter), dbias = poisoned(wide, parameter);
-  const Buffer want_dx = make(t.x, shape), want_dweight = make(wide, parameter), want_dbias = make(wide, parameter);
+  const Buffer dx = lying(poisoned(t.x, shape)), dweight = poisoned(wide, parameter), dbias = poisoned(wide, parameter);
+  const Buffer want_dx = lying(make(t.x, shape)), want_dweight = make(wide, parameter), want_dbias = make(wide, parameter);
   cpu().normalize_backward(a, g, x, affine ? w.view : none, a.centered ? want_mean.view : none, want_rstd, want_dx, want_dweight,
                            want_dbias);
   {
@@ -74,6 +78,29 @@ TEST_CASE("group normalisation of short and long channels") {
     check_normalize({5, 4, 1, 1, 1e-5}, t);
     check_normalize({4, 8, 4, 1, 1e-5}, t);
   }
+}
+
+// Strips of one group and of several, in packs and not, the last of which has fewer; more columns than a block has threads for.
+TEST_CASE("group normalisation in channels_last") {
+  const auto check = [](const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0) {
+    check_normalize(a, t, affine, shift, MemoryFormat::channels_last);
+  };
+  for (const Types& t : kTypes) check({2, 12, 10, 37, 1e-5}, t);  // packs of two groups
+  for (const Types& t : {kTypes[1], kTypes[5]}) {
+    check({3, 2, 3, 5, 1e-5}, t);
+    check({2, 40, 1, 9, 1e-5}, t);  // each channel a group
+    check({2, 4, 40, 70, 1e-5}, t, false);
+    check({2, 3, 8, 6, 1e-5}, t, true, 1);  // not on 16 bytes
+    check({2, 8, 33, 70, 1e-5}, t);
+    check({1, 2, 72, 9, 1e-5}, t);
+  }
+  // So many strips that each has several packs, or columns.
+  check({13, 328, 1, 3, 1e-5}, kTypes[1]);
+  check({13, 41, 8, 3, 1e-5}, kTypes[2]);
+  check({13, 316, 1, 3, 1e-5}, kTypes[5]);
+  check({1, 1, 2056, 3, 1e-5}, kTypes[3]);
+  check({1, 8, 257, 3, 1e-5}, kTypes[1]);  // wide groups that are no whole packs
+  check({1, 1, 257, 3, 1e-5}, kTypes[5]);
 }
 
 TEST_CASE("sums over many rows take several segments") {
