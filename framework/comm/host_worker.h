@@ -224,11 +224,11 @@ class HostGroup::Worker {
     for (size_t r = 0; r < heard.size(); ++r)
       if (!heard[r]) silent.push_back(int(r));
     std::string text = joined("[distributed] ", what_, " on rank ", transport_->rank(), ' ');
-    text += broken.empty() ? joined("did not end within ", timeout.load(), " s: ") : "failed: " + broken;
+    text += broken.empty() ? joined("did not end within ", timeout.load(), " s: ") : "failed: ";
     if (!silent.empty())
-      text += (broken.empty() ? "" : "; ") + listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer";
-    else if (broken.empty())
-      text += "all ranks live, but one of them is late or does something else";
+      text += listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer";
+    else
+      text += broken.empty() ? "all ranks live, but one of them is late or does something else" : broken;
     return PeerLostError(
         joined(text, Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
                           "checkpoint is whole: start all ranks again with --resume auto"}));

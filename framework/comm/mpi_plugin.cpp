@@ -96,6 +96,7 @@ void describe(char* text, size_t room) {
   int length = 0;
   MPI_Get_library_version(words, &length);
   words[strcspn(words, ",\n")] = 0;  // the rest is about how it was built
+  if (char* const version = strstr(words, " Version:\t")) memmove(version + 1, version + 10, strlen(version + 10) + 1);  // MPICH
   snprintf(text, room, "%s", words);
 }
 
