@@ -9,8 +9,8 @@
 #include "apps/commands/products.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
-#include "apps/schema/json.h"
 #include "apps/run/ranks.h"
+#include "apps/schema/json.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/plugin.h"
 
@@ -23,8 +23,9 @@ Json ranks_here() {
   if (!group) {
     const std::optional<std::string> mpi = plugin_fault(Engine::mpi), gloo = plugin_fault(Engine::gloo);
     if (mpi && gloo)
-      return {{"available", false},
-              {"description", "none: no MPI (" + *mpi + ") and no Gloo (" + *gloo + "); scripts/setup.sh --with mpi or --with gloo"}};
+      return {
+          {"available", false},
+          {"description", "none: no MPI (" + *mpi + ") and no Gloo (" + *gloo + "); scripts/setup.sh --with mpi or --with gloo"}};
     return {{"available", true},
             {"description", joined("this process is alone; ", mpi ? "torchrun --no-python --nproc-per-node" : "mpirun -np",
                                    " N halfstep train CONFIG starts N")}};
@@ -33,8 +34,8 @@ Json ranks_here() {
   const Json mine = {{"host", host_name()}, {"process", getpid()}, {"threads", num_threads()}};
   for (const std::string& text : group->gather(mine.dump())) {
     Json rank = Json::parse(text);
-    rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(), ", ",
-                          rank["threads"].get<int>(), " threads, ", group->describe());
+    rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(),
+                          ", ", rank["threads"].get<int>(), " threads, ", group->describe());
     list.push_back(rank);
   }
   const bool first = writes(group.get());

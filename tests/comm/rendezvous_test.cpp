@@ -22,21 +22,18 @@ using namespace halfstep;
 
 namespace {
 
-// A port of this machine that something else uses: bound, and listening where it must.
+// A port of this machine that something else uses.
 class Taken {
  public:
   Taken() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in any{};
     any.sin_family = AF_INET;
     socklen_t length = sizeof any;
-    const int on = 1;
-    setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     bind(fd_, reinterpret_cast<sockaddr*>(&any), sizeof any);
     getsockname(fd_, reinterpret_cast<sockaddr*>(&any), &length);
     port = ntohs(any.sin_port);
   }
   ~Taken() { close(fd_); }
-  void listen() const { ::listen(fd_, 8); }
   int port = 0;
 
  private:
@@ -80,7 +77,6 @@ TEST_CASE("rendezvous: ranks find each other by address, behind ports that other
   std::string folder = (std::filesystem::temp_directory_path() / "halfstep-meet-XXXXXX").string();
   REQUIRE(mkdtemp(folder.data()));
   const Taken other;  // as torchrun's own store
-  other.listen();
   MeetingPlace file;
   file.file = folder + "/meet";
   for (const MeetingPlace& place : {at(free_port()), at(other.port, other.port + 16), file}) {
@@ -131,7 +127,6 @@ TEST_CASE("rendezvous: ranks that contradict each other are refused, all with on
   CHECK(contains(said[1].text, "within 0.4 s: "));
 
   const Taken other;
-  other.listen();
   const Said used = meet({as(0, 2, at(other.port))}, 5)[0];
   CHECK(used.config);
   CHECK(contains(used.text, "rank 0 cannot listen at port " + std::to_string(other.port) + ": something else does"));
