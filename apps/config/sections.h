@@ -228,11 +228,10 @@ struct PerformanceSection {
     key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
     key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
     key(channels_last, boolean("channels_last", false, "images lie with the channels of a pixel side by side: faster in 16 bits"));
-    key(cudnn_benchmark,
-        boolean("cudnn_benchmark", false,
-                "time a few of cuDNN's ways for each kind of convolution and keep the fastest, whose last bits may differ"));
-    key(cudnn_workspace,
-        integer("cudnn_workspace", 256, "MiB that one call of cuDNN may take beside its tensors").at_least(0).at_most(1 << 20));
+    key(cudnn_benchmark, boolean("cudnn_benchmark", false,
+                                 "time a few of cuDNN's ways for each kind of convolution and keep the fastest, whose last bits may differ"));
+    key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB that one call of cuDNN may take beside its tensors")
+                             .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
     key.unread(not_yet("profile", false, "profile"));
   }
@@ -248,8 +247,7 @@ struct DistributedSection {
     key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
                         "what gradients are exchanged with; auto: NCCL on GPUs where it is there, else the host, over MPI or Gloo "
                         "as the launcher says; mpi: an old name of host"));
-    key(bucket_mb,
-        number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
+    key(bucket_mb, number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
                      "what is sent; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
     key(timeout_s, number("timeout_s", 600.0, "a rank that does not answer for so long ends the run").above(0).at_most(1e6));
@@ -297,8 +295,7 @@ struct Sections {
     key(metrics, list("metrics", Json::array(), component("", metric_family(), "a metric"),
                       "besides the loss; accuracy is always there for classes"));
     key(optimizer, component("optimizer", optimizer_family(), "what changes the weights").required());
-    key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"),
-                        "the learning rate over time; several, one after the other")
+    key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"), "the learning rate over time; several, one after the other")
                        .or_one()
                        .items(1, 20));
     key.switched(amp, "amp", "mixed precision; left out: off");
