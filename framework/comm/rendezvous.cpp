@@ -1,10 +1,5 @@
 #include "framework/comm/rendezvous.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,15 +14,17 @@
 #include <random>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/comm/process_group.h"
+#include "framework/comm/sockets.h"
 
 namespace halfstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace sockets;
 using Time = Clock::time_point;
 
 constexpr const char* kGreeting = "halfstep-rank-1";  // and the protocol's version
@@ -41,113 +38,16 @@ Time after(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-bool ready(int fd, short events, Time until) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd p{fd, events, 0};
-    const int n = poll(&p, 1, int(std::clamp<int64_t>(left + 1, 0, 1000)));
-    if (n > 0) return true;
-    if ((n < 0 && errno != EINTR) || left <= 0) return false;
-  }
-}
-
-// All bytes, or false where the other side left or the time is over.
-template <class Byte, class Step>
-bool move(int fd, Byte* data, size_t bytes, short events, Time until, const Step& step) {
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t n = step(data + done, bytes - done);
-    if (n > 0)
-      done += size_t(n);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !ready(fd, events, until))
-      return false;
-  }
-  return true;
-}
-bool send_bytes(int fd, const char* data, size_t bytes, Time until) {
-  return move(fd, data, bytes, POLLOUT, until, [&](const char* at, size_t n) { return send(fd, at, n, MSG_NOSIGNAL); });
-}
-bool receive_bytes(int fd, char* data, size_t bytes, Time until) {
-  return move(fd, data, bytes, POLLIN, until, [&](char* at, size_t n) { return recv(fd, at, n, 0); });
-}
-
-bool send_text(int fd, const std::string& text, Time until) {
-  const auto length = uint32_t(text.size());
-  char head[sizeof length];
-  std::memcpy(head, &length, sizeof length);
-  return send_bytes(fd, head, sizeof head, until) && send_bytes(fd, text.data(), text.size(), until);
-}
-bool receive_text(int fd, std::string& text, Time until, uint32_t longest) {
-  char head[sizeof(uint32_t)];
-  if (!receive_bytes(fd, head, sizeof head, until)) return false;
-  uint32_t length = 0;
-  std::memcpy(&length, head, sizeof length);
-  text.resize(std::min(length, longest));
-  return length <= longest && receive_bytes(fd, text.data(), text.size(), until);
-}
-
-std::string numeric(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  const std::string out = text, mapped = "::ffff:";
-  return out.compare(0, mapped.size(), mapped) == 0 ? out.substr(mapped.size()) : out;
-}
-std::string own_address(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return numeric(reinterpret_cast<sockaddr*>(&address), length);
-}
-bool stays_on_machine(const std::string& address) { return address.compare(0, 4, "127.") == 0 || address == "::1"; }
-
 std::string this_process() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   return joined("process ", getpid(), " on ", host);
 }
 
-// A socket that listens at the port, of both families where the machine has them; -1 with errno.
-int listen_at(int port) {
-  for (const int family : {AF_INET6, AF_INET}) {
-    const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) continue;
-    const int on = 1, off = 0;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in6 six{};
-    sockaddr_in four{};
-    six.sin6_family = AF_INET6, six.sin6_port = htons(uint16_t(port));
-    four.sin_family = AF_INET, four.sin_port = htons(uint16_t(port));
-    if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    const bool bound = family == AF_INET6 ? bind(fd, reinterpret_cast<sockaddr*>(&six), sizeof six) == 0
-                                          : bind(fd, reinterpret_cast<sockaddr*>(&four), sizeof four) == 0;
-    if (bound && listen(fd, 1024) == 0) return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    if (error == EADDRINUSE || error == EACCES) return -1;
-  }
-  return -1;
-}
-
-int port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
-}
-
-// Rank 0's addresses: those that other machines can reach come first.
-std::vector<std::string> all_addresses() {
-  std::vector<std::string> out;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {"127.0.0.1"};
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-    if (i->ifa_addr->sa_family == AF_INET) out.push_back(numeric(i->ifa_addr, sizeof(sockaddr_in)));
-  }
-  freeifaddrs(list);
-  std::stable_partition(out.begin(), out.end(), [](const std::string& a) { return !stays_on_machine(a); });
-  return out;
+// Of a rank that waits: it has ended, or lost patience, and may come again.
+void forget_if_gone(int& fd) {
+  char byte = 0;
+  if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 0) close(std::exchange(fd, -1));
 }
 
 }  // namespace
@@ -226,10 +126,7 @@ void Rendezvous::receive_all() {
       for (const Visitor& v : visitors) polled.push_back({v.fd, POLLIN, 0});
       for (const int fd : peers_) polled.push_back({fd, POLLIN, 0});  // -1 is passed over
       poll(polled.data(), polled.size(), 50);
-      for (int& fd : peers_) {  // they wait; whoever is heard of now has ended, and may come again
-        char byte = 0;
-        if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 0) close(std::exchange(fd, -1));
-      }
+      for (int& fd : peers_) forget_if_gone(fd);
       for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) visitors.push_back({fd});
       for (size_t i = 0; i < visitors.size();) {
         Visitor& v = visitors[i];
@@ -284,6 +181,7 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   if (size != launch_.size)
     contradict(
         joined("rank ", rank, " (", as, ") was told that there are ", size, " ranks, and rank 0 that there are ", launch_.size));
+  if (rank > 0 && rank < size) forget_if_gone(peers_[size_t(rank)]);
   if (rank <= 0 || rank >= size || peers_[size_t(rank)] >= 0)
     contradict(joined("two processes are rank ", rank, ": ", as, " and ", rank == 0 ? this_process() : came_as_[size_t(rank)]));
   if (!send_text(v.fd, "welcome", soon)) return false;
@@ -342,32 +240,12 @@ void Rendezvous::visit() {
 }
 
 Rendezvous::Answer Rendezvous::try_to_join(const std::string& host, int port, const std::string& job, std::string& why) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    why = "there is no host " + host;
-    return Answer::no_host;
+  const Connection made = connect_to(host, port, Clock::now() + kAttempt);
+  if (made.fd < 0) {
+    why = made.why;
+    return made.known_host ? Answer::nobody : Answer::no_host;
   }
-  int fd = -1;
-  for (const addrinfo* a = found; a && fd < 0; a = a->ai_next) {
-    fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) continue;
-    int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      socklen_t length = sizeof error;
-      if (!ready(fd, POLLOUT, Clock::now() + kAttempt))
-        error = ETIMEDOUT;
-      else
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    }
-    if (error == 0) continue;
-    why = std::strerror(error);
-    std::transform(why.begin(), why.begin() + 1, why.begin(), ::tolower);
-    close(std::exchange(fd, -1));
-  }
-  freeaddrinfo(found);
-  if (fd < 0) return Answer::nobody;
-
+  const int fd = made.fd;
   const std::string hello = joined(kGreeting, ' ', launch_.rank, ' ', launch_.size, ' ', this_process(), '\t', job, '\n');
   const Time soon = Clock::now() + kAttempt;
   std::string verdict;
