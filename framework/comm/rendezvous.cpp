@@ -181,8 +181,9 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   if (size != launch_.size)
     contradict(
         joined("rank ", rank, " (", as, ") was told that there are ", size, " ranks, and rank 0 that there are ", launch_.size));
-  if (rank > 0 && rank < size) forget_if_gone(peers_[size_t(rank)]);
-  if (rank <= 0 || rank >= size || peers_[size_t(rank)] >= 0)
+  if (rank < 0 || rank >= size) return false;
+  if (rank > 0) forget_if_gone(peers_[size_t(rank)]);
+  if (rank == 0 || peers_[size_t(rank)] >= 0)
     contradict(joined("two processes are rank ", rank, ": ", as, " and ", rank == 0 ? this_process() : came_as_[size_t(rank)]));
   if (!send_text(v.fd, "welcome", soon)) return false;
   peers_[size_t(rank)] = v.fd;
