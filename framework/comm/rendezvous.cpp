@@ -101,6 +101,7 @@ void Rendezvous::receive_all() {
     out.close();
     if (!out || std::rename(half.c_str(), place.file.c_str()) != 0) {
       const int error = errno;
+      std::remove(half.c_str());
       close(listener);
       fail<ConfigError>("distributed", "rank 0 cannot write HALFSTEP_RENDEZVOUS_FILE ", place.file, ": ", std::strerror(error),
                         Help{"give the name of a file in a folder that all ranks see"});
@@ -153,7 +154,7 @@ void Rendezvous::receive_all() {
   address_ = own_address(outward == peers_.end() ? peers_[1] : *outward);
   for (size_t r = 1; r < peers_.size(); ++r) {
     const bool local = outward != peers_.end() && stays_on_machine(own_address(peers_[r]));
-    if (!send_text(peers_[r], local ? "go " + address_ : "go", until))
+    if (!send_text(peers_[r], local ? "go " + address_ : "go", Clock::now() + kAttempt))
       fail<PeerLostError>("distributed", "rank ", r, " ended while the ranks were coming together");
   }
 }
@@ -175,7 +176,6 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   }
   const auto contradict = [&](const std::string& why) {
     send_text(v.fd, "no " + why, soon);
-    close(v.fd);
     send_away(true, why);
   };
   if (size != launch_.size)
