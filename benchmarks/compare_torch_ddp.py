@@ -2,11 +2,12 @@
 """Training steps of 1 and 2 ranks beside PyTorch's DistributedDataParallel with gloo, one thread a rank.
 
     scripts/build.sh release bench_ranks
-    python3 benchmarks/compare_torch_ddp.py [--binary build/release/benchmarks/ranks] [--rounds 3] [--seconds 2] [--json FILE]
+    python3 benchmarks/compare_torch_ddp.py [--over mpi] [--binary build/release/benchmarks/ranks] [--rounds 3] [--seconds 2] [--json FILE]
 
 Weak scaling keeps the samples of a rank, strong scaling those of all. Both sides run one after the other in each round; a ratio is
 halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep is faster. The mean of
-the squared outputs is the loss, SGD the optimizer, float32 the numbers. A step's time is rank 0's median.
+the squared outputs is the loss, SGD the optimizer, float32 the numbers. A step's time is rank 0's median. The rows "sum" time an
+all_reduce of so many bytes alone. halfstep's ranks are started by mpirun, or with --over gloo by this script.
 """
 import argparse
 import datetime
@@ -23,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = [  # net, samples of a rank, ranks, what it shows
     ("mlp", 512, 1, "one rank"), ("mlp", 512, 2, "weak"), ("mlp", 256, 2, "strong"),
     ("lenet", 64, 1, "one rank"), ("lenet", 64, 2, "weak"), ("lenet", 32, 2, "strong"),
+    ("sum", 4 << 20, 2, "all_reduce"), ("sum", 24 << 20, 2, "all_reduce"),
 ]
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 
@@ -33,7 +35,12 @@ def torch_rank(net, batch, ranks, rank, meeting, seconds, out):
     from torch import nn
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    if net == "mlp":
+    if ranks > 1:
+        import torch.distributed as dist
+        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    if net == "sum":
+        model, numbers = None, torch.zeros(batch // 4)
+    elif net == "mlp":
         model = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024))
         x, y = torch.randn(batch, 1024), torch.zeros(batch, 1024)
     else:
@@ -41,13 +48,14 @@ def torch_rank(net, batch, ranks, rank, meeting, seconds, out):
                               nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(),
                               nn.Linear(84, 10))
         x, y = torch.randn(batch, 1, 28, 28), torch.zeros(batch, 10)
-    if ranks > 1:
-        import torch.distributed as dist
-        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    if ranks > 1 and model:
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
-    optimizer, loss = torch.optim.SGD(model.parameters(), lr=1e-3), nn.MSELoss()
+    if model:
+        optimizer, loss = torch.optim.SGD(model.parameters(), lr=1e-3), nn.MSELoss()
 
     def step():
+        if not model:
+            return dist.all_reduce(numbers)
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
@@ -82,19 +90,29 @@ def torch_ms(net, batch, ranks, seconds):
         return json.loads(pathlib.Path(folder, "out.json").read_text())["ms"]
 
 
-def halfstep_ms(binary, net, batch, ranks, seconds):
-    command = [binary, net, str(batch), "1", str(seconds)]
-    if ranks > 1:
-        command = ["timeout", "-s", "KILL", "60"] + MPIRUN + ["-np", str(ranks)] + command
-    ran = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    if ran.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
-    return json.loads(ran.stdout)
+def halfstep_ms(binary, over, net, batch, ranks, seconds):
+    command = [binary, "none", str(batch)] if net == "sum" else [binary, net, str(batch), "1", str(seconds)]
+    commands = [command]
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        if ranks > 1 and over == "mpi":
+            commands = [MPIRUN + ["-np", str(ranks)] + command]
+        elif ranks > 1:
+            env |= {"WORLD_SIZE": str(ranks), "HALFSTEP_RENDEZVOUS_FILE": folder + "/meet"}
+            commands = [["env", f"RANK={r}"] + command for r in range(ranks)]
+        processes = [subprocess.Popen(["timeout", "-s", "KILL", "60"] + c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+                     for c in commands]
+        said = [p.communicate() for p in processes]
+    if any(p.returncode for p in processes):
+        raise SystemExit(f"{' '.join(command)} failed:\n{''.join(err for _, err in said)}")
+    out = json.loads(said[0][0])
+    return {"ms": out[str(batch)], "wait_ms": out[str(batch)]} if net == "sum" else out
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/ranks"))
+    p.add_argument("--over", choices=["mpi", "gloo"], default="mpi", help="what halfstep's ranks exchange over")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=2)
     p.add_argument("--match", default="", help="only nets whose name contains this")
@@ -111,17 +129,17 @@ def main():
             continue
         ours, theirs = [], []
         for _ in range(a.rounds):
-            ours.append(halfstep_ms(a.binary, net, batch, ranks, a.seconds))
+            ours.append(halfstep_ms(a.binary, a.over, net, batch, ranks, a.seconds))
             theirs.append(torch_ms(net, batch, ranks, a.seconds))
         ratios = sorted(o["ms"] / t for o, t in zip(ours, theirs))
         rows.append({"net": net, "batch_of_a_rank": batch, "ranks": ranks, "scaling": what,
                      "halfstep_ms": statistics.median(o["ms"] for o in ours), "torch_ms": statistics.median(theirs),
                      "wait_ms": statistics.median(o["wait_ms"] for o in ours), "ratio": statistics.median(ratios),
                      "spread": [ratios[0], ratios[-1]]})
-        if ranks > 1:
+        if ranks > 1 and net != "sum":
             rows[-1]["bucket_bytes"] = ours[0]["bucket_bytes"]
         r = rows[-1]
-        print(f"{net:6} {batch:4} x {ranks} {what:9} halfstep {r['halfstep_ms']:8.3f} ms (waits {r['wait_ms']:.3f})  "
+        print(f"{net:6} {batch:8} x {ranks} {what:9} halfstep {r['halfstep_ms']:8.3f} ms (waits {r['wait_ms']:.3f})  "
               f"torch {r['torch_ms']:8.3f} ms  ratio {r['ratio']:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
     if a.json:
         machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "")
@@ -129,7 +147,7 @@ def main():
         old = json.loads(pathlib.Path(a.json).read_text())["rows"] if pathlib.Path(a.json).exists() else []
         kept = [r for r in old if not any(r["net"] == n["net"] for n in rows)]
         pathlib.Path(a.json).write_text(json.dumps({"date": datetime.date.today().isoformat(), "machine": machine, "commit": commit,
-                                                    "torch": torch.__version__, "rounds": a.rounds, "seconds": a.seconds,
+                                                    "torch": torch.__version__, "over": a.over, "rounds": a.rounds, "seconds": a.seconds,
                                                     "rows": kept + rows}, indent=1) + "\n")
 
 

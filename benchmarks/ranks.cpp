@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   const auto group = open_process_group();
   nlohmann::json out;
   if (a[0] == "none") {
-    check<ValueError>(group != nullptr, "ranks", "sums are timed by mpirun");
+    check<ValueError>(group != nullptr, "ranks", "sums are timed on ranks: start it with mpirun, or with RANK and WORLD_SIZE");
     std::vector<int64_t> sizes;
     for (size_t i = 1; i < a.size(); ++i) sizes.push_back(std::stoll(a[i]));
     out = time_sums(*group, sizes);

@@ -1,11 +1,13 @@
-// Data-parallel training in a loop of one's own:   mpirun -np 4 ddp_train
+// Data-parallel training in a loop of one's own:   mpirun -np 4 ddp_train   or   torchrun --no-python --nproc-per-node 4 ddp_train
 //
-// Every process has the whole model and computes its part of each batch; backward() makes the mean of their gradients. Without
-// mpirun it is the same loop in one process, on the whole batch, and comes to the same weights.
+// Every process has the whole model and computes its part of each batch, on a GPU of its own where there is one; backward() makes
+// the mean of their gradients. Without a launcher it is the same loop in one process, on the whole batch.
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "examples/claim.h"
+#include "framework/comm/device_group.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -20,12 +22,15 @@ std::shared_ptr<Sequential> make_model() {
 }  // namespace
 
 int main() {
-  const std::unique_ptr<ProcessGroup> group = open_process_group();  // null without mpirun
+  const Device device = has_backend(Device::Type::cuda) ? Device::cuda : Device::cpu;
+  std::unique_ptr<ProcessGroup> group = open_process_group();  // null without a launcher
+  if (group) group = for_device(std::move(group), device, "auto");  // NCCL, where each rank has a GPU
   const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
   constexpr int64_t kBatch = 64, kSteps = 150;
 
   manual_seed(1);
   const std::shared_ptr<Sequential> model = make_model();
+  model->to(device);
   std::unique_ptr<DistributedDataParallel> parallel;
   if (group) parallel = std::make_unique<DistributedDataParallel>(model, *group);
   Module& net = group ? static_cast<Module&>(*parallel) : *model;
@@ -34,7 +39,7 @@ int main() {
   Generator data(2);  // every rank draws the whole batch, and takes its rows
   double first = 0, last = 0;
   for (int step = 0; step < kSteps; ++step) {
-    const Tensor x = randn({kBatch, 8}, {}, &data), y = (x * x).sum({1}, true) * 0.1;
+    const Tensor x = randn({kBatch, 8}, {}, &data).to(device), y = (x * x).sum({1}, true) * 0.1;
     const BatchRows mine = part_of(kBatch, rank, ranks);
     optimizer.zero_grad();
     const Tensor loss = mse_loss(net(x.narrow(0, mine.first, mine.rows)), y.narrow(0, mine.first, mine.rows));

@@ -2,7 +2,8 @@
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
 # Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
 #
-#   scripts/setup.sh [--with mpi]     mpi: training on several ranks, and its tests (docs/distributed.md)
+#   scripts/setup.sh [--with mpi] [--with gloo]
+#       training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else than MPI starts
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
@@ -11,7 +12,8 @@ packages=(g++ cmake ninja-build git python3
 while [[ $# -gt 0 ]]; do
   case "$1 ${2-}" in
     "--with mpi") packages+=(libopenmpi-dev openmpi-bin); shift 2 ;;
-    *) echo "setup.sh: takes --with mpi, got $*" >&2; exit 2 ;;
+    "--with gloo") packages+=(libgloo-dev); shift 2 ;;
+    *) echo "setup.sh: takes --with mpi and --with gloo, got $*" >&2; exit 2 ;;
   esac
 done
 

@@ -9,10 +9,10 @@
 #include "apps/commands/products.h"
 #include "apps/exit_codes.h"
 #include "apps/run/bench_mlp.h"
-#include "apps/schema/json.h"
 #include "apps/run/ranks.h"
+#include "apps/schema/json.h"
 #include "framework/backend/backend.h"
-#include "framework/comm/mpi.h"
+#include "framework/comm/plugin.h"
 
 namespace halfstep::app {
 namespace {
@@ -21,16 +21,21 @@ namespace {
 Json ranks_here() {
   const auto group = open_process_group({.timeout_s = 60});
   if (!group) {
-    const std::optional<std::string> fault = mpi_plugin_fault();
-    if (fault) return {{"available", false}, {"description", "none: no MPI (" + *fault + "); scripts/setup.sh --with mpi"}};
-    return {{"available", true}, {"description", "this process is alone; mpirun -np N halfstep train CONFIG starts N"}};
+    const std::optional<std::string> mpi = plugin_fault(Engine::mpi), gloo = plugin_fault(Engine::gloo);
+    if (mpi && gloo)
+      return {
+          {"available", false},
+          {"description", "none: no MPI (" + *mpi + ") and no Gloo (" + *gloo + "); scripts/setup.sh --with mpi or --with gloo"}};
+    return {{"available", true},
+            {"description", joined("this process is alone; ", mpi ? "torchrun --no-python --nproc-per-node" : "mpirun -np",
+                                   " N halfstep train CONFIG starts N")}};
   }
   Json list = Json::array();
   const Json mine = {{"host", host_name()}, {"process", getpid()}, {"threads", num_threads()}};
   for (const std::string& text : group->gather(mine.dump())) {
     Json rank = Json::parse(text);
-    rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(), ", ",
-                          rank["threads"].get<int>(), " threads, ", group->describe());
+    rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(),
+                          ", ", rank["threads"].get<int>(), " threads, ", group->describe());
     list.push_back(rank);
   }
   const bool first = writes(group.get());

@@ -76,7 +76,8 @@ int train(const Options& o) {
   backend_for(config.device);  // before any file is touched
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  Progress progress({.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color});
+  Progress progress(
+      {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Trainer trainer(config, *dir, progress, group.get());
   const TrainSummary summary = trainer.run();

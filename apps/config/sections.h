@@ -244,9 +244,9 @@ struct DistributedSection {
   bool sync_batch_norm;
 
   void keys(auto& key) {
-    key(backend, choice("backend", "auto", {"auto", "mpi", "nccl"},
-                        "what the ranks of mpirun or srun exchange gradients with; auto: NCCL on GPUs where it is there, "
-                        "else MPI"));
+    key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
+                        "what gradients are exchanged with; auto: NCCL on GPUs where it is there, else the host, over MPI or Gloo "
+                        "as the launcher says; mpi: an old name of host"));
     key(bucket_mb, number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
                      "what is sent; bfloat16 halves the bytes, and the sum in float32 is rounded once"));

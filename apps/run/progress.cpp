@@ -20,7 +20,7 @@ std::string formatted(const char* format, Args... args) {
 }  // namespace
 
 Progress::Progress(const ProgressOptions& options) : options_(options) {
-  terminal_ = isatty(fileno(options.out)) != 0;
+  terminal_ = !options.plain && isatty(fileno(options.out)) != 0;
   const char* no_color = std::getenv("NO_COLOR");
   color_ = terminal_ && options.color && !(no_color && *no_color);
 }

@@ -63,7 +63,7 @@ std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::option
   if (detect_launch().size == 1) return nullptr;
   check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
                      "data.loader.stateful", "trains in one process: each stream goes on where its last batch ended",
-                     Help{"start it without mpirun"});
+                     Help{"start it as one process, without a launcher"});
   const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s};
   auto group = open_process_group(options_of_group);
   check_same(*group, {{"config", config.json}, {"options", options}});

@@ -1,4 +1,4 @@
-// The ranks of a run that mpirun started, as the parts of a run see them.
+// The ranks of a run that a launcher started, as the parts of a run see them.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,7 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
                        Help{"leave it at \"auto\", or give the device cuda"});
     return host;
   }
-  if (backend == "mpi") return host;
+  if (backend == "host" || backend == "mpi") return host;
   const std::string why = refusal(*host, *groups);
   if (why.empty()) return groups->open_group(std::move(host), options);
   check<ConfigError>(backend != "nccl", "distributed.backend", "NCCL cannot be used: ", why,

@@ -21,9 +21,9 @@ class DeviceGroups {
   virtual std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup> host, const GroupOptions& options) = 0;
 };
 
-// The group for tensors of a device by a config's distributed.backend: "mpi" leaves the host's; "nccl" opens the device's; "auto"
-// does where all ranks can, and says why where they cannot. All ranks call it. `groups`: null for a device that has none, such as
-// the CPU. Throws ConfigError where "nccl" cannot be had, with every rank's reason.
+// The group for tensors of a device by a config's distributed.backend: "host", or its old name "mpi", leaves the host's; "nccl"
+// opens the device's; "auto" does where all ranks can, and says why where they cannot. All ranks call it. `groups`: null for a
+// device that has none, such as the CPU. Throws ConfigError where "nccl" cannot be had, with every rank's reason.
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, DeviceGroups* groups, std::string_view backend,
                                          const GroupOptions& options = {});
 // The same, of a device's backend.

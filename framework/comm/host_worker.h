@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "framework/comm/host_group.h"
+#include "framework/comm/launcher.h"
 #include "framework/comm/rank_sum.h"
 
 namespace halfstep {
@@ -33,13 +34,6 @@ inline constexpr auto kRollCall = std::chrono::milliseconds(700);
 inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // how long an idle rank lets a roll call wait
 
 inline double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-inline std::string listed(const std::vector<int>& ranks) {
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    out += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
-  return out;
-}
 
 struct Parts {
   std::vector<int> counts, offsets;
@@ -98,7 +92,9 @@ class HostGroup::Worker {
       std::exception_ptr error;
       try {
         job.work(*this);
-      } catch (...) { error = std::current_exception(); }
+      } catch (const TransportFault& fault) { error = std::make_exception_ptr(lost(fault.what())); } catch (...) {
+        error = std::current_exception();
+      }
       {
         const std::lock_guard lock(mutex_);
         done_ = job.ticket;
@@ -119,7 +115,7 @@ class HostGroup::Worker {
       else
         std::this_thread::sleep_for(comm::kNap);
       if (i % 64 == 63) answer();
-      if (i % 64 == 63 && comm::since(began_) > timeout.load()) lost();
+      if (i % 64 == 63 && comm::since(began_) > timeout.load()) throw lost();
     }
   }
 
@@ -209,27 +205,33 @@ class HostGroup::Worker {
   void answer() {
     try {
       transport_->answer_roll();
-    } catch (const PeerLostError&) {}
+    } catch (const TransportFault&) {}
   }
-  [[noreturn]] void lost() {
+  // Says who does not answer any more; `broken`: what the transport says, where it does not just hang.
+  PeerLostError lost(const std::string& broken = "") {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;
     const auto asked = Clock::now();
-    do {
+    try {
+      do {
+        transport_->roll_call(heard);
+        if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      } while (Clock::now() - asked < comm::kRollCall);
+      // One more turn of the progress engine, so that what was told last leaves this process.
       transport_->roll_call(heard);
-      if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    } while (Clock::now() - asked < comm::kRollCall);
-    // One more turn of the progress engine, so that what was told last leaves this process.
-    transport_->roll_call(heard);
+    } catch (const TransportFault&) {}  // whoever was heard until now lives
     for (size_t r = 0; r < heard.size(); ++r)
       if (!heard[r]) silent.push_back(int(r));
-    fail<PeerLostError>(
-        "distributed", what_, " on rank ", transport_->rank(), " did not end within ", timeout.load(), " s: ",
-        silent.empty() ? "all ranks live, but one of them is late or does something else"
-                       : comm::listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer",
-        Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
-             "checkpoint is whole: start all ranks again with --resume auto"});
+    std::string text = joined("[distributed] ", what_, " on rank ", transport_->rank(), ' ');
+    text += broken.empty() ? joined("did not end within ", timeout.load(), " s: ") : "failed: ";
+    if (!silent.empty())
+      text += listed(silent) + (silent.size() == 1 ? " does" : " do") + " not answer";
+    else
+      text += broken.empty() ? "all ranks live, but one of them is late or does something else" : broken;
+    return PeerLostError(
+        joined(text, Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
+                          "checkpoint is whole: start all ranks again with --resume auto"}));
   }
 
   std::unique_ptr<Transport> transport_;

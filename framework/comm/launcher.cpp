@@ -1,5 +1,6 @@
 #include "framework/comm/launcher.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@ struct Names {
 constexpr Names kMpi[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr, true},
                           {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr, true},
                           {"Slurm", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_ID", true}};
+constexpr int kTorchPorts = 16;  // that rank 0 tries after torchrun's own
 constexpr Names kTorch = {"WORLD_SIZE", "WORLD_SIZE", "RANK", "LOCAL_RANK", nullptr, false};
 
 using Get = std::function<const char*(const char*)>;
@@ -41,7 +43,31 @@ std::optional<Launch> read(const Get& get, const Names& names) {
                      Help{joined("start all ranks with a launcher, e.g. mpirun -np ", *size, " halfstep train ...")});
   check<ConfigError>(*size >= 1 && rank.value_or(0) < *size, "distributed", names.rank, " must be below ", names.size, ", got ",
                      rank.value_or(0), " and ", *size);
-  return Launch{names.launcher, rank.value_or(0), *size, number(get, names.local), names.by_mpi};
+  return Launch{names.launcher, rank.value_or(0), *size, number(get, names.local), names.by_mpi, {}};
+}
+
+bool is_set(const Get& get, const char* name) {
+  const char* text = get(name);
+  return text && *text;
+}
+
+std::optional<MeetingPlace> meeting_place(const Get& get) {
+  MeetingPlace place;
+  if (is_set(get, "HALFSTEP_RENDEZVOUS_FILE")) {
+    place.file = get("HALFSTEP_RENDEZVOUS_FILE");
+    return place;
+  }
+  if (!is_set(get, "MASTER_ADDR")) return {};
+  place.address = get("MASTER_ADDR");
+  const std::optional<int> port = number(get, "MASTER_PORT");
+  check<ConfigError>(port && *port > 0 && *port < 65536, "distributed", "MASTER_ADDR is set, so MASTER_PORT must be a port, ",
+                     "a number from 1 to 65535 that is the same for all ranks, got ", port ? std::to_string(*port) : "nothing");
+  place.port = place.last_port = *port;
+  const char* agent = get("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent && std::strcmp(agent, "True") == 0) ++place.port, place.last_port = std::min(65535, *port + kTorchPorts);
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
+    if (is_set(get, name)) place.job += std::string(place.job.empty() ? "" : " ") + get(name);
+  return place;
 }
 
 }  // namespace
@@ -51,16 +77,32 @@ Launch detect_launch(const Get& get) {
   for (const Names& names : kMpi) {
     if (!found) found = read(get, names);
   }
-  const std::optional<Launch> torch = read(get, kTorch);
-  if (!found) return torch ? *torch : Launch{};
-  check<ConfigError>(!torch || (torch->size == found->size && torch->rank == found->rank), "distributed", found->launcher,
-                     " says rank ", found->rank, " of ", found->size, ", but RANK and WORLD_SIZE say ", torch ? torch->rank : 0,
-                     " of ", torch ? torch->size : 0, Help{"unset RANK and WORLD_SIZE, or give them the launcher's numbers"});
+  std::optional<Launch> torch = read(get, kTorch);
+  if (torch && is_set(get, "TORCHELASTIC_RUN_ID")) torch->launcher = "torchrun";
+  check<ConfigError>(!found || !torch || (torch->size == found->size && torch->rank == found->rank), "distributed",
+                     found ? found->launcher : "", " says rank ", found ? found->rank : 0, " of ", found ? found->size : 0,
+                     ", but RANK and WORLD_SIZE say ", torch ? torch->rank : 0, " of ", torch ? torch->size : 0,
+                     Help{"unset RANK and WORLD_SIZE, or give them the launcher's numbers"});
+  if (!found) found = torch.value_or(Launch{});
+  if (found->size == 1) return *found;
+  const bool slurm_without_pmi =
+      found->launcher == "Slurm" && !is_set(get, "PMIX_RANK") && !is_set(get, "PMI_RANK") && !is_set(get, "PMI_FD");
+  if (!found->by_mpi || slurm_without_pmi) found->meeting = meeting_place(get);
+  if (found->meeting) found->by_mpi = false;
   return *found;
 }
 
 Launch detect_launch() {
   return detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+std::string listed(const std::vector<int>& ranks) {
+  constexpr size_t kMost = 16;
+  const size_t shown = std::min(ranks.size(), kMost);
+  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < shown; ++i) out += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+  if (shown < ranks.size()) out += " and " + std::to_string(ranks.size() - shown) + " more";
+  return out;
 }
 
 }  // namespace halfstep

@@ -4,22 +4,38 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace halfstep {
 
+// Where ranks find each other without MPI: rank 0 listens there.
+struct MeetingPlace {
+  std::string address;          // MASTER_ADDR
+  int port = 0, last_port = 0;  // MASTER_PORT; rank 0 takes the first of these that is free
+  std::string file;             // or HALFSTEP_RENDEZVOUS_FILE, where rank 0 writes its address
+  std::string job;              // ranks of other jobs that come by mistake are sent away
+};
+
 struct Launch {
-  std::string launcher;  // "Open MPI", "PMI", "Slurm", "WORLD_SIZE"; empty: none, a process of its own
+  std::string launcher;  // "Open MPI", "PMI", "Slurm", "torchrun", "WORLD_SIZE"; empty: none, a process of its own
   int rank = 0, size = 1;
-  std::optional<int> local_rank;  // among those of this machine, where the launcher says it
-  bool by_mpi = false;            // MPI itself, or srun, can bring the ranks together
+  std::optional<int> local_rank;        // among those of this machine, where the launcher says it
+  bool by_mpi = false;                  // MPI brings the ranks together
+  std::optional<MeetingPlace> meeting;  // else this does, where it is known
 };
 
 // Reads the environment; `get` for tests. Throws ConfigError where numbers are none, or two launchers contradict each other.
 //
 // Open MPI: OMPI_COMM_WORLD_{SIZE,RANK,LOCAL_RANK}; MPICH and others: PMI_{SIZE,RANK}, MPI_LOCALRANKID; Slurm:
 // SLURM_{NTASKS,PROCID, LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun:
-// {WORLD_SIZE,RANK,LOCAL_RANK}. Under mpirun the numbers of Slurm are those of mpirun's own helpers, and say nothing.
+// {WORLD_SIZE,RANK,LOCAL_RANK}. Under mpirun the numbers of Slurm are those of mpirun's own helpers, and say nothing. Slurm's tasks
+// meet by MPI, unless MASTER_ADDR or HALFSTEP_RENDEZVOUS_FILE is set and srun offers no PMI.
+//
+// torchrun's own process listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), so rank 0 takes one of the next sixteen.
 Launch detect_launch(const std::function<const char*(const char*)>& get);
 Launch detect_launch();
+
+// "rank 3", "ranks 1, 2 and 5", "ranks 0, ..., 15 and 48 more".
+std::string listed(const std::vector<int>& ranks);
 
 }  // namespace halfstep

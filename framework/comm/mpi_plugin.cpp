@@ -1,9 +1,9 @@
-// The only file that knows MPI: see mpi_plugin.h. It is no part of the library halfstep.
-#include "framework/comm/mpi_plugin.h"
-
+// The only file that knows MPI: see transport_plugin.h. It is no part of the library halfstep.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "framework/comm/transport_plugin.h"
 
 namespace {
 
@@ -15,7 +15,7 @@ int g_rank = 0, g_size = 1;
 char g_told[65536], g_heard[65536];  // by rank; more than any job has
 char g_alive = 1;
 
-int open(int* rank, int* size) {
+int open(int* rank, int* size, const HalfstepMeeting*) {
   int there = 0, got = 0;
   MPI_Initialized(&there);
   int error = there ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
@@ -96,12 +96,23 @@ void describe(char* text, size_t room) {
   int length = 0;
   MPI_Get_library_version(words, &length);
   words[strcspn(words, ",\n")] = 0;  // the rest is about how it was built
+  if (char* const version = strstr(words, " Version:\t")) memmove(version + 1, version + 10, strlen(version + 10) + 1);  // MPICH
   snprintf(text, room, "%s", words);
 }
 
-const HalfstepMpi kTable = {HALFSTEP_MPI_VERSION, open,       close,   all_to_all, all_gather, broadcast, barrier, test, roll_call,
-                            answer_roll,          error_text, describe};
+const HalfstepTransport kTable = {HALFSTEP_TRANSPORT_VERSION,
+                                  open,
+                                  close,
+                                  all_to_all,
+                                  all_gather,
+                                  broadcast,
+                                  barrier,
+                                  test,
+                                  roll_call,
+                                  answer_roll,
+                                  error_text,
+                                  describe};
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const HalfstepMpi* halfstep_mpi(void) { return &kTable; }
+extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { return &kTable; }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "framework/comm/launcher.h"
-#include "framework/comm/mpi.h"
+#include "framework/comm/plugin.h"
 
 namespace halfstep {
 namespace {
@@ -48,9 +48,13 @@ std::vector<std::string> ProcessGroup::gather(const std::string& mine) {
 std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options) {
   const Launch launch = detect_launch();
   if (launch.size == 1) return nullptr;
-  check<ConfigError>(launch.by_mpi, "distributed", "WORLD_SIZE is ", launch.size, ", but no launcher of MPI started this process",
-                     Help{joined("start it with mpirun -np ", launch.size, " or srun; unset WORLD_SIZE and RANK to train alone")});
-  return open_mpi_group(launch, options);
+  check<ConfigError>(
+      launch.by_mpi || launch.meeting, "distributed", "WORLD_SIZE is ", launch.size, ", but nothing says where the ranks meet",
+      Help{
+          joined("mpirun -np ", launch.size, ", srun or torchrun --no-python start them all. Or give each process MASTER_ADDR and ",
+                 "MASTER_PORT, where rank 0 listens, or HALFSTEP_RENDEZVOUS_FILE, a file on a disk that all see. Unset WORLD_SIZE ",
+                 "and RANK to train alone")});
+  return open_plugin_group(launch, options);
 }
 
 ProcessGroup* current_group() { return g_current; }

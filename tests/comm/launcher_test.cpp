@@ -60,9 +60,50 @@ TEST_CASE("launcher: who started this process is read from its environment") {
   CHECK(both.launcher == "Open MPI");
   CHECK(both.size == 4);
 
-  const Launch torchrun = under({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"LOCAL_RANK", "2"}});
-  CHECK(torchrun.size == 4);
-  CHECK(!torchrun.by_mpi);
+  const Launch bare = under({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"LOCAL_RANK", "2"}});
+  CHECK(bare.size == 4);
+  CHECK(!bare.by_mpi);
+  CHECK(!bare.meeting);
+}
+
+TEST_CASE("launcher: where ranks meet that MPI does not bring together") {
+  const std::map<std::string, std::string> here = {
+      {"WORLD_SIZE", "4"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+  const auto with = [](std::map<std::string, std::string> all, const std::map<std::string, std::string>& more) {
+    all.insert(more.begin(), more.end());
+    return all;
+  };
+  const Launch plain = under(here);
+  REQUIRE(plain.meeting);
+  CHECK(plain.meeting->address == "a");
+  CHECK(plain.meeting->port == 29500);
+  CHECK(plain.meeting->last_port == 29500);
+  // torchrun's own process listens at the port.
+  const Launch torchrun = under(
+      with(here, {{"TORCHELASTIC_RUN_ID", "r"}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
+  REQUIRE(torchrun.meeting);
+  CHECK(torchrun.launcher == "torchrun");
+  CHECK(torchrun.meeting->port == 29501);
+  CHECK(torchrun.meeting->last_port == 29516);
+  CHECK(torchrun.meeting->job == "r 1");
+  const Launch by_file = under({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"HALFSTEP_RENDEZVOUS_FILE", "/f"}});
+  REQUIRE(by_file.meeting);
+  CHECK(by_file.meeting->file == "/f");
+
+  // srun's tasks meet there where it offers no PMI, and mpirun's never do.
+  const std::map<std::string, std::string> slurm = {
+      {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+  CHECK(!under(slurm).by_mpi);
+  CHECK(under(slurm).meeting.has_value());
+  CHECK(under(with(slurm, {{"PMIX_RANK", "5"}})).by_mpi);
+  CHECK(under(with(slurm, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}})).by_mpi);
+
+  CHECK(contains(refusal({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}}), "MASTER_PORT must be a port"));
+  CHECK(contains(refusal({{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}}), "got 70000"));
+  CHECK(listed({3}) == "rank 3");
+  CHECK(listed({1, 2, 5}) == "ranks 1, 2 and 5");
+  std::vector<int> many(20);
+  CHECK(contains(listed(many), "0, 0 and 4 more"));
 }
 
 TEST_CASE("launcher: what contradicts itself is refused") {

@@ -7,26 +7,13 @@
 #include <fstream>
 #include <set>
 
-#include "framework/io/checkpoint.h"
-#include "tests/apps/tiny_run.h"
+#include "tests/ranks/short_run.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
 
 namespace {
-
-const char* kRun = R"({
-  "name": "ranks", "output_dir": "r", "device": "cpu",
-  "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 24}, "Tanh", {"type": "Dropout", "p": 0.1},
-                                             {"type": "Linear", "out_features": "auto"}]},
-  "loss": "CrossEntropyLoss", "optimizer": {"type": "AdamW", "lr": 0.01},
-  "data": {"train": {"type": "Random", "num_batches": 6, "input_shape": [13], "classes": 3},
-           "val": {"type": "Random", "num_batches": 1, "input_shape": [13], "classes": 3}, "loader": {"batch_size": 16}},
-  "train": {"epochs": 3}, "logging": {"every": 1}, "checkpoint": {"keep_last": 0, "every": "5 steps"}
-})";
-// Goes on until it is ended.
-const char* kForever = R"(--set train.epochs=100000000 --set checkpoint.every="20 steps" --set checkpoint.keep_last=2)";
 
 struct Place : TempDir {
   Place() { write(*this / "c.json", kRun); }
@@ -88,7 +75,7 @@ class Job {
     kill(process, number);
   }
   bool wait_for_steps(int steps) const {
-    return wait_until([&] { return lines_of_complete(dir_ / "r/metrics.jsonl") >= steps; });
+    return wait_until([&] { return complete_lines(dir_ / "r/metrics.jsonl") >= steps; });
   }
   std::string text() const { return read(dir_ / "job.txt"); }
 
@@ -104,36 +91,9 @@ class Job {
   }
 
  private:
-  static int lines_of_complete(const fs::path& file) {
-    const std::string text = read(file);
-    return int(std::count(text.begin(), text.end(), '\n'));
-  }
-  template <class F>
-  static bool wait_until(const F& f) {
-    for (int i = 0; i < 1500; ++i) {
-      if (f()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
   const Place& dir_;
   pid_t pid_;
 };
-
-std::string step_name(int64_t step) {
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08lld", (long long)step);
-  return name;
-}
-
-// What a checkpoint says about model, optimizer and random numbers.
-std::string contents(const fs::path& run, int64_t step) {
-  const fs::path at = run / step_name(step);
-  Json state = Json::parse(read(at / "state.json"));
-  for (const char* key : {"config", "trainer"}) state.erase(key);  // times, and how the batch was divided
-  state.erase("loader");
-  return read(at / "model.safetensors") + read(at / "state.safetensors") + state.dump();
-}
 
 }  // namespace
 
@@ -189,14 +149,10 @@ TEST_CASE("program: ranks that were started differently are refused, with the di
   CHECK(!fs::exists(dir / "r"));
 }
 
-TEST_CASE("program: ranks without what brings them together are refused, not four runs beside each other") {
+TEST_CASE("program: a launcher without the library that connects its ranks") {
   const Place dir;
-  const std::string train = "'" + program().string() + "' train c.json --quiet";
-  const Ran torchrun = dir.shell("env WORLD_SIZE=4 RANK=1 " + train);
-  CHECK(torchrun.code == 2);
-  CHECK(contains(torchrun.err, "[distributed] WORLD_SIZE is 4, but no launcher of MPI started this process\nhelp: "));
-  CHECK(dir.shell("env WORLD_SIZE=4 " + train).code == 2);
-  const Ran plugin = dir.shell("env HALFSTEP_MPI_PLUGIN=/nowhere.so OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 " + train);
+  const Ran plugin = dir.shell("env HALFSTEP_MPI_PLUGIN=/nowhere.so OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 '" +
+                               program().string() + "' train c.json --quiet");
   CHECK(plugin.code == 2);
   CHECK(contains(plugin.err, "[distributed] Open MPI started 2 ranks, but libhalfstep_mpi.so could not be opened: /nowhere.so"));
   CHECK(contains(plugin.err, "scripts/setup.sh --with mpi"));
@@ -205,7 +161,10 @@ TEST_CASE("program: ranks without what brings them together are refused, not fou
 
 TEST_CASE("program: a second run in the folder is refused by rank 0, and all end") {
   const Place dir;
-  REQUIRE(dir.train(2, "").code == 0);
+  const Ran first = dir.shell(dir.mpirun(2) + "train c.json --threads 1");
+  REQUIRE(first.code == 0);
+  CHECK(contains(first.out, "epoch 3/3  train loss"));
+  CHECK(first.out.find_first_of("\r\033") == std::string::npos);  // mpirun's terminal is nobody's
   const Ran again = dir.train(2, "");
   CHECK(again.code == 2);
   CHECK(contains(again.err, "already holds a run"));

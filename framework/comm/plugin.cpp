@@ -1,0 +1,157 @@
+#include "framework/comm/plugin.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/comm/host_group.h"
+#include "framework/comm/rendezvous.h"
+#include "framework/comm/transport_plugin.h"
+
+namespace halfstep {
+namespace {
+
+struct Names {
+  const char *library, *file, *variable, *package;
+};
+constexpr Names kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN", "mpi"},
+                kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
+const Names& names_of(Engine engine) { return engine == Engine::mpi ? kMpi : kGloo; }
+
+std::vector<std::string> places(const Names& names) {
+  if (const char* given = std::getenv(names.variable); given && *given) return {given};
+  std::vector<std::string> out;
+  std::error_code none;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
+  if (!none) {
+    for (const char* folder : {".", "..", "../..", "../lib"}) {
+      const std::filesystem::path file = program / folder / names.file;
+      if (std::filesystem::exists(file, none)) out.push_back(file.string());
+    }
+  }
+  out.push_back(names.file);
+  return out;
+}
+
+// The plugin, or null and why there is none.
+const HalfstepTransport* open_plugin(Engine engine, std::string& why) {
+  for (const std::string& place : places(names_of(engine))) {
+    // MPI opens parts of its own, which look for its symbols among the global ones.
+    void* library = dlopen(place.c_str(), RTLD_NOW | (engine == Engine::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
+    if (!library) {
+      why = dlerror();
+      continue;
+    }
+    const auto entry = reinterpret_cast<decltype(&halfstep_transport)>(dlsym(library, "halfstep_transport"));
+    const HalfstepTransport* table = entry ? entry() : nullptr;
+    if (table && table->version == HALFSTEP_TRANSPORT_VERSION) return table;
+    why = place + " is not of this version of halfstep";
+    return nullptr;
+  }
+  return nullptr;
+}
+
+const HalfstepTransport& plugin(const Launch& launch) {
+  const Engine engine = launch.by_mpi ? Engine::mpi : Engine::gloo;
+  std::string why;
+  if (const HalfstepTransport* table = open_plugin(engine, why)) return *table;
+  const Names& n = names_of(engine);
+  fail<ConfigError>("distributed", launch.launcher, launch.by_mpi ? " started " : " says that this is one of ", launch.size,
+                    " ranks, but ", n.file, " could not be opened: ", why,
+                    Help{joined("scripts/setup.sh --with ", n.package, " installs ", n.library, "; then build again. ", n.variable,
+                                " names a library of your own")});
+}
+
+class PluginTransport final : public Transport {
+ public:
+  PluginTransport(const Launch& launch, double timeout_s) : plugin_(plugin(launch)), rank_(launch.rank) {
+    if (launch.by_mpi) {
+      opened(plugin_.open(&rank_, &size_, nullptr));
+      check<ConfigError>(size_ == launch.size && rank_ == launch.rank, "distributed", launch.launcher, " says rank ", launch.rank,
+                         " of ", launch.size, ", but MPI says rank ", rank_, " of ", size_,
+                         Help{"the launcher must be of the MPI that libhalfstep_mpi.so was built with; or set MASTER_ADDR and "
+                              "MASTER_PORT, and the tasks of srun meet there without MPI"});
+      return;
+    }
+    Meeting met{Rendezvous(launch, timeout_s), {}};
+    const HalfstepMeeting meeting{launch.rank, launch.size, met.rendezvous.address().c_str(), timeout_s, &met, gather};
+    const int code = plugin_.open(&rank_, &size_, &meeting);
+    if (met.error) std::rethrow_exception(met.error);
+    opened(code);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string describe() const override {
+    char text[256];
+    plugin_.describe(text, sizeof text);
+    return text;
+  }
+  void all_to_all(const void* send, std::span<const int> send_counts, std::span<const int> send_offsets, void* receive,
+                  std::span<const int> receive_counts, std::span<const int> receive_offsets) override {
+    held(plugin_.all_to_all(send, send_counts.data(), send_offsets.data(), receive, receive_counts.data(), receive_offsets.data()));
+  }
+  void all_gather(const void* send, int bytes, void* receive, std::span<const int> counts, std::span<const int> offsets) override {
+    held(plugin_.all_gather(send, bytes, receive, counts.data(), offsets.data()));
+  }
+  void broadcast(void* data, int bytes, int root) override { held(plugin_.broadcast(data, bytes, root)); }
+  void barrier() override { held(plugin_.barrier()); }
+  bool test() override {
+    int done = 0;
+    held(plugin_.test(&done));
+    return done != 0;
+  }
+  void roll_call(std::vector<char>& heard) override { held(plugin_.roll_call(heard.data())); }
+  void answer_roll() override { held(plugin_.answer_roll()); }
+  void close() override { held(plugin_.close()); }
+
+ private:
+  struct Meeting {
+    Rendezvous rendezvous;
+    std::exception_ptr error;  // which cannot pass through C
+  };
+  static int gather(void* self, const void* mine, int bytes, void* all) {
+    auto& met = *static_cast<Meeting*>(self);
+    try {
+      const std::string out = met.rendezvous.gather(std::string(static_cast<const char*>(mine), size_t(bytes)));
+      std::memcpy(all, out.data(), out.size());
+      return 0;
+    } catch (...) {
+      met.error = std::current_exception();
+      return 1;
+    }
+  }
+
+  std::string text_of(int code) const {
+    char text[512];
+    plugin_.error_text(code, text, sizeof text);
+    return text;
+  }
+  void opened(int code) const {
+    if (code != 0) fail<PeerLostError>("distributed", "rank ", rank_, " cannot be connected with the others: ", text_of(code));
+  }
+  void held(int code) const {
+    if (code != 0) throw TransportFault(text_of(code));
+  }
+
+  const HalfstepTransport& plugin_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+std::optional<std::string> plugin_fault(Engine engine) {
+  std::string why;
+  if (open_plugin(engine, why)) return {};
+  return why;
+}
+
+std::unique_ptr<ProcessGroup> open_plugin_group(const Launch& launch, const GroupOptions& options) {
+  return HostGroup::open([&] { return std::make_unique<PluginTransport>(launch, options.timeout_s); }, options);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,57 @@
+/* What libhalfstep_mpi.so and libhalfstep_gloo.so give to halfstep: a C interface, so that neither needs the other to be built.
+ *
+ * Each is made of one file, mpi_plugin.cpp or gloo_plugin.cpp, which includes only this header and those of its library. Whoever
+ * has another MPI than the one that halfstep was built with compiles that file again:
+ * mpicxx -O2 -fPIC -shared -I. framework/comm/mpi_plugin.cpp -o libhalfstep_mpi.so
+ *
+ * All calls come from one thread. A call returns 0, or a number that error_text explains. */
+#pragma once
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HALFSTEP_TRANSPORT_VERSION 2
+
+/* What halfstep knows of ranks that no launcher of MPI started, and that have met already (framework/comm/rendezvous.h). */
+typedef struct HalfstepMeeting {
+  int rank, size;
+  const char* address; /* of this machine, as the other ranks reach it: a numeric IP address */
+  double timeout_s;    /* for the connections */
+  void* self;
+  /* all = the ranks' `mine`, `bytes` of each, in their order. What it returns other than 0, open returns, too. */
+  int (*gather)(void* self, const void* mine, int bytes, void* all);
+} HalfstepMeeting;
+
+typedef struct HalfstepTransport {
+  int version; /* HALFSTEP_TRANSPORT_VERSION */
+  /* MPI asks its launcher who it is, and takes no meeting; others take rank and size from it. */
+  int (*open)(int* rank, int* size, const HalfstepMeeting* meeting);
+  /* With all ranks. */
+  int (*close)(void);
+  /* Begin an operation, on bytes; at most one is under way. counts and offsets: of `size` parts. test: done is 1 when it is over;
+   * it may wait for that, but no longer than some milliseconds. */
+  int (*all_to_all)(const void* send, const int* send_counts, const int* send_offsets, void* receive, const int* receive_counts,
+                    const int* receive_offsets);
+  int (*all_gather)(const void* send, int bytes, void* receive, const int* counts, const int* offsets);
+  int (*broadcast)(void* data, int bytes, int root);
+  int (*barrier)(void);
+  int (*test)(int* done);
+  /* Tells all others that this rank lives, and sets heard[r] for those that have told it. Called again and again, until patience
+   * ends. */
+  int (*roll_call)(char* heard);
+  /* Tells it to a rank that has called the roll, if one has. */
+  int (*answer_roll)(void);
+  /* Both fill at most `room` bytes, the last of them 0. */
+  void (*error_text)(int code, char* text, size_t room);
+  void (*describe)(char* text, size_t room); /* the library's name and version */
+} HalfstepTransport;
+
+/* The only symbol of the library. */
+const HalfstepTransport* halfstep_transport(void);
+
+#ifdef __cplusplus
+}
+#endif
