@@ -12,7 +12,6 @@
 #include <functional>
 #include <sstream>
 
-#include "framework/base/log.h"
 #include "tests/cuda/support.h"
 #include "tests/ops/op_cases.h"
 
@@ -20,30 +19,6 @@ using namespace halfstep;
 using namespace halfstep::testing;
 
 namespace {
-
-// What the library's log says meanwhile: a line for each new kind of work.
-std::string said;
-struct Listening {
-  Listening() { said.clear(); }
-  int count(const std::string& word) const {
-    int n = 0;
-    for (size_t at = said.find(word); at != std::string::npos; at = said.find(word, at + 1)) ++n;
-    return n;
-  }
-  logging::Capture capture{[](logging::Level, std::string_view m) { said += std::string(m) + '\n'; }};
-};
-bool has_library() {
-  if (backend_for(Device::cuda).describe().find(", cuDNN ") != std::string::npos) return true;
-  std::puts(("SKIPPED: " + backend_for(Device::cuda).describe()).c_str());
-  return false;
-}
-
-bool has_attention() {
-  if (!has_library()) return false;
-  if (backend_for(Device::cuda).describe().find("sm_7") == std::string::npos) return true;
-  std::puts("SKIPPED: cuDNN has no attention before Ampere");
-  return false;
-}
 
 // x on the device, its channels innermost where that is asked for.
 Tensor laid_out(const Tensor& x, DType dtype, bool channels_last) {
