@@ -77,6 +77,7 @@ TEST_CASE("layers for which there is a library are PyTorch's on the device, also
     CAPTURE(g.json.dump());
     for (DType low : {DType::f16, DType::bf16}) {
       CAPTURE(name(low));
+      if (low == DType::bf16 && backend_for(Device::cuda).describe().find("sm_7") != std::string::npos) continue;
       const Tensors got = results(g, low, Device::cuda), here = results(g, low, Device::cpu);
       std::vector<std::string> names{g.random() ? "e" : "y"};
       for (const NamedTensor& p : make(g, DType::f32)->named_parameters()) names.push_back("g." + p.name);
