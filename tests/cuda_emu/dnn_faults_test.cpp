@@ -169,6 +169,17 @@ void check_attention(int64_t keys) {
   for (size_t i = 0; i < 3; ++i) CHECK(largest_difference(d[i], wanted[i]) < 2e-2);
 }
 
+// All of the device's memory but pieces of less than 2 MiB.
+Tensors ballast() {
+  Tensors held;
+  for (int64_t bytes = int64_t(1) << 30; bytes >= int64_t(2) << 20;) {
+    try {
+      held.push_back(empty({bytes}, {.dtype = DType::u8, .device = Device::cuda}));
+    } catch (const MemoryError&) { bytes /= 2; }
+  }
+  return held;
+}
+
 Tensor network(Device device, DType dtype) {
   manual_seed(43);
   GRU gru(5, 11, GRUOptions{});
@@ -224,6 +235,35 @@ TEST_CASE(
   for (const Tensor& g : next.gradients()) CHECK(isfinite(g).all().item<bool>());
 }
 
+TEST_CASE("dnn: a lack of memory is an error where the library alone knows what a recurrent network's forward left") {
+  if (!has_recurrent_library()) return;
+  manual_seed(46);
+  GRU gru(5, 13, GRUOptions{});
+  gru.to(Device::cuda);
+  const Behaviour large("HALFSTEP_FAKE_DNN_WORKSPACE", std::to_string(4 << 20));
+  const auto output = [&] { return gru(randn({3, 2, 5}, {.device = Device::cuda})).output; };
+  const auto backward = [&](const Tensor& y) { (void)grad({y}, gru.parameters(), {ones_like(y)}); };
+  const Tensor first = output();
+  backward(output());
+  {
+    const Tensors held = ballast();
+    CHECK_THROWS_AS(backward(first), MemoryError);
+  }
+  backward(output());
+}
+
+TEST_CASE("dnn: recurrent networks of float32 are rounded to TF32 where that is allowed, and no further") {
+  if (!has_recurrent_library() || !has_attention()) return;  // from Ampere on
+  const auto error = [](bool allowed) {
+    const Tf32 on(allowed);
+    return largest_difference(network(Device::cuda, DType::f32), network(Device::cpu, DType::f64));
+  };
+  const double loose = error(true);
+  CHECK(loose > 1e-6);
+  CHECK(loose < 1e-2);
+  CHECK(error(false) < 1e-6);
+}
+
 TEST_CASE("dnn: with cudnn_benchmark a way for which there is no memory is passed over") {
   if (!has_library()) return;
   const NoCap wide;
@@ -240,17 +280,12 @@ TEST_CASE("dnn: unfolding takes fewer images at once where memory is short") {
   const Tensor dx = x.to(Device::cuda), dw = w.to(Device::cuda);
   const std::string before = bytes(conv2d(dx, dw));
   Tensor spare = empty({2 << 20}, {.dtype = DType::u8, .device = Device::cuda});
-  Tensors ballast;
-  for (int64_t bytes = int64_t(1) << 30; bytes >= int64_t(2) << 20;) {
-    try {
-      ballast.push_back(empty({bytes}, {.dtype = DType::u8, .device = Device::cuda}));
-    } catch (const MemoryError&) { bytes /= 2; }
-  }
+  Tensors held = ballast();
   spare = Tensor();
   const int64_t columns = 32 * (4 * 3 * 3) * (22 * 22) * 8;  // bytes
   CHECK_THROWS_AS(empty({columns}, {.dtype = DType::u8, .device = Device::cuda}), MemoryError);
   const Tensor after = conv2d(dx, dw);
-  ballast.clear();
+  held.clear();
   CHECK(bytes(after) == before);
   CHECK(largest_difference(after, want.y) < 1e-12);
 }

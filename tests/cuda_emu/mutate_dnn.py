@@ -21,6 +21,13 @@ SOURCE = os.path.join(ROOT, "build", "dnn_mutants_source")
 # Runs of the tests: as a user's program does it, with work that waits, and with nothing fused.
 RUNS = [{}, {"HALFSTEP_EMU_ASYNC": "1", "HALFSTEP_EMU_ORDER": "random"}, {"HALFSTEP_FAKE_DNN_REFUSE": "8"}]
 SECONDS = 300
+GRAPHS = ["--source-file=*dnn*_test.cpp"]
+# All but the longest, which is of whole training steps.
+RECURRENT = ["--source-file=*recurrent_test.cpp,*dnn_faults_test.cpp", "--test-case-exclude=recorded steps of recurrent networks*"]
+
+
+def tests_of(mutant):
+    return RECURRENT if "/rnn" in mutant["file"] else GRAPHS
 
 
 def rewritten(mutants):
@@ -49,10 +56,10 @@ def build(jobs):
                 raise SystemExit(f"the adapter with mutants does not build: {WORK}.log")
 
 
-def ending(number, extra):
+def ending(number, extra, tests):
     """How the tests end with a mutant: None when they pass, else a word."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HALFSTEP_MUTANT": str(number), "HALFSTEP_TUNE_FILE": "", **extra}
-    command = [os.path.join(WORK, "tests", "cuda_emu", "test_cuda_emulated"), "--source-file=*dnn*_test.cpp", "--no-colors=true"]
+    command = [os.path.join(WORK, "tests", "cuda_emu", "test_cuda_emulated"), *tests, "--abort-after=1", "--no-colors=true"]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -82,13 +89,14 @@ def main():
             f.write(text)
     build(arguments.jobs)
     for extra in RUNS:
-        if end := ending(0, extra):
-            raise SystemExit(f"without a mutant, with {extra}: {end}")
+        for tests in GRAPHS, RECURRENT:
+            if end := ending(0, extra, tests):
+                raise SystemExit(f"without a mutant, with {extra}, {tests}: {end}")
     alive = 0
     for number, m in enumerate(mutants, 1):
         end = None
         for extra in RUNS:
-            end = end or ending(number, extra)
+            end = end or ending(number, extra, tests_of(m))
         alive += end is None
         print(f"{'LIVES ' if end is None else 'killed'}  {m['name']}: {end or m['file']}", flush=True)
     print(f"{len(mutants) - alive} of {len(mutants)} killed")
