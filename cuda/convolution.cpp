@@ -66,8 +66,7 @@ void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
   bool done = false;
   try {
     done = convolve(q, Kernels(q, kMost), call, otherwise);
-  } catch (const MemoryError&) {
-  }  // for a result that the library would write elsewhere first
+  } catch (const MemoryError&) {}  // for a result that the library would write elsewhere first
   if (!done) otherwise();
 }
 

@@ -29,7 +29,8 @@ std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);
 // Strides of a dense [N, C, spatial...]: the channels innermost (channels_last), or the last dimension.
 Numbers dense_strides(const Numbers& dims, bool channels_last);
 
-// x, w and y of y = conv(x, w), all in one format, of which `direction` names the result. `bias`: of the result's channels, or empty.
+// x, w and y of y = conv(x, w), all in one format, of which `direction` names the result. `bias`: of the result's channels, or
+// empty.
 struct ConvCall {
   Direction direction;
   TensorView x, w, y, bias;

@@ -94,9 +94,9 @@ class Call {
         entry_ = &kept().prepared.put(key, prepare(q, *library_, problem));
         logging::debug("[cudnn] " + text_of(key) + ": workspace " + std::to_string(entry_->workspace[kTraining]) +
                        " bytes, reserve " + std::to_string(entry_->reserve) + " bytes");
-      } catch (const DeviceError& e) {
+      } catch (const DeviceError& e) { decline(key, e); } catch (const MemoryError& e) {
         decline(key, e);
-      } catch (const MemoryError& e) { decline(key, e); }
+      }
     }
   }
   // Null: declined.
