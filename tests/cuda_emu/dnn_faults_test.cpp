@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "behaviour.h"
 #include "framework/backend/dnn.h"
@@ -250,6 +251,25 @@ TEST_CASE("dnn: a lack of memory is an error where the library alone knows what 
     CHECK_THROWS_AS(backward(first), MemoryError);
   }
   backward(output());
+}
+
+// The tests of recurrent networks say so and pass where the library takes none: the stand-in does, unless it is told not to.
+TEST_CASE("dnn: the library takes recurrent networks") {
+  const char* const refused = std::getenv("HALFSTEP_FAKE_DNN_REFUSE");
+  if (!has_library() || (refused && std::strtoul(refused, nullptr, 0) & 0x40)) return;
+  CHECK(has_recurrent_library());
+}
+
+TEST_CASE("dnn: recurrent networks that differ in their sequences alone") {
+  const auto output = [](Device device, int64_t steps, const std::vector<int64_t>& lengths) {
+    manual_seed(47);
+    GRU gru(3, 6, GRUOptions{.batch_first = true});
+    gru.to(device);
+    return gru(randn({2, steps, 3}).to(device), {}, lengths).output;
+  };
+  using Lengths = std::vector<int64_t>;
+  for (const auto& [steps, lengths] : {std::pair{4, Lengths()}, {5, Lengths()}, {5, Lengths{5, 2}}, {5, Lengths{5, 4}}})
+    CHECK(largest_difference(output(Device::cuda, steps, lengths), output(Device::cpu, steps, lengths)) < 1e-5);
 }
 
 TEST_CASE("dnn: recurrent networks of float32 are rounded to TF32 where that is allowed, and no further") {

@@ -2,6 +2,7 @@
 """Changes the adapter of cuDNN one place at a time and looks whether a test on the emulator turns red.
 
     tests/cuda_emu/mutate_dnn.py             all of dnn_mutants.json; builds in build/dnn_mutants
+    tests/cuda_emu/mutate_dnn.py --only gru  only those whose name has this text
     tests/cuda_emu/mutate_dnn.py --check     only whether every mutant still has its place in the code
 
 A mutant replaces one piece of text of a file, which the file has once; ON in the new text is true while the mutant is in force.
@@ -20,7 +21,7 @@ WORK = os.path.join(ROOT, "build", "dnn_mutants")
 SOURCE = os.path.join(ROOT, "build", "dnn_mutants_source")
 # Runs of the tests: as a user's program does it, with work that waits, and with nothing fused.
 RUNS = [{}, {"HALFSTEP_EMU_ASYNC": "1", "HALFSTEP_EMU_ORDER": "random"}, {"HALFSTEP_FAKE_DNN_REFUSE": "8"}]
-SECONDS = 300
+SECONDS = 120
 GRAPHS = ["--source-file=*dnn*_test.cpp"]
 # All but the longest, which is of whole training steps.
 RECURRENT = ["--source-file=*recurrent_test.cpp,*dnn_faults_test.cpp", "--test-case-exclude=recorded steps of recurrent networks*"]
@@ -75,6 +76,7 @@ def ending(number, extra, tests):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only look for the places")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only mutants whose name has this text")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     with open(os.path.join(HERE, "dnn_mutants.json"), encoding="utf-8") as f:
@@ -92,14 +94,17 @@ def main():
         for tests in GRAPHS, RECURRENT:
             if end := ending(0, extra, tests):
                 raise SystemExit(f"without a mutant, with {extra}, {tests}: {end}")
-    alive = 0
+    alive = tried = 0
     for number, m in enumerate(mutants, 1):
+        if arguments.only not in m["name"]:
+            continue
+        tried += 1
         end = None
         for extra in RUNS:
             end = end or ending(number, extra, tests_of(m))
         alive += end is None
         print(f"{'LIVES ' if end is None else 'killed'}  {m['name']}: {end or m['file']}", flush=True)
-    print(f"{len(mutants) - alive} of {len(mutants)} killed")
+    print(f"{tried - alive} of {tried} killed")
     return 1 if alive else 0
 
 
