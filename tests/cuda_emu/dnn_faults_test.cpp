@@ -1,5 +1,6 @@
-// Convolutions and attention on the device where a way to a library goes wrong easily: one plan for two kinds of work, operands
-// that are rounded more than allowed, a gradient that forgets what was dropped (dnn_mutants.json).
+// Convolutions, attention and recurrent networks on the device where a way to a library goes wrong easily: one plan for two kinds
+// of work, operands that are rounded more than allowed, a gradient that forgets what was dropped (dnn_mutants.json), and memory
+// that is short.
 #include <doctest/doctest.h>
 
 #include <cmath>
