@@ -1,7 +1,8 @@
 // Convolutions on CUDA: by cuDNN, and what it declines by unfold and matrix products.
 #include "cuda/blas/gemm.h"
-#include "cuda/staged.h"
+#include "cuda/kernels/kernels.h"
 #include "framework/backend/unfold_conv.h"
+#include "framework/base/check.h"
 
 #ifndef HALFSTEP_NO_CUDNN  // the build where the library's header is not installed
 #include "cuda/dnn/conv.h"
@@ -12,9 +13,9 @@ namespace {
 
 class Kernels final : public ConvKernels {
  public:
-  explicit Kernels(const Queue& queue) : q_(queue) {}
+  Kernels(const Queue& queue, int64_t workspace) : q_(queue), workspace_(workspace) {}
   Device device() const override { return Device::cuda; }
-  int64_t workspace_bytes() const override { return int64_t(128) << 20; }
+  int64_t workspace_bytes() const override { return workspace_; }
   void gemm(const GemmArgs& args) const override { cuda::gemm(q_, args); }
   void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) const override {
     cuda::unfold(q_, x, window, positions, columns);
@@ -31,6 +32,7 @@ class Kernels final : public ConvKernels {
 
  private:
   const Queue& q_;
+  int64_t workspace_;
 };
 
 #ifdef HALFSTEP_NO_CUDNN
@@ -41,46 +43,49 @@ struct ConvCall {
   Window window;
 };
 template <class F>
-bool convolve(const Queue&, const ConvCall&, const F&) {
+bool convolve(const Queue&, const ConvKernels&, const ConvCall&, const F&) {
   return false;
 }
 #else
 using namespace dnn;
 #endif
 
-// Unfolding takes and gives rows of pixels, channel by channel.
-Staged by_rows(const Queue& q, const TensorView& v, Staged::Use use = Staged::read) {
-  return Staged(q, v, v.dtype, contiguous_strides(v.shape), use);
+// By the library, or unfolded: in smaller portions where the device has no memory for larger ones.
+template <class F>
+void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
+  constexpr int64_t kMost = int64_t(128) << 20, kLeast = int64_t(1) << 20;
+  const auto otherwise = [&] {
+    for (int64_t bytes = kMost;; bytes /= 2) {
+      try {
+        return unfold(Kernels(q, bytes));
+      } catch (const MemoryError&) {
+        if (bytes <= kLeast) throw;
+      }
+    }
+  };
+  bool done = false;
+  try {
+    done = convolve(q, Kernels(q, kMost), call, otherwise);
+  } catch (const MemoryError&) {}  // for a result that the library would write elsewhere first
+  if (!done) otherwise();
 }
 
 }  // namespace
 
 void conv(const Queue& q, const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window,
           int64_t groups, const TensorView& out) {
-  const auto unfolded = [&] {
-    const Staged to = by_rows(q, out, Staged::write);
-    unfold_conv(Kernels(q), by_rows(q, x).view(), by_rows(q, weight).view(), bias, window, groups, to.view());
-    to.deliver();
-  };
-  if (!convolve(q, {Direction::forward, x, weight, out, bias, window}, unfolded)) unfolded();
+  by_library_or(q, {Direction::forward, x, weight, out, bias, window},
+                [&](const Kernels& kernels) { unfold_conv(kernels, x, weight, bias, window, groups, out); });
 }
 void conv_backward_data(const Queue& q, const TensorView& grad, const TensorView& weight, const TensorView& bias,
                         const Window& window, int64_t groups, const TensorView& out) {
-  const auto unfolded = [&] {
-    const Staged to = by_rows(q, out, Staged::write);
-    unfold_conv_backward_data(Kernels(q), by_rows(q, grad).view(), by_rows(q, weight).view(), bias, window, groups, to.view());
-    to.deliver();
-  };
-  if (!convolve(q, {Direction::data, out, weight, grad, bias, window}, unfolded)) unfolded();
+  by_library_or(q, {Direction::data, out, weight, grad, bias, window},
+                [&](const Kernels& kernels) { unfold_conv_backward_data(kernels, grad, weight, bias, window, groups, out); });
 }
 void conv_backward_weight(const Queue& q, const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
                           const TensorView& out, const TensorView& bias_out) {
-  const auto unfolded = [&] {
-    const Staged to = by_rows(q, out, Staged::write);
-    unfold_conv_backward_weight(Kernels(q), by_rows(q, x).view(), by_rows(q, grad).view(), window, groups, to.view(), bias_out);
-    to.deliver();
-  };
-  if (!convolve(q, {Direction::weight, x, out, grad, bias_out, window}, unfolded)) unfolded();
+  by_library_or(q, {Direction::weight, x, out, grad, bias_out, window},
+                [&](const Kernels& kernels) { unfold_conv_backward_weight(kernels, x, grad, window, groups, out, bias_out); });
 }
 
 }  // namespace halfstep::cuda

@@ -143,6 +143,7 @@ def layers():
     yield "MultiheadAttention", {"embed_dim": 6, "num_heads": 3, "bias": False, "batch_first": False, "is_causal": True}, [3, 2, 6]
     yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 1, "add_bias_kv": True, "add_zero_attn": True}, [2, 3, 4]
     yield "MultiheadAttention", {"embed_dim": 4, "num_heads": 2, "add_bias_kv": True, "is_causal": True, "dropout": 0.5}, [2, 3, 4]
+    yield "MultiheadAttention", {"embed_dim": 8, "num_heads": 1, "is_causal": True}, [2, 4, 8]  # heads that cuDNN takes
     small = {"d_model": 4, "nhead": 2, "dim_feedforward": 5}
     for kind, more in (("TransformerEncoderLayer", {}), ("TransformerEncoder", {"num_layers": 2})):
         yield kind, {**small, **more, "dropout": 0.0}, [2, 3, 4]

@@ -6,6 +6,7 @@
 #include "cuda/runtime.h"
 #include "cuda/staged.h"
 #include "framework/backend/workspace.h"
+#include "framework/base/check.h"
 
 namespace halfstep::cuda::dnn {
 namespace {
@@ -99,24 +100,29 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
   Library* const library = Library::find(q);
   const bool drops = args.dropout_p > 0;
   if (!library || (drops && differentiable && !backward_is_sound(args))) return false;
-  const Call call(q, args);
-  if (drops && differentiable && !library->prepares(q, call.work(true))) return false;
-  Work work = call.work(false);
-  const Position position(q, args.dropout_p, state);
-  work.memory.insert(work.memory.end(), {out.data, stats.data});
-  position.add_to(work);
-  return library->run(q, work) == Done::yes;
+  try {
+    const Call call(q, args);
+    if (drops && differentiable && !library->prepares(q, call.work(true))) return false;
+    Work work = call.work(false);
+    const Position position(q, args.dropout_p, state);
+    work.memory.insert(work.memory.end(), {out.data, stats.data});
+    position.add_to(work);
+    return library->run(q, work) == Done::yes;
+  } catch (const MemoryError&) { return false; }  // for operands laid out otherwise
 }
 
-bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
+namespace {
+
+bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
   if (!is_for_the_library(args) || !backward_is_sound(args)) return false;
   Library* const library = Library::find(q);
   if (!library) return false;
   const Call call(q, args);
   Work work = call.work(true);
+  work.must = args.dropout_p > 0;
   if (!library->prepares(q, work)) return false;
   const auto contiguous = [&](const TensorView& v, Staged::Use use) {
-    return Staged(q, v, args.q.dtype, contiguous_strides(v.shape), use);
+    return Staged(q, v, args.q.dtype, contiguous_strides(v.shape), use, 16);
   };
   const Staged grad = contiguous(g.grad, Staged::read), dq = contiguous(g.dq, Staged::write), dk = contiguous(g.dk, Staged::write),
                dv = contiguous(g.dv, Staged::write);
@@ -132,6 +138,18 @@ bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::St
   if (library->run(q, work) != Done::yes) return false;
   for (const Staged* s : {&dq, &dk, &dv}) s->deliver();
   return true;
+}
+
+}  // namespace
+
+// What was dropped is known to the library alone: there is no other way then, and a lack of memory is an error.
+bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
+  try {
+    return differentiated(q, args, state, g);
+  } catch (const MemoryError&) {
+    if (args.dropout_p > 0) throw;
+    return false;
+  }
 }
 
 }  // namespace halfstep::cuda::dnn

@@ -19,10 +19,10 @@ std::optional<cudnnDataType_t> type_of(DType t) {
   }
 }
 
-int64_t alignment(std::initializer_list<const TensorView*> views) {
+int64_t alignment(std::initializer_list<const void*> all) {
   int64_t least = 16;
-  for (const TensorView* v : views) {
-    const auto address = reinterpret_cast<uintptr_t>(v->data);
+  for (const void* p : all) {
+    const auto address = reinterpret_cast<uintptr_t>(p);
     if (address) least = std::min(least, int64_t(address & (~address + 1)));
   }
   return least;
@@ -31,19 +31,10 @@ int64_t alignment(std::initializer_list<const TensorView*> views) {
 Numbers numbers(const Dims& d) { return {d.begin(), d.end()}; }
 
 // A sequence is an image of one row.
-Numbers with_rows(Numbers dims) {
-  if (dims.size() == 3) dims.insert(dims.begin() + 2, 1);
-  return dims;
-}
-
-Strides as_strides(const Numbers& dims, bool channels_last) {
-  Strides out;
-  for (int64_t s : dense_strides(dims, channels_last)) out.push_back(s);
-  return out;
-}
-
-bool only_channels_last(const TensorView& v) {
-  return same_layout(v.shape, v.strides, as_strides(numbers(v.shape), true)) && !v.is_contiguous();
+TensorView as_image(const TensorView& v) {
+  const Shape &n = v.shape, &step = v.strides;
+  if (n.size() != 3) return v;
+  return {v.data, v.dtype, {n[0], n[1], 1, n[2]}, {step[0], step[1], step[2] * n[2], step[2]}};
 }
 
 // x [N, C, in...], w [O, C, size...], y [N, O, out...]. Padding is as wide after the last row as before the first, unless y has
@@ -66,52 +57,32 @@ std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, cons
   return out;
 }
 
-// A dense tensor as rows of channels (channels last) or planes of them, and a bias beside it.
-void add_bias(const Queue& q, const TensorView& to, const TensorView& bias, bool channels_last) {
-  const int64_t images = to.shape[0], channels = to.shape[1], pixels = to.numel() / (images * channels);
-  TensorView all{to.data, to.dtype, {images, channels, pixels}, {channels * pixels, pixels, 1}}, b = bias;
-  if (channels_last) all = {to.data, to.dtype, {images, pixels, channels}, {channels * pixels, channels, 1}};
-  b.shape = all.shape;
-  b.strides = channels_last ? Strides{0, 0, bias.strides[0]} : Strides{0, bias.strides[0], 0};
-  cuda::binary(q, Binary::add, all, b, all);
-}
-
-void sum_channels(const Queue& q, const TensorView& x, const TensorView& out, bool channels_last) {
-  const int64_t images = x.shape[0], channels = x.shape[1], pixels = x.numel() / (images * channels), step = out.strides[0];
-  if (channels_last)
-    cuda::reduce(q, Reduce::sum, {x.data, x.dtype, {images * pixels, channels}, {channels, 1}},
-                 {out.data, out.dtype, {1, channels}, {channels * step, step}});
-  else
-    cuda::reduce(q, Reduce::sum, {x.data, x.dtype, {images, channels, pixels}, {channels * pixels, pixels, 1}},
-                 {out.data, out.dtype, {1, channels, 1}, {channels * step, step, 1}});
-}
-
 constexpr const char* kNames[] = {"a convolution", "a convolution's data gradient", "a convolution's weight gradient"};
 
 }  // namespace
 
-bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>& otherwise) {
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
   const Direction direction = call.direction;
-  const TensorView& first = direction == Direction::forward ? call.x : call.y;  // one of those that are read
-  const TensorView& second = direction == Direction::weight ? call.x : call.w;
+  const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
+  const auto &x = given[0], &w = given[1], &y = given[2];
+  const TensorView& first = direction == Direction::forward ? x : y;  // one of those that are read
+  const TensorView& second = direction == Direction::weight ? x : w;
+  const TensorView& wanted = direction == Direction::forward ? y : direction == Direction::data ? x : w;
   const auto type = type_of(first.dtype);
-  if (!type || second.dtype != first.dtype || call.x.numel() == 0 || call.w.numel() == 0 || call.y.numel() == 0) return false;
+  if (!type || second.dtype != first.dtype || x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return false;
   Library* const library = Library::find(q);
   if (!library) return false;
 
-  // All in one layout: the engines have no other. As in PyTorch, one tensor with the channels last says which.
-  const bool last = only_channels_last(call.x) || only_channels_last(call.w) || only_channels_last(call.y);
-  const auto staged = [&](const TensorView& v, Direction written_by) {
-    return Staged(q, v, first.dtype, as_strides(numbers(v.shape), last), direction == written_by ? Staged::write : Staged::read);
-  };
-  const Staged x = staged(call.x, Direction::data), w = staged(call.w, Direction::weight), y = staged(call.y, Direction::forward);
+  const MemoryFormat format = conv_format({x, w, y});
+  const bool last = format == MemoryFormat::channels_last;
+  const Staged result(q, wanted, first.dtype, strides_of(wanted.shape, format), Staged::write);
   const bool adds = call.bias && direction != Direction::weight;
   const TensorView bias = adds ? call.bias : TensorView{};
 
   ConvProblem problem{.direction = direction, .type = *type};
-  problem.x = with_rows(numbers(call.x.shape));
-  problem.w = with_rows(numbers(call.w.shape));
-  problem.y = with_rows(numbers(call.y.shape));
+  problem.x = numbers(x.shape);
+  problem.w = numbers(w.shape);
+  problem.y = numbers(y.shape);
   problem.x_strides = dense_strides(problem.x, last);
   problem.w_strides = dense_strides(problem.w, last);
   problem.y_strides = dense_strides(problem.y, last);
@@ -119,7 +90,9 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
   if (!sides) return false;
   problem.window = *sides;
   problem.tensor_cores = first.dtype != DType::f32 || (allow_tf32() && capability() >= 80);
-  problem.alignment = alignment({&x.view(), &w.view(), &y.view(), &bias});
+  const auto memory = [&](const TensorView& v) { return &v == &wanted ? result.view().data : v.data; };
+  const std::vector<void*> all{memory(x), memory(w), memory(y)};
+  problem.alignment = alignment({all[0], all[1], all[2], bias.data});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
   const auto run = [&](const TensorView& fused) {
@@ -129,17 +102,17 @@ bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>&
               .key = problem.key(),
               .rules = {.tensor_cores = problem.tensor_cores, .workspace = dnn_options().workspace},
               .graph = [&] { return conv_graph(problem); },
-              .memory = {x.view().data, w.view().data, y.view().data},
+              .memory = all,
               .otherwise = otherwise};
     work.key.push_back(work.rules.workspace);
     if (fused) work.memory.push_back(fused.data);
     return library->run(q, work);
   };
-  const Staged& result = direction == Direction::forward ? y : direction == Direction::data ? x : w;
   Done done = adds ? run(bias) : Done::declined;
-  if (done == Done::declined && (done = run({})) == Done::yes && adds) add_bias(q, result.view(), bias, last);
+  if (done == Done::declined && (done = run({})) == Done::yes && adds)
+    add_channel_bias(kernels, result.view(), bias, result.view());
   if (done != Done::yes) return false;
-  if (call.bias && direction == Direction::weight) sum_channels(q, y.view(), call.bias, last);
+  if (call.bias && direction == Direction::weight) channel_sums(kernels, y, call.bias);
   result.deliver();
   return true;
 }

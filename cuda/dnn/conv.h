@@ -7,6 +7,7 @@
 #include "cuda/dnn/cache.h"
 #include "cuda/dnn/graph.h"
 #include "cuda/kernels/kernels.h"
+#include "framework/backend/unfold_conv.h"
 
 namespace halfstep::cuda::dnn {
 
@@ -28,13 +29,14 @@ std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);
 // Strides of a dense [N, C, spatial...]: the channels innermost (channels_last), or the last dimension.
 Numbers dense_strides(const Numbers& dims, bool channels_last);
 
-// x, w and y of y = conv(x, w), of which `direction` names the result. `bias`: of the result's channels, or empty.
+// x, w and y of y = conv(x, w), all in one format, of which `direction` names the result. `bias`: of the result's channels, or
+// empty.
 struct ConvCall {
   Direction direction;
   TensorView x, w, y, bias;
   Window window;
 };
 // otherwise: the same done without the library, which tuning times.
-bool convolve(const Queue& q, const ConvCall& call, const std::function<void()>& otherwise);
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise);
 
 }  // namespace halfstep::cuda::dnn

@@ -14,15 +14,8 @@ Key ConvProblem::key() const {
 }
 
 Numbers dense_strides(const Numbers& dims, bool channels_last) {
-  Numbers strides(dims.size());
-  int64_t step = channels_last ? dims[1] : 1;
-  for (size_t d = dims.size(); d-- > 0;) {
-    if (channels_last && d == 1) continue;
-    strides[d] = step;
-    step *= dims[d];
-  }
-  if (channels_last) strides[1] = 1;
-  return strides;
+  const Strides s = strides_of(Shape(std::span(dims)), channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+  return {s.begin(), s.end()};
 }
 
 std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {

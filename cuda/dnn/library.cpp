@@ -106,20 +106,41 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
     if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
   }
-  Verdict best{.rung = kOther, .ms = time_of(q, work.otherwise)};
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const auto timed = [&](const std::function<void()>& way) {
+    try {
+      return time_of(q, way);
+    } catch (const MemoryError&) { return kNever; }
+  };
+  Verdict best{.rung = kOther, .ms = timed(work.otherwise)};
   for (size_t i = 0; i < kTimed; ++i) {
     const Plan* const plan = entry.plans->at(i, target_);
     if (!plan) break;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    const double ms = time_of(q, [&] {
+    const double ms = timed([&] {
       if (status == CUDNN_STATUS_SUCCESS) status = execute(q, work, entry, *plan);
     });
     if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
   }
-  remember_verdict(machine(), text, best);
+  if (best.ms < kNever) remember_verdict(machine(), text, best);
   logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
   entry.slower = best.rung == kOther;
   if (!entry.slower) entry.plans->choose(size_t(best.candidate));
+}
+
+// From now on only plans that take less than `workspace`, for which there is no memory. False: there are none.
+bool Library::narrow(const Work& work, Entry& entry, int64_t workspace) {
+  logging::warn_once(
+      "[cudnn] device memory is short: some plans with less workspace, or none of the library's, take the place of the first "
+      "choice, which may take longer; the log has them at level debug");
+  Rules rules = work.rules;
+  rules.workspace = workspace - 1;
+  entry.plans = std::make_unique<Plans>(work.graph(), target_, rules);
+  const Plan* const plan = entry.plans->chosen(target_);
+  logging::debug("[cudnn] " + text_of(work) + ": no memory for a workspace of " + std::to_string(workspace) + " bytes, " +
+                 (plan ? "but perhaps for " + std::to_string(plan->workspace()) : "declined"));
+  if (!plan) entry.plans.reset();
+  return plan;
 }
 
 bool Library::prepares(const Queue& q, const Work& work) {
@@ -140,7 +161,13 @@ Done Library::run(const Queue& q, const Work& work) {
       entry.plans.reset();
       break;
     }
-    const cudnnStatus_t status = execute(q, work, entry, *plan);
+    cudnnStatus_t status;
+    try {
+      status = execute(q, work, entry, *plan);
+    } catch (const MemoryError&) {
+      if (!narrow(work, entry, plan->workspace()) && work.must) throw;
+      continue;
+    }
     if (status == CUDNN_STATUS_SUCCESS) {
       entry.plans->settle();
       return Done::yes;

@@ -3,7 +3,8 @@
 // A kind of work is found by its key. The first of its kind makes the plans, or finds that the library declines; in a recording
 // that cannot be done, so that what is not prepared throws NotPrepared. With DnnOptions::benchmark the first of its kind also times
 // the first few plans beside the way that is taken where the library declines, and the fastest is kept; cuda/blas/verdicts.h says
-// where it is kept for later runs.
+// where it is kept for later runs. A plan for whose workspace the device has no memory is left for those that take less, from then
+// on; where there is none, the library declines.
 #pragma once
 
 #include <functional>
@@ -23,6 +24,7 @@ struct Work {
   std::function<std::unique_ptr<Graph>()> graph;
   std::vector<void*> memory;          // of the graph's tensors, in their order
   std::function<void()> otherwise{};  // the same done without the library, to be timed; null: nothing is timed
+  bool must = false;                  // nothing else can do it: a lack of memory is an error
 };
 
 // slower: the library would, but the other way was found faster.
@@ -36,7 +38,7 @@ class Library {
 
   // Whether the library takes it, so far as it can tell before it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
-  // But for `yes` nothing is done. Throws NotPrepared.
+  // But for `yes` nothing is done. Throws NotPrepared and, of what must be done, MemoryError.
   Done run(const Queue& q, const Work& work);
 
   // With the queue's stream, for calls that are not graphs. Hold the mutex.
@@ -52,6 +54,7 @@ class Library {
   static Library* create();
   Entry& prepare(const Queue& q, const Work& work);
   void tune(const Queue& q, const Work& work, Entry& entry);
+  bool narrow(const Work& work, Entry& entry, int64_t workspace);
   cudnnStatus_t execute(const Queue& q, const Work& work, const Entry& entry, const Plan& plan);
 
   cudnnHandle_t handle_;

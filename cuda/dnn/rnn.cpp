@@ -94,10 +94,8 @@ class Call {
         entry_ = &kept().prepared.put(key, prepare(q, *library_, problem));
         logging::debug("[cudnn] " + text_of(key) + ": workspace " + std::to_string(entry_->workspace[kTraining]) +
                        " bytes, reserve " + std::to_string(entry_->reserve) + " bytes");
-      } catch (const DeviceError& e) {
-        const std::string words = e.what();
-        logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
-        entry_ = &kept().prepared.put(key, Prepared());
+      } catch (const DeviceError& e) { decline(key, e); } catch (const MemoryError& e) {
+        decline(key, e);
       }
     }
   }
@@ -105,7 +103,8 @@ class Call {
   const Prepared* operator->() const { return entry_; }
   explicit operator bool() const { return entry_ && entry_->plan; }
 
-  // f(handle, workspace, its bytes) gives the library's status. False: it declines after all, now and from now on.
+  // f(handle, workspace, its bytes) gives the library's status. False: it declines after all, now and from now on, as it does of a
+  // forward for whose workspace there is no memory.
   template <class F>
   bool run(Mode mode, const RecurrentTensors& t, const RecurrentGradients& g, const char* name, const F& f) {
     if (!entry_->has_run[mode]) not_in_a_recording(q_);
@@ -115,8 +114,18 @@ class Call {
         if (v->data) launch_watcher->uses_fixed(v->data);
     }
     const size_t bytes = entry_->workspace[mode];
-    const Workspace space(Device::cuda, bytes);
-    const cudnnStatus_t status = f(library_->handle(q_), static_cast<void*>(space.data()), bytes);
+    std::optional<Workspace> space;
+    try {
+      space.emplace(Device::cuda, bytes);
+    } catch (const MemoryError&) {
+      if (mode == kBackward) throw;  // nothing else knows what the forward left
+      logging::warn_once(
+          "[cudnn] device memory is short: recurrent networks for whose workspace there is none run step by step, which takes "
+          "longer");
+      entry_->plan.reset();
+      return false;
+    }
+    const cudnnStatus_t status = f(library_->handle(q_), static_cast<void*>(space->data()), bytes);
     if (status == CUDNN_STATUS_SUCCESS) return entry_->has_run[mode] = true;
     if (q_.recording || !is_refusal(status)) check_cudnn(status, name);
     logging::debug(std::string("[cudnn] ") + name + ": declined (" + cudnn().cudnnGetErrorString(status) + ")");
@@ -125,6 +134,12 @@ class Call {
   }
 
  private:
+  void decline(const Key& key, const Error& e) {
+    const std::string words = e.what();
+    logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
+    entry_ = &kept().prepared.put(key, Prepared());
+  }
+
   const Queue& q_;
   Library* library_ = nullptr;
   Prepared* entry_ = nullptr;

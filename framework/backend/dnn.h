@@ -29,14 +29,15 @@ struct AttentionArgs {
   bool causal = false;   // query i sees the keys 0 to i
   double dropout_p = 0;  // of the probabilities, by the library's own numbers, which depend on the state alone
 };
-// Contiguous, of q's dtype but for stats.
 struct AttentionGradients {
-  TensorView out, stats, grad;  // read: what attention() has written, and the gradient of out
-  TensorView dq, dk, dv;        // written
+  TensorView out, stats;  // read: what attention() has written
+  TensorView grad;        // read: the gradient of out, of q's dtype, any strides
+  TensorView dq, dk, dv;  // written: of q's dtype or float32, any strides
 };
 
 // A backend with a library that does attention in one piece is one of these, too. Each function returns false, and nothing is done,
-// where the library declines; the same bits come in every run.
+// where the library declines or there is no memory for its workspace; the same bits come in every run. Only attention_backward with
+// dropout throws MemoryError for that: nothing else can do it.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;

@@ -49,7 +49,7 @@ class ConvKernels {
 };
 
 // The contracts are those of Backend's conv, conv_backward_data and conv_backward_weight. Images are taken in portions, which
-// depend on the shapes alone.
+// depend on the shapes and workspace_bytes() alone.
 void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorView& weight, const TensorView& bias,
                  const Window& window, int64_t groups, const TensorView& out);
 void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& grad, const TensorView& weight, const TensorView& bias,

@@ -1,10 +1,12 @@
 // For tests of the framework on the CUDA device: bytes of what is there, and models on either device.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "amp/train_step.h"
+#include "framework/base/log.h"
 #include "halfstep.h"
 
 namespace halfstep::testing {
@@ -41,6 +43,31 @@ inline Tensors moved(const Tensors& in, Device device) {
 }
 
 inline uint64_t host_reads() { return backend_for(Device::cuda).host_reads(); }
+
+// What the log says meanwhile: of the libraries a line for each new kind of work.
+struct Listening {
+  Listening() { said.clear(); }
+  int count(const std::string& word) const {
+    int n = 0;
+    for (size_t at = said.find(word); at != std::string::npos; at = said.find(word, at + 1)) ++n;
+    return n;
+  }
+  static inline std::string said;
+  logging::Capture capture{[](logging::Level, std::string_view m) { said += std::string(m) + '\n'; }};
+};
+// Whether the device has a library of convolutions and attention; where it has none the output says why.
+inline bool has_library() {
+  if (backend_for(Device::cuda).describe().find(", cuDNN ") != std::string::npos) return true;
+  std::puts(("SKIPPED: " + backend_for(Device::cuda).describe()).c_str());
+  return false;
+}
+
+inline bool has_attention() {
+  if (!has_library()) return false;
+  if (backend_for(Device::cuda).describe().find("sm_7") == std::string::npos) return true;
+  std::puts("SKIPPED: cuDNN has no attention before Ampere");
+  return false;
+}
 
 // The same weights on every device.
 inline std::shared_ptr<Sequential> mlp_model(Device device, double dropout = 0, int64_t width = 24) {

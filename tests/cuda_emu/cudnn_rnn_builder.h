@@ -70,8 +70,9 @@ class RnnMemory {
     const cudnnDataType_t type_of = dnn_type(t);
     ok(cudnnSetRNNDescriptor_v8(rnn, CUDNN_RNN_ALGO_STANDARD, c.mode, c.bias,
                                 c.directions == 2 ? CUDNN_BIDIRECTIONAL : CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type_of,
-                                CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, int(c.input), int(c.hidden), int(c.state()), int(c.layers),
-                                dropout, c.is_packed() ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED));
+                                CUDNN_DATA_FLOAT, t == DType::f32 ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH, int(c.input),
+                                int(c.hidden), int(c.state()), int(c.layers), dropout,
+                                c.is_packed() ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED));
     float zero = 0;  // of any floating type
     for (auto& [descriptor, size] : {std::pair<cudnnRNNDataDescriptor_t&, int64_t>{x_desc, c.input}, {y_desc, c.outputs()}}) {
       ok(cudnnCreateRNNDataDescriptor(&descriptor));

@@ -6,6 +6,7 @@
 //   HALFSTEP_FAKE_DNN_REFUSE=0x3   bits of Family: no engine for graphs that have one of these operations (0x8: beside a
 //                                  convolution); 0x40: no RNN
 //   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes are refused
+//   HALFSTEP_FAKE_DNN_WORKSPACE=n  bytes of workspace that every engine and network takes at least
 //   HALFSTEP_FAKE_DNN_SLOW=0x10    bits of engine indices that take some milliseconds
 #pragma once
 

@@ -143,8 +143,8 @@ cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t d) {
 }
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t algo, cudnnRNNMode_t mode, cudnnRNNBiasMode_t bias,
                                        cudnnDirectionMode_t direction, cudnnRNNInputMode_t input_mode, cudnnDataType_t type,
-                                       cudnnDataType_t math, cudnnMathType_t, int32_t input, int32_t hidden, int32_t projected,
-                                       int32_t layers, cudnnDropoutDescriptor_t dropout, uint32_t flags) {
+                                       cudnnDataType_t math, cudnnMathType_t products, int32_t input, int32_t hidden,
+                                       int32_t projected, int32_t layers, cudnnDropoutDescriptor_t dropout, uint32_t flags) {
   return guarded("cudnnSetRNNDescriptor_v8", [&] {
     RnnDescriptor d{true,
                     mode,
@@ -156,7 +156,8 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
                     layers,
                     direction == CUDNN_BIDIRECTIONAL ? 2 : 1,
                     (flags & CUDNN_RNN_PADDED_IO_ENABLED) != 0,
-                    {}};
+                    {},
+                    type == CUDNN_DATA_FLOAT && products != CUDNN_FMA_MATH && options().capability >= 80};
     if (dropout) d.dropout = dropouts.at(dropout);
     if (layers == 1) d.dropout = {};
     set_network(networks.at(rnn), algo, input_mode, math, d);

@@ -62,6 +62,7 @@ struct RnnDescriptor {
   int64_t input = 0, hidden = 0, projected = 0, layers = 1, directions = 1;
   bool padded = false;
   DropoutDescriptor dropout;
+  bool tf32 = false;  // products of operands that are rounded to it
 
   int64_t gates() const { return mode == CUDNN_LSTM ? 4 : mode == CUDNN_GRU ? 3 : 1; }
   int64_t pseudo_layers() const { return layers * directions; }
@@ -126,7 +127,7 @@ struct RnnCall {
   char *workspace = nullptr, *reserve = nullptr;
 
   size_t reserve_bytes() const;
-  size_t workspace_bytes() const { return 512 + size_t(x.steps * d.hidden) * 8; }
+  size_t workspace_bytes() const { return 512 + size_t(x.steps * d.hidden) * 8 + setting("HALFSTEP_FAKE_DNN_WORKSPACE"); }
   uint64_t fingerprint() const;
 };
 // With device memory open.

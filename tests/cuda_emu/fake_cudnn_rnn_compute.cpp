@@ -47,15 +47,16 @@ class Network {
     weights_.resize(size_t(layout_.elements));
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = load(d_.type, c_.weights, int64_t(i));
   }
+  double product(double a, double b) const { return d_.tf32 ? rounded_to_tf32(a) * rounded_to_tf32(b) : a * b; }
   // to += M from, or to += M^T from.
   void multiply(const Piece& m, const double* from, double* to) const {
     for (int64_t r = 0; r < m.rows; ++r) {
-      for (int64_t k = 0; k < m.columns; ++k) to[r] += weights_[size_t(m.offset + r * m.columns + k)] * from[k];
+      for (int64_t k = 0; k < m.columns; ++k) to[r] += product(weights_[size_t(m.offset + r * m.columns + k)], from[k]);
     }
   }
   void multiply_transposed(const Piece& m, const double* from, double* to) const {
     for (int64_t r = 0; r < m.rows; ++r) {
-      for (int64_t k = 0; k < m.columns; ++k) to[k] += weights_[size_t(m.offset + r * m.columns + k)] * from[r];
+      for (int64_t k = 0; k < m.columns; ++k) to[k] += product(weights_[size_t(m.offset + r * m.columns + k)], from[r]);
     }
   }
 

@@ -2,6 +2,7 @@
 """Changes the adapter of cuDNN one place at a time and looks whether a test on the emulator turns red.
 
     tests/cuda_emu/mutate_dnn.py             all of dnn_mutants.json; builds in build/dnn_mutants
+    tests/cuda_emu/mutate_dnn.py --only gru  only those whose name has this text
     tests/cuda_emu/mutate_dnn.py --check     only whether every mutant still has its place in the code
 
 A mutant replaces one piece of text of a file, which the file has once; ON in the new text is true while the mutant is in force.
@@ -20,7 +21,14 @@ WORK = os.path.join(ROOT, "build", "dnn_mutants")
 SOURCE = os.path.join(ROOT, "build", "dnn_mutants_source")
 # Runs of the tests: as a user's program does it, with work that waits, and with nothing fused.
 RUNS = [{}, {"HALFSTEP_EMU_ASYNC": "1", "HALFSTEP_EMU_ORDER": "random"}, {"HALFSTEP_FAKE_DNN_REFUSE": "8"}]
-SECONDS = 300
+SECONDS = 120
+GRAPHS = ["--source-file=*dnn*_test.cpp"]
+# All but the longest, which is of whole training steps.
+RECURRENT = ["--source-file=*recurrent_test.cpp,*dnn_faults_test.cpp", "--test-case-exclude=recorded steps of recurrent networks*"]
+
+
+def tests_of(mutant):
+    return RECURRENT if "/rnn" in mutant["file"] else GRAPHS
 
 
 def rewritten(mutants):
@@ -49,10 +57,10 @@ def build(jobs):
                 raise SystemExit(f"the adapter with mutants does not build: {WORK}.log")
 
 
-def ending(number, extra):
+def ending(number, extra, tests):
     """How the tests end with a mutant: None when they pass, else a word."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HALFSTEP_MUTANT": str(number), "HALFSTEP_TUNE_FILE": "", **extra}
-    command = [os.path.join(WORK, "tests", "cuda_emu", "test_cuda_emulated"), "--source-file=*dnn*_test.cpp", "--no-colors=true"]
+    command = [os.path.join(WORK, "tests", "cuda_emu", "test_cuda_emulated"), *tests, "--abort-after=1", "--no-colors=true"]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -68,6 +76,7 @@ def ending(number, extra):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="only look for the places")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only mutants whose name has this text")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     with open(os.path.join(HERE, "dnn_mutants.json"), encoding="utf-8") as f:
@@ -82,16 +91,20 @@ def main():
             f.write(text)
     build(arguments.jobs)
     for extra in RUNS:
-        if end := ending(0, extra):
-            raise SystemExit(f"without a mutant, with {extra}: {end}")
-    alive = 0
+        for tests in GRAPHS, RECURRENT:
+            if end := ending(0, extra, tests):
+                raise SystemExit(f"without a mutant, with {extra}, {tests}: {end}")
+    alive = tried = 0
     for number, m in enumerate(mutants, 1):
+        if arguments.only not in m["name"]:
+            continue
+        tried += 1
         end = None
         for extra in RUNS:
-            end = end or ending(number, extra)
+            end = end or ending(number, extra, tests_of(m))
         alive += end is None
         print(f"{'LIVES ' if end is None else 'killed'}  {m['name']}: {end or m['file']}", flush=True)
-    print(f"{len(mutants) - alive} of {len(mutants)} killed")
+    print(f"{tried - alive} of {tried} killed")
     return 1 if alive else 0
 
 

@@ -166,7 +166,7 @@ class Quick(unittest.TestCase):
         engines = t.step("cuDNN's engines")["result"]
         self.assertEqual((engines["plans"], len(engines["refused_when_run"])), (2, 1))
         self.assertIn("312.5 ms", engines["slowest_to_make"][0])
-        self.assertEqual(t.step("cuDNN's convolutions and attention")["result"]["passed"], 8)
+        self.assertEqual(t.step("cuDNN's convolutions, attention and recurrent networks")["result"]["passed"], 8)
         self.assertIn("HALFSTEP_CUDA_DNN=plain", t.step("convolutions by unfolding")["command"])
         self.assertEqual(t.step("convolutions")["result"]["rows"][0]["first_ms"], 300)
         nets = t.step("nets")["result"]["nets"]

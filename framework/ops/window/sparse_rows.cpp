@@ -27,20 +27,20 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
 
 // The first tables are kept: a model asks for the same few in every step. None goes again, as recorded work may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
-  constexpr size_t kMostTables = 64;
-  constexpr int64_t kMostEntries = int64_t(1) << 20;  // larger ones are made again
+  constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all that are kept; the others are made again for every call
   using Key = std::tuple<RowSpec, Device::Type, DType>;
   static std::mutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may go first at exit
+  static int64_t entries = 0;
   const Key key{spec, device.type, dtype};
   {
     const std::lock_guard lock(mutex);
     if (const auto found = kept.find(key); found != kept.end()) return found->second;
   }
   const DeviceTable made = upload(spec, device, dtype);  // not under the lock: a thread that records may wait for it
-  if (std::max(made.index.numel(), made.start.numel()) > kMostEntries) return made;
+  const int64_t size = std::max(made.index.numel(), made.start.numel());
   const std::lock_guard lock(mutex);
-  if (kept.size() < kMostTables) kept.emplace(key, made);
+  if (entries + size <= kMostEntries && kept.emplace(key, made).second) entries += size;
   return made;
 }
 

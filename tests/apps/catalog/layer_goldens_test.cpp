@@ -1,17 +1,13 @@
 // Every layer and loss of the catalogues, built from its JSON: against PyTorch (scripts/make_layer_goldens.py), against
 // differences, in a region, on meta, and through a state_dict.
-#include <doctest/doctest.h>
+#include "tests/apps/catalog/layer_goldens.h"
 
-#include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "amp/autocast.h"
-#include "apps/catalog/layer_rows.h"
 #include "apps/catalog/losses.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/gradcheck.h"
-#include "framework/io/safetensors.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;
@@ -19,87 +15,6 @@ using namespace halfstep::app;
 using namespace halfstep::app::testing;
 
 namespace {
-
-struct Golden {
-  std::string key;
-  Json json;
-  std::map<std::string, Tensor> tensors;  // "x", "p.weight", ...
-
-  Tensor at(const std::string& name, DType dtype) const {
-    const Tensor& t = tensors.at(name);
-    return t.is_floating_point() ? t.to(dtype) : t;
-  }
-  bool has(const std::string& name) const { return tensors.contains(name); }
-  std::string type() const { return json["type"]; }
-  bool random() const { return json["random"]; }
-};
-
-const TensorFile& file() {
-  static const TensorFile all =
-      load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/apps/catalog/layer_goldens.safetensors");
-  return all;
-}
-
-const std::vector<Golden>& goldens(const std::string& what) {
-  static std::map<std::string, std::vector<Golden>> made;
-  if (!made[what].empty()) return made[what];
-  for (const auto& [key, text] : file().metadata) {
-    if (!key.starts_with(what + " ")) continue;
-    Golden g{key, Json::parse(text), {}};
-    for (const auto& [name, t] : file().tensors) {
-      if (name.starts_with(key + "/")) g.tensors[name.substr(key.size() + 1)] = t;
-    }
-    made[what].push_back(std::move(g));
-  }
-  return made[what];
-}
-
-// The case's config, as validation leaves it.
-Json checked(const Golden& g, const Family& family) {
-  Json given = g.json["args"];
-  given["type"] = g.type();
-  Issues issues;
-  const Json out = validate(given, component("model", family, ""), "model", issues);
-  CAPTURE(given.dump());
-  for (const Issue& issue : issues.list()) FAIL_CHECK(issue.path << ": " << issue.message);
-  return out;
-}
-
-// With PyTorch's weights, in this dtype.
-std::shared_ptr<Module> make(const Golden& g, DType dtype) {
-  const auto module = build_model(checked(g, module_family()));
-  module->to(dtype);
-  StateDict state;
-  for (const auto& [name, t] : g.tensors) {
-    if (name.starts_with("p.")) state.push_back({name.substr(2), t});
-  }
-  module->load_state_dict(state);
-  return module;
-}
-
-Tensor waves(const Shape& shape, DType dtype) {
-  std::vector<double> values;
-  for (int64_t i = 0; i < numel(shape); ++i) values.push_back(std::cos(double(i)));
-  return tensor(values, shape, {.dtype = dtype});
-}
-
-void compare(const std::string& what, const Tensor& got, const Tensor& want, double tolerance) {
-  CAPTURE(what);
-  REQUIRE(got.defined());
-  REQUIRE(got.shape() == want.shape());
-  const std::vector<double> a = got.to(DType::f64).to_vector<double>(), b = want.to(DType::f64).to_vector<double>();
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double off = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / (1 + std::abs(b[i]));
-    worst = std::isnan(off) ? off : std::max(worst, off);
-  }
-  CHECK_MESSAGE(worst <= tolerance, "differs by " << worst);
-}
-
-Tensor input(const Golden& g, DType dtype) {
-  const Tensor x = g.at("x", dtype).clone();
-  return x.is_floating_point() ? x.set_requires_grad() : x;
-}
 
 // What a layer's op does in a region (docs/ops.md); all others keep the dtype that comes in.
 enum class Computes : uint8_t { low, wide, as_given };
@@ -182,7 +97,7 @@ TEST_CASE("layers print, hold and compute what PyTorch's do, in float64 and floa
     CAPTURE(g.json.dump());
     for (DType dtype : {DType::f64, DType::f32}) {
       // PyTorch's Hardsigmoid multiplies by 1/6 in float32.
-      const double tolerance = dtype == DType::f32 ? 2e-5 : g.type() == "Hardsigmoid" ? 1e-8 : 1e-10;
+      const double tolerance = dtype == DType::f32 ? kTolerance : g.type() == "Hardsigmoid" ? 1e-8 : 1e-10;
       const auto module = make(g, dtype);
       CHECK((module->children().empty() ? module->describe() : module->str()) == g.json["repr"]);
       Json state = Json::array();
@@ -194,20 +109,7 @@ TEST_CASE("layers print, hold and compute what PyTorch's do, in float64 and floa
       }
       CHECK(state == g.json["state"]);
 
-      const Tensor x = input(g, dtype);
-      module->train(!g.random());
-      const Tensor y = (*module)(x);
-      CHECK(y.dtype() == dtype);
-      compare("output", y, g.at(g.random() ? "e" : "y", DType::f64), tolerance);
-      y.backward(waves(y.shape(), dtype));
-      if (x.requires_grad()) compare("input's gradient", x.grad(), g.at("g.x", DType::f64), tolerance);
-      for (const NamedTensor& p : module->named_parameters())
-        compare(p.name + "'s gradient", p.tensor.grad(), g.at("g." + p.name, DType::f64), tolerance);
-      for (const NamedTensor& n : module->state_dict()) {
-        if (g.has("s." + n.name)) compare(n.name + " afterwards", n.tensor, g.at("s." + n.name, DType::f64), tolerance);
-      }
-      module->eval();
-      compare("output in evaluation", (*module)(x), g.at(g.has("e") ? "e" : "y", DType::f64), tolerance);
+      check_values(g, *module, dtype, tolerance);
     }
   }
 }
