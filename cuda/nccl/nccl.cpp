@@ -1,6 +1,8 @@
 #include "cuda/nccl/nccl.h"
 
 #include "cuda/library.h"
+#include "framework/base/check.h"
+#include "framework/comm/process_group.h"
 
 #ifndef HALFSTEP_NCCL_PATH  // where the build found it
 #define HALFSTEP_NCCL_PATH ""
@@ -41,6 +43,23 @@ const Nccl* find_nccl(std::string& why) {
   static const Found found = load();
   why = found.problem;
   return found.problem.empty() ? &found.nccl : nullptr;
+}
+
+NcclNumbers nccl_numbers(DType dtype, ReduceOp op) {
+  const ncclRedOp_t how = op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+  switch (dtype) {
+    case DType::f16: return {ncclFloat16, how};
+    case DType::bf16: return {ncclBfloat16, how};
+    case DType::f32: return {ncclFloat32, how};
+    case DType::f64: return {ncclFloat64, how};
+    case DType::u8: return {ncclUint8, how};
+    case DType::i8: return {ncclInt8, how};
+    case DType::i32: return {ncclInt32, how};
+    case DType::i64: return {ncclInt64, how};
+    case DType::boolean: return {ncclUint8, op == ReduceOp::sum ? ncclMax : how};
+    case DType::i16: break;
+  }
+  fail<DTypeError>("distributed", "NCCL does not add ", dtype, Help{"exchange it on the cpu, or as int32"});
 }
 
 std::string nccl_version(const Nccl& nccl) { return "NCCL " + library_version(size_t(version_of(nccl))); }
