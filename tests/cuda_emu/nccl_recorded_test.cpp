@@ -92,7 +92,7 @@ struct Ended {
 using Script = std::function<void(Trainer&, Data&, ProcessGroup&)>;
 
 // Of each rank.
-std::vector<Ended> trained(const Setup& s, const Script& script, const GroupOptions& options = {}) {
+std::vector<Ended> trained(const Setup& s, const Script& script, const GroupOptions& options = {.timeout_s = 20}) {
   const RankGpus gpus;
   std::vector<Ended> out(size_t(s.ranks));
   on_gpus(
