@@ -31,7 +31,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 }  // namespace
 
 StepRecorder::StepRecorder(Step step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
-                           GraphMode mode)
+                           GraphMode mode, ProcessGroup* group, Agree agree)
     : step_(std::move(step)),
       module_(module),
       optimizer_(optimizer),
@@ -40,16 +40,20 @@ StepRecorder::StepRecorder(Step step, Module& module, Optimizer& optimizer, Grad
       backend_(backend_for(device)),
       device_(device),
       mode_(mode),
+      group_(group),
+      agree_(std::move(agree)),
       decided_(mode != GraphMode::automatic),
       times_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()} {}
 
 StepRecorder::~StepRecorder() { forget(); }
 
-StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
-  const auto eager = [&] { return step_(input, target, nullptr); };
+StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, const BatchRows& part) {
+  const auto eager = [&] { return step_(input, target, part, nullptr); };
   if (given_up_) return eager();
-  if (recording_ && !still_true()) forget();
-  if (!fits(input, target)) {
+  const int ready = group_ ? agree_(readiness(input, target, part), part) : readiness(input, target, part);
+  if (ready == kEager) return eager();
+  if (ready == kChanged) forget();
+  if (ready != kReady) {
     if (recording_) {
       StepResult result = eager();
       for (Watched& w : watched_) w.version = w.tensor.version();  // which this step moved on, copies included
@@ -58,11 +62,12 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
     warm_ = timed_eager_ = 0;
     input_ = input;
     target_ = target;
+    part_ = part;
   }
   if (!recording_) {
     if (warm_ < kWarmup) return ++warm_, eager();
     if (!decided_ && timed_eager_ < kTimed) return timed(timed_eager_, times_.eager, eager);
-    if (!record(input, target)) return eager();
+    if (!record(input, target, part)) return eager();
     replays_ = 0;
   }
   try {
@@ -71,6 +76,10 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
     if (replays_ == 0) return ++replays_, replayed();  // the first replay also brings the graph to the device
     StepResult result = timed(replays_, times_.replayed, replayed);
     decided_ = replays_ > kTimed;
+    if (decided_ && group_) {
+      for (const std::vector<double>& of : group_->gather(std::vector<double>{times_.eager, times_.replayed}))
+        times_ = {std::max(times_.eager, of[0]), std::max(times_.replayed, of[1])};
+    }
     given_up_ = decided_ && !times_.replaying_pays();
     if (given_up_) forget();
     return result;
@@ -80,7 +89,12 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target) {
   }
 }
 
-bool StepRecorder::fits(const Tensor& input, const Tensor& target) const { return alike(input_, input) && alike(target_, target); }
+StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
+  if (module_.any_hooks()) return kEager;  // they decide on the host
+  if (recording_ && !still_true()) return kChanged;
+  const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
+  return fits ? kReady : kOther;
+}
 
 StepResult StepRecorder::timed(int& steps, double& shortest, const std::function<StepResult()>& step) {
   backend_.synchronize();
@@ -92,7 +106,7 @@ StepResult StepRecorder::timed(int& steps, double& shortest, const std::function
   return result;
 }
 
-bool StepRecorder::record(const Tensor& input, const Tensor& target) {
+bool StepRecorder::record(const Tensor& input, const Tensor& target, const BatchRows& part) {
   const NoGrad off;
   {
     const MemoryScope memory(MemoryTag::data);
@@ -102,7 +116,10 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target) {
   }
   optimizer_.zero_grad();
   rates_.prepare();
+  seed_ = default_generator().state().seed;
   bool begun = false;
+  std::string problem;
+  bool unprepared = false;  // an eager step prepares it
   try {
     const TensorView inputs[] = {input_.view(), target_.view()};
     backend_.begin_recording(default_generator(), inputs);
@@ -110,22 +127,36 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target) {
     {
       const EnableGrad on;
       const auto same = [](const Tensor& t) { return t.alias(t.shape(), t.strides()); };
-      recorded_ = step_(same(input_), same(target_), static_cast<math::ResultRing*>(ring_.data()));
+      recorded_ = step_(same(input_), same(target_), part, static_cast<math::ResultRing*>(ring_.data()));
     }
+    begun = false;
     recording_ = backend_.end_recording();
     for (size_t i = 0; i < 2; ++i) kept_[i] = (i == 0 ? input_ : target_).storage().use_count() > 1;
-  } catch (const NotPrepared&) {  // an eager step prepares it
-    abandon(begun);
-    given_up_ = ++unprepared_ == kPreparations;
-    return false;
+  } catch (const NotPrepared& e) {
+    unprepared = true;
+    problem = first_line(e.what());
   } catch (const RecordingError& e) {
-    abandon(begun);
-    logging::info("training steps run eagerly: " + first_line(e.what()));
-    given_up_ = true;
-    return false;
+    problem = first_line(e.what());
   } catch (...) {
     abandon(begun);
     throw;
+  }
+  if (!problem.empty()) abandon(begun);
+  if (group_) {
+    const std::vector<std::string> all = group_->gather((unprepared ? "later" : "never") + problem);
+    const bool mine = !problem.empty();
+    for (size_t r = 0; r < all.size(); ++r) {
+      const std::string of = all[r].substr(5);
+      if (of.empty() || (!problem.empty() && !unprepared)) continue;
+      unprepared = all[r][0] == 'l';
+      problem = joined("rank ", r, ": ", of);
+    }
+    if (!problem.empty() && !mine) abandon(false);
+  }
+  if (!problem.empty()) {
+    given_up_ = !unprepared || ++unprepared_ == kPreparations;
+    if (!unprepared && (!group_ || group_->rank() == 0)) logging::info("training steps run eagerly: " + problem);
+    return false;
   }
   for (const auto& [name, buffer] : module_.named_buffers())
     watched_.push_back({buffer, {}, buffer.data(), nullptr, 0, false, false});
@@ -145,6 +176,7 @@ std::vector<double> StepRecorder::settings() const {
 }
 
 bool StepRecorder::still_true() const {
+  if (group_ && default_generator().state().seed != seed_) return false;  // one process finds it when it replays
   for (const Watched& w : watched_) {
     if (w.tensor.data() != w.data) return false;
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;

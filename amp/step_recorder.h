@@ -7,7 +7,11 @@
 // the user, train() and eval(), the scaler's factors), it is made anew after another warm-up. A step that cannot be recorded stays
 // eager, with one log line that says why: it reads values on the host, copies from the host, or draws from a generator of its own.
 // What a library has to prepare first (a convolution of a new kind) is prepared by eager steps, and the recording is made later.
-// Code of the host, hooks included, runs when a step is recorded and not when it is replayed.
+// Code of the host runs when a step is recorded and not when it is replayed; while a module has hooks, steps run eagerly.
+//
+// Ranks record, replay, forget and compute eagerly alike, since a replayed step exchanges gradients in its graph: before each step
+// they agree on what the least ready of them can do (`agree`), after an attempt to record on whether all succeeded, and after the
+// timed steps on the times of the slowest. All that moves a recorder on is so agreed, and they stay in step.
 //
 // Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left
 // to those who hold results of it, and a new one taken: what was handed out is never written again.
@@ -19,6 +23,8 @@
 
 #include "amp/grad_scaler.h"
 #include "framework/backend/backend.h"
+#include "framework/base/draws.h"
+#include "framework/comm/process_group.h"
 #include "layers/module.h"
 #include "optim/device_rates.h"
 
@@ -44,7 +50,10 @@ class StepRecorder {
   static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the way stands
   static constexpr int64_t kRing = 256;
   // `ring`: where the step's loss and found_inf have to go, in device memory; null outside a recording.
-  using Step = std::function<StepResult(const Tensor& input, const Tensor& target, math::ResultRing* ring)>;
+  using Step =
+      std::function<StepResult(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring)>;
+  // The least readiness of all ranks, told this one's.
+  using Agree = std::function<int(int readiness, const BatchRows& part)>;
 
   // The shortest of kTimed steps of either way, in seconds.
   struct Times {
@@ -52,12 +61,13 @@ class StepRecorder {
     bool replaying_pays() const { return replayed < eager; }
   };
 
-  // `step` is the whole eager step. All references must outlive the recorder.
+  // `step` is the whole eager step. All references, and the group, must outlive the recorder. `agree` is called where there is a
+  // group, which can record.
   StepRecorder(Step step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
-               GraphMode mode);
+               GraphMode mode, ProcessGroup* group = nullptr, Agree agree = {});
   ~StepRecorder();
 
-  StepResult operator()(const Tensor& input, const Tensor& target);
+  StepResult operator()(const Tensor& input, const Tensor& target, const BatchRows& part);
   bool is_recorded() const { return recording_ != nullptr; }
   const Times& times() const { return times_; }  // infinite before they are taken
 
@@ -68,9 +78,12 @@ class StepRecorder {
     uint64_t version;
     bool requires_grad, stepped;
   };
-  bool fits(const Tensor& input, const Tensor& target) const;
+  // What a rank could do with a batch, the least first: nothing but an eager step; the same, and what it recorded does not hold any
+  // more; the same, of a batch that is not like the last ones; whatever comes next.
+  enum Readiness { kEager, kChanged, kOther, kReady };
+  Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
   StepResult timed(int& steps, double& shortest, const std::function<StepResult()>& step);
-  bool record(const Tensor& input, const Tensor& target);
+  bool record(const Tensor& input, const Tensor& target, const BatchRows& part);
   bool still_true() const;
   std::vector<double> settings() const;
   void place(size_t i, const Tensor& from, const Tensor& to);
@@ -87,6 +100,8 @@ class StepRecorder {
   Backend& backend_;
   Device device_;
   GraphMode mode_;
+  ProcessGroup* group_;
+  Agree agree_;
   bool given_up_ = false;
   int unprepared_ = 0;  // recordings that met what an eager step has to prepare
   int warm_ = 0;
@@ -94,6 +109,8 @@ class StepRecorder {
   int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
   Times times_;
   Tensor input_, target_;  // where a recording reads the batch; before it, what the warm-up ran with
+  BatchRows part_;         // of both
+  uint64_t seed_ = 0;      // of the generator when it was recorded
   std::vector<Watched> watched_;
   std::vector<double> settings_;
   StepResult recorded_;  // in the recording's memory

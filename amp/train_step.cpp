@@ -33,8 +33,9 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   if (options.group) {
     check<ValueError>(!optimizer.needs_closure(), "TrainStep", optimizer.describe(), " evaluates the loss itself, which ranks do not",
                       Help{"train in one process, or with another optimizer"});
-    check<ValueError>(options.graph != GraphMode::on, "TrainStep", "steps of several ranks are not recorded",
-                      Help{"leave performance.cuda_graph at \"auto\""});
+    check<ValueError>(options.graph != GraphMode::on || options.group->can_record(), "TrainStep",
+                      "steps of ranks that exchange over the host are not recorded",
+                      Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
     reducer_ = std::make_unique<GradientReducer>(optimizer.parameters(), *options.group, options.reducer);
     module.apply([&](Module& m) {
       const auto* norm = dynamic_cast<const RunningNorm*>(&m);
@@ -56,16 +57,22 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
   const bool may_record =
       options.graph == GraphMode::on || (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
-  if (may_record && !options.group && options.accumulate_steps == 1 && backend_for(options.device).can_record()) {
-    recorder_ = std::make_unique<StepRecorder>(
-        [this](const Tensor& x, const Tensor& y, math::ResultRing* ring) { return eager(x, y, checked(x, {}), ring); }, module,
-        optimizer, scaler, *rates_, options.device, options.graph);
+  if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record() &&
+      (!options.group || options.group->can_record())) {
+    const auto step = [this](const Tensor& x, const Tensor& y, const BatchRows& part, math::ResultRing* ring) {
+      return eager(x, y, part, ring);
+    };
+    recorder_ = std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
+                                               [this](int readiness, const BatchRows& part) { return agree(readiness, part); });
   }
 }
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
-  const bool records = recorder_ && !module_.any_hooks();  // hooks decide on the host
-  return records ? (*recorder_)(input, target) : eager(input, target, checked(input, part), nullptr);
+  const BatchRows rows = checked(input, part);
+  if (!recorder_) return eager(input, target, rows, nullptr);
+  StepResult result = (*recorder_)(input, target, rows);
+  notice_ = 0;
+  return result;
 }
 
 BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>& part) const {
@@ -103,7 +110,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const Bat
 
   StepResult result;
   if (part.rows > 0) {
-    result = compute(input, target, part);
+    result = compute(input, target, part, ring != nullptr);
   } else if (scaler_.is_enabled()) {
     scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
   }
@@ -112,13 +119,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const Bat
   mine_ += part.rows;
   if (pending_ < options_.accumulate_steps) return result;
 
-  math::StepTail tail;
-  if (ring) {
-    tail.ring = ring;
-    tail.loss = result.loss.data();
-    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
-  }
-  StepResult last = finish_window(tail);
+  StepResult last = finish_window(ring, result.loss);
   if (options_.group) result.loss = last.loss;
   result.stepped = last.stepped;
   result.outcome = std::move(last.outcome);
@@ -150,7 +151,7 @@ class AtWindow {
 }  // namespace
 
 // Forward and backward of one micro-batch.
-StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part) {
+StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part, bool recording) {
   const int64_t ranks = options_.group ? options_.group->size() : 1;
   StepResult result;
   Tensor loss;
@@ -177,15 +178,35 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
     const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
     scaler_.backward(loss, weight);
   }
-  if (options_.group) {
+  if (options_.group && !recording) {
     loss_sum_ += result.loss.item<double>() * double(part.rows);
     result.loss = Tensor();
   }
   return result;
 }
 
-// What the ranks must know of each other at the end of a window.
-void TrainStep::exchange(StepResult& result) {
+// What the ranks must know of each other before a step that may be replayed: the least readiness of any of them, 0 where they would
+// not compute the parts of one batch, which eager steps find. A replay has no other exchange over the host.
+int TrainStep::agree(int readiness, const BatchRows& part) {
+  const Generator::State random = default_generator().state();
+  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), double(random.offset)};
+  double least = readiness, samples = 0, position = 0;
+  bool one_batch = true;
+  notices_ = 0;
+  for (const std::vector<double>& of : options_.group->gather(mine)) {
+    least = std::min(least, of[0]);
+    samples += of[1];
+    one_batch = one_batch && of[2] == double(part.total);
+    notices_ |= uint32_t(of[3]);
+    position = std::max(position, of[4]);
+  }
+  default_generator().set_state({random.seed, uint64_t(position)});
+  // All ranks come to the same answer, since all see the same numbers.
+  return one_batch && samples == double(part.total) ? int(least) : 0;
+}
+
+// What the ranks must know of each other at the end of a window; its loss.
+Tensor TrainStep::exchange() {
   ProcessGroup& group = *options_.group;
   if (!reducer_->armed()) reducer_->arm();
   reducer_->send_rest();
@@ -205,8 +226,20 @@ void TrainStep::exchange(StepResult& result) {
                     Help{"every rank must be told its part of one and the same batch"});
   default_generator().set_state({random.seed, uint64_t(position)});
   reducer_->take();
-  result.loss = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
-  *result.loss.data<float>() = float(loss / samples);
+  const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
+  *out.data<float>() = float(loss / samples);
+  return out;
+}
+
+// The same on the device alone. The ranks have agreed on the rest before (agree).
+Tensor TrainStep::exchange_recorded(const Tensor& loss) {
+  const NoGrad off;
+  reducer_->send_rest();
+  const Tensor sum = loss.to(DType::f64) * double(mine_);
+  const Ticket summed = options_.group->all_reduce({sum});
+  reducer_->take_recorded();
+  options_.group->wait(summed);
+  return (sum / double(samples_)).to(DType::f32);
 }
 
 StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
@@ -260,12 +293,18 @@ void TrainStep::settle_buffers(const Tensor& found_inf) {
 
 StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
 
-StepResult TrainStep::finish_window(math::StepTail tail) {
+StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) {
   const LedgerPassScope pass(LedgerPass::update);
   StepResult result;
   const int64_t expected = options_.accumulate_steps * (options_.group ? options_.group->size() : 1) * first_;
   pending_ = 0;
-  if (options_.group) exchange(result);
+  result.loss = !options_.group ? loss : ring ? exchange_recorded(loss) : exchange();
+  math::StepTail tail;
+  if (ring) {
+    tail.ring = ring;
+    tail.loss = result.loss.data();
+    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
+  }
   if (samples_ != expected) {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));

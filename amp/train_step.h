@@ -18,10 +18,11 @@
 // Ranks. With a group, every rank computes its part of each batch, and the step is that of the whole batch: gradients are summed
 // over the ranks in a window's last backward, before clipping and the scaler's test, which then find the same everywhere. N ranks
 // give the very bits of one that accumulates N micro-batches, each of which is what one rank had. A rank whose part is empty joins
-// in without computing. Steps with a group are not recorded.
+// in without computing.
 //
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
-// steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps.
+// steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of ranks
+// are where the group can record (over NCCL); an eager one of theirs waits for the device, a replayed one does not.
 //
 // Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that
 // autocast lowered are kept in its dtype, on every device, when the step neither clips nor accumulates: 16 bits from the product to
@@ -84,10 +85,12 @@ class TrainStep {
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
   BatchRows checked(const Tensor& input, const std::optional<BatchRows>& part) const;
-  StepResult compute(const Tensor& input, const Tensor& target, const BatchRows& part);
-  void exchange(StepResult& result);
+  StepResult compute(const Tensor& input, const Tensor& target, const BatchRows& part, bool recording);
+  int agree(int readiness, const BatchRows& part);
+  Tensor exchange();
+  Tensor exchange_recorded(const Tensor& loss);
   StepResult by_closure(const Tensor& input, const Tensor& target);
-  StepResult finish_window(math::StepTail tail = {});
+  StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
   bool clips() const;
   void keep_buffers();
   void settle_buffers(const Tensor& found_inf);

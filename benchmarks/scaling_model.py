@@ -10,8 +10,9 @@ done. Buckets are sent one after the other, each as soon as it is ready and the 
     time of a bucket = alpha(N) + 2 (N - 1) / N * bytes / bandwidth
 
 A step ends when the last one has arrived, and every step waits for the slowest of N ranks, whose times vary by 1 %: the largest of N
-normal numbers lies sqrt(2 ln N) standard deviations above the mean. Between nodes the slowest link counts; GPUs of a node first sum
-among themselves, so that each byte leaves a node once.
+normal numbers lies sqrt(2 ln N) standard deviations above the mean. Between nodes the slowest link counts. Where the library takes the
+sums, GPUs of a node first sum among themselves, so that each byte leaves a node once. In the order of the ranks, each of a node's GPUs
+sends its own numbers to those who sum them; only the sums come back as in the library's.
 
 The check fits alpha and bandwidth to sums that are timed here, takes the step of one rank as measured, and compares what follows for 2
 and 4 ranks with what they take. Ranks that share a core take turns: with more ranks than cores all computing is that much longer. With --link, two ranks run in network namespaces
@@ -53,12 +54,14 @@ def buckets(parameters, width, first=1 << 20, rest=25 << 20):
     return out
 
 
-def fabric_cost(fabric, ranks):
+def fabric_cost(fabric, ranks, ordered):
     """The function that gives a bucket's seconds from its bytes."""
     gpus, inside, outside, hop_in, hop_out = fabric
     local, nodes = min(ranks, gpus), max(1, math.ceil(ranks / gpus))
     alpha = 2 * math.log2(max(local, 1)) * hop_in + 2 * math.log2(nodes) * hop_out if ranks > 1 else 0
-    return lambda size: alpha + 2 * (local - 1) / local * size / inside + 2 * (nodes - 1) / nodes * size / outside
+    gather = (local - 1) / local / inside + (nodes - 1) / nodes / outside  # seconds a byte
+    scatter = (local - 1) / (local * nodes) / inside + local * (nodes - 1) / nodes / outside if ordered else gather
+    return lambda size: alpha + (scatter + gather) * size
 
 
 def step_seconds(compute, sizes, cost, ranks, jitter=JITTER, overlap=True):
@@ -74,11 +77,13 @@ def step_seconds(compute, sizes, cost, ranks, jitter=JITTER, overlap=True):
 def table():
     print("| efficiency of 8, 64, 1024 GPUs | " + " | ".join(FABRICS) + " |\n| --- |" + " --- |" * len(FABRICS))
     for job, (compute, parameters, width) in JOBS.items():
-        cells = []
-        for fabric in FABRICS.values():
-            shares = [compute / step_seconds(compute, buckets(parameters, width), fabric_cost(fabric, n), n) for n in (8, 64, 1024)]
-            cells.append(" / ".join(f"{100 * s:.0f}" for s in shares) + " %")
-        print(f"| {job} | " + " | ".join(cells) + " |")
+        for sums in ("ordered", "library"):
+            cells = []
+            for fabric in FABRICS.values():
+                costs = [(n, fabric_cost(fabric, n, sums == "ordered")) for n in (8, 64, 1024)]
+                shares = [compute / step_seconds(compute, buckets(parameters, width), cost, n) for n, cost in costs]
+                cells.append(" / ".join(f"{100 * s:.0f}" for s in shares) + " %")
+            print(f"| {job}, {sums} | " + " | ".join(cells) + " |")
 
 
 @contextlib.contextmanager

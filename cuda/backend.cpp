@@ -157,13 +157,16 @@ class CudaBackend final : public Backend,
 
 #ifdef HALFSTEP_NO_NCCL
   std::string why_no_group() override { return "halfstep was built without the header of NCCL, nccl.h"; }
+  std::string describe_library() override { return "no NCCL: " + why_no_group(); }
   std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup>, const GroupOptions&) override {
     fail<DeviceError>("distributed", why_no_group());
   }
 #else
   std::string why_no_group() override { return why_no_nccl(); }
+  std::string describe_library() override { return describe_nccl(); }
   std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup> host, const GroupOptions& options) override {
-    return open_nccl_group(std::move(host), queue_, mutex_, options);
+    const auto keep = [this](std::shared_ptr<void> what) { recorder_->keep(std::move(what)); };
+    return open_nccl_group(std::move(host), {queue_, mutex_, keep, before_waiting_}, options);
   }
 #endif
   std::string device_identity() override { return device_uuid(); }
@@ -253,6 +256,7 @@ class CudaBackend final : public Backend,
   void read_back(const char* call, const void* src, void* dst, size_t bytes) {
     check<RecordingError>(!queue_.recording, "record", "a value cannot be read by the host while work is recorded for replay",
                           Help{"keep .item(), printing and host decisions out of the step"});
+    if (before_waiting_) before_waiting_();
     ++host_reads_;
     const auto* fault = static_cast<const IndexFault*>(fault_copy_.data());
     check_cuda(cudaMemcpyAsync(fault_copy_.data(), fault_, sizeof *fault_, cudaMemcpyDeviceToHost, queue_.stream), call);
@@ -288,18 +292,21 @@ class CudaBackend final : public Backend,
   Uploader uploader_;
   std::optional<Recorder> recorder_;
   std::recursive_mutex mutex_;
+  std::function<void()> before_waiting_;  // of the group whose operations are part of recordings
   std::atomic<uint64_t> host_reads_{0}, recurrent_calls_{0};
   const bool sync_ = flag_in_environment("HALFSTEP_SYNC");
 };
 
 }  // namespace
 
+std::unique_ptr<Backend> make_backend(CudaAllocator& memory) { return std::make_unique<CudaBackend>(memory); }
+
 void register_backend() {
   const std::string& reason = why_unavailable();
   check<DeviceError>(reason.empty(), "device", "cuda:0 is not available: ", reason);
   static auto* memory = new CudaAllocator;  // never destroyed: tensors in static variables may outlive it
   register_allocator(Device::Type::cuda, memory);
-  halfstep::register_backend(std::make_unique<CudaBackend>(*memory));
+  halfstep::register_backend(make_backend(*memory));
 }
 
 }  // namespace halfstep::cuda

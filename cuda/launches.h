@@ -26,6 +26,6 @@ class LaunchWatcher {
  protected:
   ~LaunchWatcher() = default;
 };
-extern LaunchWatcher* launch_watcher;  // null but while work is recorded
+extern thread_local LaunchWatcher* launch_watcher;  // null but while this thread records work
 
 }  // namespace halfstep::cuda

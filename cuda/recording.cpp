@@ -23,6 +23,7 @@ class GraphRecording final : public Recording {
     uint64_t* random_base;
     std::vector<Input> inputs;
     std::vector<Reader> readers;
+    std::vector<std::shared_ptr<void>> kept;
   };
 
   // The graph lives as long as its nodes may be changed.
@@ -172,7 +173,7 @@ std::unique_ptr<Recording> Recorder::finish(std::recursive_mutex& mutex) {
   const uint64_t draws = generator_.state().offset - start_.offset;
   auto recording = std::make_unique<GraphRecording>(
       graph, GraphRecording::Parts{memory_, pool_, stream_, uploader_, mutex, generator_, start_.seed, draws, random_base_,
-                                   std::move(inputs_), std::move(readers_)});
+                                   std::move(inputs_), std::move(readers_), std::move(kept_)});
   generator_.set_state(start_);
   memory_.end_pool();
   return recording;

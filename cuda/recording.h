@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cuda/allocator.h"
@@ -56,6 +57,8 @@ class Recorder final : public LaunchWatcher {
   std::unique_ptr<Recording> finish(std::recursive_mutex& mutex);
   void abandon() noexcept;
 
+  void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the recording is gone
+
   void launched(const Launched& launch) override;
   void uses_fixed(const void* p) override;
 
@@ -69,6 +72,7 @@ class Recorder final : public LaunchWatcher {
   CudaAllocator::Pool* pool_;
   std::vector<Input> inputs_;
   std::vector<Reader> readers_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace halfstep::cuda

@@ -12,6 +12,7 @@
 #include "apps/run/ranks.h"
 #include "apps/schema/json.h"
 #include "framework/backend/backend.h"
+#include "framework/comm/device_group.h"
 #include "framework/comm/plugin.h"
 
 namespace halfstep::app {
@@ -38,9 +39,10 @@ Json ranks_here() {
                           ", ", rank["threads"].get<int>(), " threads, ", group->describe());
     list.push_back(rank);
   }
+  const std::string library = describe_library(*group, Device::cuda);
   const bool first = writes(group.get());
   group->close();
-  return first ? Json{{"available", true}, {"list", list}} : Json();
+  return first ? Json{{"available", true}, {"list", list}, {"gpus", library}} : Json();
 }
 
 int devices(bool json) {
@@ -67,10 +69,12 @@ int devices(bool json) {
     std::cout << Json{{"devices", all}, {"ranks", ranks}}.dump() << '\n';
     return kDone;
   }
-  if (ranks.contains("list"))
+  if (ranks.contains("list")) {
     for (const Json& rank : ranks["list"]) std::cout << rank["text"].get<std::string>() << '\n';
-  else
+    std::cout << "between GPUs  " << ranks["gpus"].get<std::string>() << '\n';
+  } else {
     std::cout << "ranks    " << ranks["description"].get<std::string>() << '\n';
+  }
   return kDone;
 }
 

@@ -239,7 +239,7 @@ struct PerformanceSection {
 
 // Of ranks that train together (docs/distributed.md).
 struct DistributedSection {
-  std::string backend, wire;
+  std::string backend, wire, sum;
   double bucket_mb, timeout_s;
   bool sync_batch_norm;
 
@@ -250,6 +250,8 @@ struct DistributedSection {
     key(bucket_mb, number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
                      "what is sent; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
+    key(sum, choice("sum", "ordered", {"ordered", "library"},
+                    "on GPUs; ordered: in the order of the ranks, as one process that accumulates does; library: as NCCL likes"));
     key(timeout_s, number("timeout_s", 600.0, "a rank that does not answer for so long ends the run").above(0).at_most(1e6));
     key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation takes the statistics of all ranks' samples"));
   }

@@ -64,7 +64,8 @@ std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::option
   check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
                      "data.loader.stateful", "trains in one process: each stream goes on where its last batch ended",
                      Help{"start it as one process, without a launcher"});
-  const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s};
+  const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s,
+                                      .library_sums = config.distributed.sum == "library"};
   auto group = open_process_group(options_of_group);
   check_same(*group, {{"config", config.json}, {"options", options}});
   share_cores(*group, threads);

@@ -1,57 +1,29 @@
 #include "cuda/blas/cublaslt.h"
 
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <vector>
-
+#include "cuda/library.h"
 #include "framework/base/check.h"
+
+#ifndef HALFSTEP_CUBLASLT_PATH  // where the build found it
+#define HALFSTEP_CUBLASLT_PATH ""
+#endif
 
 namespace halfstep::cuda {
 namespace {
 
-std::string version_text(size_t v) {
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
-}
-
-std::vector<std::string> candidates() {
-  std::vector<std::string> names;
-  if (const char* path = std::getenv("HALFSTEP_CUBLASLT"); path && *path) names.push_back(path);
-#ifdef HALFSTEP_CUBLASLT_PATH
-  names.push_back(HALFSTEP_CUBLASLT_PATH);
-#endif
-  names.push_back("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR));
-  names.push_back("libcublasLt.so");
-  return names;
-}
-
-// Empty, or why this file does not serve.
-std::string open(const std::string& path, CublasLt& lt) {
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return dlerror();
-  std::string problem;
-#define HS_FIND(name)                                                  \
-  lt.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (!lt.name) problem = path + " has no " #name;
-  HS_CUBLASLT(HS_FIND)
-#undef HS_FIND
-  if (problem.empty() && lt.cublasLtGetVersion() / 10000 != CUBLAS_VER_MAJOR)
-    problem = path + " is version " + version_text(lt.cublasLtGetVersion()) + ", not " + std::to_string(CUBLAS_VER_MAJOR);
-  if (!problem.empty()) dlclose(handle);  // otherwise open until the end
-  return problem;
-}
-
 CublasLt load() {
-  std::string tried;
-  for (const std::string& path : candidates()) {
-    CublasLt lt;
-    const std::string problem = open(path, lt);
-    if (problem.empty()) return lt;
-    tried += (tried.empty() ? "" : "; ") + problem;
-  }
-  fail<DeviceError>("cublaslt", "matrix products on cuda need cuBLASLt ", CUBLAS_VER_MAJOR, ", which cannot be loaded: ", tried,
-                    Help{"install it (Debian: libcublas of the CUDA repository), or give its path in HALFSTEP_CUBLASLT; "
-                         "HALFSTEP_CUDA_BLAS=plain does without, slowly"});
+  CublasLt lt;
+#define HS_FIND(name) HS_SYMBOL(lt, name)
+  const std::string major = std::to_string(CUBLAS_VER_MAJOR);
+  const std::string tried = open_library(
+      "HALFSTEP_CUBLASLT", {HALFSTEP_CUBLASLT_PATH, "libcublasLt.so." + major, "libcublasLt.so"}, {HS_CUBLASLT(HS_FIND)}, [&] {
+        const size_t version = lt.cublasLtGetVersion();
+        return version / 10000 == CUBLAS_VER_MAJOR ? "" : "is version " + library_version(version) + ", not " + major;
+      });
+#undef HS_FIND
+  check<DeviceError>(tried.empty(), "cublaslt", "matrix products on cuda need cuBLASLt ", major, ", which cannot be loaded: ", tried,
+                     Help{"install it (Debian: libcublas of the CUDA repository), or give its path in HALFSTEP_CUBLASLT; "
+                          "HALFSTEP_CUDA_BLAS=plain does without, slowly"});
+  return lt;
 }
 
 }  // namespace
@@ -63,7 +35,7 @@ const CublasLt& cublaslt() {
 
 std::string cublaslt_version() {
   try {
-    return "cuBLASLt " + version_text(cublaslt().cublasLtGetVersion());
+    return "cuBLASLt " + library_version(cublaslt().cublasLtGetVersion());
   } catch (const DeviceError& e) {
     const std::string text = e.what();
     return text.substr(0, text.find('\n'));

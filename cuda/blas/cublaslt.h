@@ -30,8 +30,8 @@ struct CublasLt {
 #undef HS_MEMBER
 };
 
-// Looks at the path in the environment's HALFSTEP_CUBLASLT, where the build found it, and where the loader looks. Throws
-// DeviceError with what was tried when there is none of the version that the build knows.
+// The file that HALFSTEP_CUBLASLT in the environment names; without that the one that the build found, or that the loader finds.
+// Throws DeviceError with what was tried when there is none of the version that the build knows.
 const CublasLt& cublaslt();
 
 // "cuBLASLt 13.1.0", or the first line of the error.

@@ -1,56 +1,21 @@
 #include "cuda/dnn/cudnn.h"
 
-#include <dlfcn.h>
-
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
-#include <vector>
 
+#include "cuda/library.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+
+#ifndef HALFSTEP_CUDNN_PATH  // where the build found it
+#define HALFSTEP_CUDNN_PATH ""
+#endif
 
 namespace halfstep::cuda {
 namespace {
 
 constexpr size_t kMajor = 9;  // attributes keep their meaning within it
-
-std::string version_text(size_t v) {
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
-}
-
-std::vector<std::string> candidates() {
-  std::vector<std::string> names;
-  if (const char* path = std::getenv("HALFSTEP_CUDNN"); path && *path) names.push_back(path);
-#ifdef HALFSTEP_CUDNN_PATH
-  names.push_back(HALFSTEP_CUDNN_PATH);
-#endif
-  names.push_back("libcudnn.so." + std::to_string(kMajor));
-  names.push_back("libcudnn.so");
-  return names;
-}
-
-// Empty, or why this file does not serve.
-std::string open(const std::string& path, Cudnn& dnn) {
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return dlerror();
-  std::string problem;
-#define HS_FIND(name)                                                   \
-  dnn.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (!dnn.name) problem = path + " has no " #name;
-  HS_CUDNN(HS_FIND)
-#undef HS_FIND
-  dnn.has_rnn = true;
-#define HS_FIND(name)                                                   \
-  dnn.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (!dnn.name) dnn.has_rnn = false;
-  HS_CUDNN_RNN(HS_FIND)
-#undef HS_FIND
-  if (problem.empty() && dnn.cudnnGetVersion() / 10000 != kMajor)
-    problem = path + " is version " + version_text(dnn.cudnnGetVersion()) + ", not " + std::to_string(kMajor);
-  if (!problem.empty()) dlclose(handle);  // otherwise open until the end
-  return problem;
-}
 
 struct Found {
   Cudnn dnn;
@@ -62,12 +27,21 @@ Found load() {
   if (const char* value = std::getenv("HALFSTEP_CUDA_DNN"); value && value == std::string_view("plain")) {
     found.problem = "it is left out by HALFSTEP_CUDA_DNN=plain";
   } else {
-    for (const std::string& path : candidates()) {
-      Cudnn dnn;
-      const std::string problem = open(path, dnn);
-      if (problem.empty()) return {dnn, ""};
-      found.problem += (found.problem.empty() ? "" : "; ") + problem;
-    }
+    Cudnn& dnn = found.dnn;
+#define HS_FIND(name) HS_SYMBOL(dnn, name)
+#define HS_FIND_OPTIONAL(name) HS_OPTIONAL_SYMBOL(dnn, name)
+    const std::vector<LibrarySymbol> rnn{HS_CUDNN_RNN(HS_FIND_OPTIONAL)};
+    std::vector<LibrarySymbol> symbols{HS_CUDNN(HS_FIND)};
+#undef HS_FIND_OPTIONAL
+#undef HS_FIND
+    symbols.insert(symbols.end(), rnn.begin(), rnn.end());
+    const std::string major = std::to_string(kMajor);
+    found.problem = open_library("HALFSTEP_CUDNN", {HALFSTEP_CUDNN_PATH, "libcudnn.so." + major, "libcudnn.so"}, symbols, [&] {
+      const size_t version = dnn.cudnnGetVersion();
+      return version / 10000 == kMajor ? "" : "is version " + library_version(version) + ", not " + major;
+    });
+    dnn.has_rnn = std::all_of(rnn.begin(), rnn.end(), [](const LibrarySymbol& s) { return *s.function != nullptr; });
+    if (found.problem.empty()) return found;
   }
   logging::info("[cudnn] convolutions run as matrix products, without cuDNN " + std::to_string(kMajor) + ": " + found.problem);
   return found;
@@ -91,7 +65,7 @@ const Cudnn& cudnn() {
 
 std::string cudnn_version() {
   const Cudnn* const dnn = find_cudnn();
-  return dnn ? "cuDNN " + version_text(dnn->cudnnGetVersion()) : "no cuDNN: " + found().problem;
+  return dnn ? "cuDNN " + library_version(dnn->cudnnGetVersion()) : "no cuDNN: " + found().problem;
 }
 
 void check_cudnn(cudnnStatus_t status, const char* call) {

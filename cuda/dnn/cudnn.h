@@ -53,8 +53,8 @@ struct Cudnn {
 };
 
 // The library, or null where there is none of version 9, or where HALFSTEP_CUDA_DNN=plain in the environment leaves it out; a line
-// of the log says so, once. Looks at the path in the environment's HALFSTEP_CUDNN, where the build found it, and where the loader
-// looks.
+// of the log says so, once. It is the file that HALFSTEP_CUDNN in the environment names; without that the one that the build found,
+// or that the loader finds.
 const Cudnn* find_cudnn();
 // The same where it is known to be there. Throws DeviceError with what was tried otherwise.
 const Cudnn& cudnn();

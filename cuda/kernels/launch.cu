@@ -3,7 +3,7 @@
 
 namespace halfstep::cuda {
 
-LaunchWatcher* launch_watcher = nullptr;
+thread_local LaunchWatcher* launch_watcher = nullptr;
 
 void check_launch(cudaError_t error) {
   if (error != cudaSuccess) check_cuda(error, "a kernel launch");

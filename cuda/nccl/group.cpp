@@ -1,17 +1,15 @@
 #include "cuda/nccl/group.h"
 
-#include <sched.h>
-
+#include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <deque>
-#include <functional>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "cuda/nccl/nccl.h"
-#include "cuda/runtime.h"
+#include "cuda/kernels/rank_sum.h"
+#include "cuda/launches.h"
+#include "cuda/nccl/communicator.h"
+#include "framework/backend/dnn.h"
 #include "framework/base/check.h"
 #include "framework/comm/operands.h"
 
@@ -20,103 +18,101 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEagerTests = 1000;  // before the host leaves its core to others
-constexpr auto kNap = std::chrono::microseconds(20);
-constexpr double kAsk = 0.5;  // seconds in which the ranks that live say so
+constexpr int64_t kAlign = 16;  // bytes: parts begin where kernels like to read
 
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
-
-struct Numbers {
-  ncclDataType_t type;
-  ncclRedOp_t op;
-};
-Numbers numbers(DType dtype, ReduceOp op) {
-  const ncclRedOp_t how = op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
-  switch (dtype) {
-    case DType::f16: return {ncclFloat16, how};
-    case DType::bf16: return {ncclBfloat16, how};
-    case DType::f32: return {ncclFloat32, how};
-    case DType::f64: return {ncclFloat64, how};
-    case DType::u8: return {ncclUint8, how};
-    case DType::i8: return {ncclInt8, how};
-    case DType::i32: return {ncclInt32, how};
-    case DType::i64: return {ncclInt64, how};
-    case DType::boolean: return {ncclUint8, op == ReduceOp::sum ? ncclMax : how};
-    case DType::i16: break;
+// The first failure among calls.
+class Calls {
+ public:
+  void operator+=(ncclResult_t result) {
+    if (result != ncclSuccess && result != ncclInProgress) worst_ = result;
   }
-  fail<DTypeError>("distributed", "NCCL does not add ", dtype, Help{"exchange it on the cpu, or as int32"});
-}
+  operator ncclResult_t() const { return worst_; }
+
+ private:
+  ncclResult_t worst_ = ncclSuccess;
+};
+
+// Numbers that are summed in the order of the ranks: rank r sums up to `chunk` of them from element r * stride on.
+struct Sum {
+  std::byte* from;
+  int64_t numbers, stride, chunk;
+  std::byte* to;  // where this rank's sums go; null: to their place in the stage
+  size_t at = 0;  // in the stage, which has a chunk for each rank
+  int64_t of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
+};
 
 class NcclGroup final : public ProcessGroup {
  public:
-  NcclGroup(std::unique_ptr<ProcessGroup> host, const Nccl& nccl, const Queue& queue, std::recursive_mutex& mutex,
-            const GroupOptions& options)
+  NcclGroup(std::unique_ptr<ProcessGroup> host, const Nccl& nccl, const Compute& compute, const GroupOptions& options)
       : ProcessGroup(host->rank(), host->size()),
         host_(std::move(host)),
         nccl_(nccl),
-        queue_(queue),
-        mutex_(mutex),
-        timeout_(options.timeout_s) {}
-  ~NcclGroup() override {
-    abort();
-    begun_.clear();
-    if (stream_) cudaStreamDestroy(stream_);
+        compute_(compute),
+        library_sums_(options.library_sums || size() <= 2),
+        stage_bytes_(int64_t(options.stage_mb * 1024 * 1024)),
+        comm_(std::make_shared<Communicator>(nccl, *host_, options.timeout_s)) {
+    comm_->open();
   }
-
-  void open() {
-    ncclUniqueId id{};
-    if (rank() == 0) held("ncclGetUniqueId", nccl_.ncclGetUniqueId(&id));
-    const Tensor bytes = Tensor::empty({int64_t(sizeof id)}, {.dtype = DType::u8, .device = Device::cpu});
-    std::memcpy(bytes.data(), &id, sizeof id);
-    host_->wait(host_->broadcast({bytes}, 0));
-    std::memcpy(&id, bytes.data(), sizeof id);
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    settle("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, size(), id, rank(), &config));
+  ~NcclGroup() override {
+    compute_.before_waiting = nullptr;
+    if (!comm_) return;
+    comm_->abort();
+    comm_->leave();
   }
 
   std::string describe() const override { return nccl_version(nccl_) + ", " + host_->describe(); }
   void set_timeout(double seconds) override {
-    timeout_ = seconds;
+    comm_->set_timeout(seconds);
     host_->set_timeout(seconds);
   }
+  bool can_record() const override { return true; }
 
   Ticket all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) override {
     check_list(tensors);
     if (on_host(tensors)) return noted(host_->all_reduce(tensors, op, wire));
-    const Numbers n = numbers(wire == Wire::bf16 && tensors[0].dtype() == DType::f32 ? DType::bf16 : tensors[0].dtype(), op);
+    const DType dtype = wire == Wire::bf16 && tensors[0].dtype() == DType::f32 ? DType::bf16 : tensors[0].dtype();
+    const NcclNumbers n = nccl_numbers(dtype, op);
     Operation o{.what = "all_reduce"};
     for (const Tensor& t : tensors) {
-      const bool narrow = n.type == ncclBfloat16 && t.dtype() == DType::f32;
-      const Tensor sent = narrow ? t.detach().to(DType::bf16) : t;
+      const bool narrow = dtype != t.dtype();
+      const Tensor sent = narrow ? t.detach().to(dtype) : t;
       if (narrow) o.back.push_back({sent, t});
-      o.alive.push_back(sent);
+      o.written.push_back(sent);
     }
-    return begin(std::move(o), [&](const Tensor& t) {
-      return nccl_.ncclAllReduce(t.data(), t.data(), size_t(t.numel()), n.type, n.op, comm_, stream_);
+    if (op == ReduceOp::sum && ordered(dtype)) return begin(std::move(o), [&](Operation& it) { sum_in_order(it, n.type); });
+    return begin(std::move(o), [&](Operation& it) {
+      each(it, [&](const Tensor& t) {
+        return nccl_.ncclAllReduce(t.data(), t.data(), size_t(t.numel()), n.type, n.op, comm_->get(), comm_->stream());
+      });
     });
   }
   Ticket broadcast(const Tensors& tensors, int root) override {
     check_root(root, size());
     if (on_host(tensors)) return noted(host_->broadcast(tensors, root));
-    return begin({.what = "broadcast", .alive = tensors}, [&](const Tensor& t) {
-      return nccl_.ncclBroadcast(t.data(), t.data(), t.nbytes(), ncclUint8, root, comm_, stream_);
+    return begin({.what = "broadcast", .written = tensors}, [&](Operation& it) {
+      each(it, [&](const Tensor& t) {
+        return nccl_.ncclBroadcast(t.data(), t.data(), t.nbytes(), ncclUint8, root, comm_->get(), comm_->stream());
+      });
     });
   }
   Ticket reduce_scatter(const Tensor& from, const Tensor& to) override {
     check_parts("reduce_scatter", "from", from, "to", to, size());
     if (on_host({from, to})) return noted(host_->reduce_scatter(from, to));
-    const Numbers n = numbers(to.dtype(), ReduceOp::sum);
-    return begin({.what = "reduce_scatter", .alive = {to}, .read = {from}}, [&](const Tensor&) {
-      return nccl_.ncclReduceScatter(from.data(), to.data(), size_t(to.numel()), n.type, n.op, comm_, stream_);
+    const NcclNumbers n = nccl_numbers(to.dtype(), ReduceOp::sum);
+    return begin({.what = "reduce_scatter", .written = {to}, .read = {from}}, [&](Operation& it) {
+      if (ordered(to.dtype())) return scatter_in_order(it, n.type);
+      each(it, [&](const Tensor&) {
+        return nccl_.ncclReduceScatter(from.data(), to.data(), size_t(to.numel()), n.type, n.op, comm_->get(), comm_->stream());
+      });
     });
   }
   Ticket all_gather(const Tensor& from, const Tensor& to) override {
     check_parts("all_gather", "to", to, "from", from, size());
     if (on_host({from, to})) return noted(host_->all_gather(from, to));
-    return begin({.what = "all_gather", .alive = {to}, .read = {from}}, [&](const Tensor&) {
-      return nccl_.ncclAllGather(from.data(), to.data(), from.nbytes(), ncclUint8, comm_, stream_);
+    return begin({.what = "all_gather", .written = {to}, .read = {from}}, [&](Operation& it) {
+      each(it, [&](const Tensor&) {
+        return nccl_.ncclAllGather(from.data(), to.data(), from.nbytes(), ncclUint8, comm_->get(), comm_->stream());
+      });
     });
   }
   Ticket barrier() override {
@@ -129,21 +125,32 @@ class NcclGroup final : public ProcessGroup {
     const auto from = Clock::now();
     for (; !begun_.empty() && begun_.front().ticket <= ticket; begun_.pop_front()) {
       Operation& o = begun_.front();
-      finish(o);
-      for (const Copy& c : o.back) c.to.copy_(c.from);
+      const bool recording = is_recording();
+      check<RecordingError>(o.recorded || !recording, "record",
+                            "an exchange that began before a recording cannot be waited for in it");
+      if (recording)
+        check_cuda(cudaStreamWaitEvent(compute_.queue.stream, o.done->get(), 0), "cudaStreamWaitEvent");
+      else if (!o.recorded)
+        comm_->wait_for(o.what, *o.done);
+      const bool ended = recording == o.recorded;  // else its recording was abandoned
+      for (size_t i = 0; ended && i < o.back.size(); ++i) o.back[i].to.copy_(o.back[i].from);
       idle_.push_back(std::move(o.done));
     }
-    for (; !hosted_.empty() && hosted_.front().first <= ticket; hosted_.pop_front()) host_->wait(hosted_.front().second);
-    wait_seconds_ += since(from);
+    try {
+      for (; !hosted_.empty() && hosted_.front().first <= ticket; hosted_.pop_front()) host_->wait(hosted_.front().second);
+    } catch (const PeerLostError& e) {  // what other ranks would have to do on the device never ends either
+      comm_->broke(e.what());
+      throw;
+    }
+    wait_seconds_ += std::chrono::duration<double>(Clock::now() - from).count();
   }
 
   void close() override {
     wait(last_);
     host_->wait(host_->barrier());  // in this one a rank that is gone is noticed and named
-    if (comm_) {
-      settle("ncclCommFinalize", nccl_.ncclCommFinalize(comm_));
-      held("ncclCommDestroy", nccl_.ncclCommDestroy(std::exchange(comm_, nullptr)));
-    }
+    compute_.before_waiting = nullptr;
+    comm_->leave();
+    comm_.reset();  // ends here, or with the last recording
     host_->close();
   }
 
@@ -153,11 +160,12 @@ class NcclGroup final : public ProcessGroup {
   };
   struct Operation {
     std::string what;
-    Tensors alive = {};           // written, one by each call of the library; kept until the end
+    Tensors written = {};         // kept until the end
     Tensors read = {};            // kept as well
     std::vector<Copy> back = {};  // what to do with results
     std::unique_ptr<Event> done = nullptr;
     Ticket ticket = 0;
+    bool recorded = false;
   };
 
   // Are all on the host? Else all must be here.
@@ -172,38 +180,156 @@ class NcclGroup final : public ProcessGroup {
     return host;
   }
   void check_whole() const {
-    if (!broken_.empty()) throw PeerLostError(broken_);
+    check<ValueError>(comm_ != nullptr, "distributed", "the group was closed");
+    comm_->check_whole();
   }
+  bool ordered(DType dtype) const { return !library_sums_ && is_floating(dtype); }
 
   Ticket noted(Ticket of_host) {
     hosted_.emplace_back(++last_, of_host);
     return last_;
   }
 
-  Ticket begin(Operation o, const std::function<ncclResult_t(const Tensor&)>& call) {
+  template <class F>
+  Ticket begin(Operation o, const F& enqueue) {
     std::unique_ptr<Event> ready = take_event();
     {
-      const std::lock_guard lock(mutex_);
-      check<RecordingError>(!queue_.recording, "record", "exchanges between ranks cannot be recorded for replay");
-      ready->record(queue_.stream);
+      const std::lock_guard lock(compute_.mutex);
+      o.recorded = compute_.queue.recording;
+      std::erase_if(begun_, [&](const Operation& b) { return b.recorded && !o.recorded; });  // of a recording that was abandoned
+      ready->record(compute_.queue.stream);
+      check_cuda(cudaStreamWaitEvent(comm_->stream(), ready->get(), 0), "cudaStreamWaitEvent");
     }
-    check_cuda(cudaStreamWaitEvent(stream_, ready->get(), 0), "cudaStreamWaitEvent");
     idle_.push_back(std::move(ready));  // the stream waits for what it stands for now
-    held("ncclGroupStart", nccl_.ncclGroupStart());
-    ncclResult_t worst = ncclSuccess;
-    for (const Tensor& t : o.alive) {
-      if (t.numel() == 0) continue;
-      const ncclResult_t result = call(t);
-      if (result != ncclSuccess && result != ncclInProgress) worst = result;
-      t.bump_version();
+    if (o.recorded) {
+      comm_->recorded();
+      compute_.keep(comm_);
+      for (const Tensors* list : {&o.written, &o.read})
+        for (const Tensor& t : *list) launch_watcher->uses_fixed(t.data());
+      compute_.before_waiting = [this] { wait_for_device(); };
     }
-    const ncclResult_t end = nccl_.ncclGroupEnd();
-    settle(o.what, worst == ncclSuccess ? end : worst);  // from here on the work is in the stream
+    enqueue(o);
+    for (const Tensor& t : o.written) t.bump_version();
     o.done = take_event();
-    o.done->record(stream_);
+    o.done->record(comm_->stream());
     o.ticket = ++last_;
     begun_.push_back(std::move(o));
     return last_;
+  }
+
+  // A call of the library for each tensor that is written.
+  template <class F>
+  void each(const Operation& o, const F& call) {
+    comm_->group(o.what, [&] {
+      Calls calls;
+      for (const Tensor& t : o.written) {
+        if (t.numel() > 0) calls += call(t);
+      }
+      return ncclResult_t(calls);
+    });
+  }
+
+  // ---- sums in the order of the ranks
+  void sum_in_order(Operation& o, ncclDataType_t type) {
+    const DType dtype = o.written[0].dtype();
+    const auto bytes = int64_t(size_of(dtype)), unit = kAlign / bytes;
+    const int64_t most = std::max(unit, stage_bytes_ / bytes / size() / unit * unit) * size();  // numbers at a time
+    std::vector<Sum> sums;
+    const auto gather = [&] {
+      sum(o, sums, type, dtype);
+      comm_->group(o.what, [&] {
+        Calls calls;
+        for (const Sum& s : sums) {
+          std::byte* const all = s.to ? s.from : place(s);
+          calls += nccl_.ncclAllGather(all + rank() * s.chunk * bytes, all, size_t(s.chunk * bytes), ncclUint8, comm_->get(),
+                                       comm_->stream());
+        }
+        return ncclResult_t(calls);
+      });
+      for (const Sum& s : sums) {
+        if (!s.to)
+          check_cuda(cudaMemcpyAsync(s.from, place(s), size_t(s.numbers * bytes), cudaMemcpyDeviceToDevice, comm_->stream()),
+                     "cudaMemcpyAsync");
+      }
+      sums.clear();
+    };
+    int64_t staged = 0;
+    for (const Tensor& t : o.written) {
+      for (int64_t from = 0; from < t.numel(); from += most) {
+        const int64_t n = std::min(most, t.numel() - from), share = (n + size() - 1) / size();
+        const bool whole = n % size() == 0;  // then parts are gathered where they belong
+        const int64_t chunk = whole ? share : (share + unit - 1) / unit * unit;
+        if (staged + chunk * size() > most) gather(), staged = 0;
+        auto* const data = static_cast<std::byte*>(t.data()) + from * bytes;
+        sums.push_back({data, n, chunk, chunk, whole ? data + rank() * chunk * bytes : nullptr});
+        staged += chunk * size();
+      }
+    }
+    if (!sums.empty()) gather();
+  }
+  void scatter_in_order(Operation& o, ncclDataType_t type) {
+    const Tensor from = o.read[0], to = o.written[0];
+    const auto bytes = int64_t(size_of(to.dtype()));
+    const int64_t most = std::max(int64_t(1), stage_bytes_ / bytes / size());
+    for (int64_t at = 0; at < to.numel(); at += most) {
+      std::vector<Sum> sums{{static_cast<std::byte*>(from.data()) + at * bytes, from.numel() - at, to.numel(),
+                             std::min(most, to.numel() - at), static_cast<std::byte*>(to.data()) + at * bytes}};
+      sum(o, sums, type, to.dtype());
+    }
+  }
+
+  // Sends each rank what it sums up, and sums up what this one is sent.
+  void sum(Operation& o, std::vector<Sum>& sums, ncclDataType_t type, DType dtype) {
+    const auto bytes = int64_t(size_of(dtype));
+    size_t room = 0;
+    for (Sum& s : sums) s.at = std::exchange(room, room + size_t((s.chunk * size() * bytes + kAlign - 1) / kAlign * kAlign));
+    make_stage(o, room);
+    comm_->group(o.what, [&] {
+      Calls calls;
+      for (const Sum& s : sums) {
+        for (int peer = 0; peer < size(); ++peer) {
+          if (peer == rank()) continue;
+          if (s.of(peer) > 0)
+            calls +=
+                nccl_.ncclSend(s.from + peer * s.stride * bytes, size_t(s.of(peer)), type, peer, comm_->get(), comm_->stream());
+          if (s.of(rank()) > 0)
+            calls +=
+                nccl_.ncclRecv(place(s) + peer * s.chunk * bytes, size_t(s.of(rank())), type, peer, comm_->get(), comm_->stream());
+        }
+      }
+      return ncclResult_t(calls);
+    });
+    const std::lock_guard lock(compute_.mutex);  // no other thread's recording must take it for its own
+    for (const Sum& s : sums) {
+      if (s.of(rank()) == 0) continue;
+      std::byte* const mine = place(s) + rank() * s.chunk * bytes;
+      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, place(s), s.to ? s.to : mine, s.of(rank()), s.chunk,
+                size(), rank());
+    }
+  }
+  std::byte* place(const Sum& s) const { return static_cast<std::byte*>(stage_.data()) + s.at; }
+  void make_stage(Operation& o, size_t bytes) {
+    if (!stage_.defined() || stage_.nbytes() < bytes) {
+      if (o.recorded)
+        throw NotPrepared("[record] an exchange of this size is made for the first time, which cannot be recorded for replay");
+      const MemoryScope tag(MemoryTag::workspace);
+      stage_ = Tensor::empty({int64_t(bytes)}, {.dtype = DType::u8, .device = Device::cuda});
+    }
+    o.read.push_back(stage_);  // a larger one may take its place
+    if (o.recorded) compute_.keep(std::make_shared<Tensor>(stage_));
+  }
+
+  // ---- recordings
+  bool is_recording() const {
+    const std::lock_guard lock(compute_.mutex);
+    return compute_.queue.recording;  // by this thread, which else would have waited
+  }
+  // Replays have no end of their own that could be waited for: all that is queued has.
+  void wait_for_device() {
+    comm_->check_whole();
+    if (!here_) here_ = std::make_unique<Event>(false);
+    here_->record(compute_.queue.stream);
+    comm_->wait_for("a recorded step", *here_);
   }
 
   std::unique_ptr<Event> take_event() {
@@ -213,83 +339,18 @@ class NcclGroup final : public ProcessGroup {
     return event;
   }
 
-  void finish(const Operation& o) {
-    const auto from = Clock::now();
-    for (int i = 0;; ++i) {
-      const cudaError_t state = cudaEventQuery(o.done->get());
-      if (state == cudaSuccess) return;
-      if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
-      cudaGetLastError();  // that it is not ready is no error of what comes next
-      held(o.what, progress());
-      pause(o.what, i, from);
-    }
-  }
-
-  // The library's calls return before they are done, so that one which waits for a rank that is gone ends too.
-  void settle(const std::string& what, ncclResult_t result) {
-    const auto from = Clock::now();
-    for (int i = 0; result == ncclInProgress; ++i) {
-      result = progress();
-      if (result == ncclInProgress) pause(what, i, from);
-    }
-    held(what, result);
-  }
-  ncclResult_t progress() {
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = nccl_.ncclCommGetAsyncError(comm_, &state);
-    return asked == ncclSuccess ? state : asked;
-  }
-  void pause(const std::string& what, int turn, Clock::time_point from) {
-    if (since(from) > timeout_) lost(what, joined("did not end within ", timeout_, " s"));
-    if (turn < kEagerTests)
-      sched_yield();
-    else
-      std::this_thread::sleep_for(kNap);
-  }
-
-  void held(const std::string& what, ncclResult_t result) {
-    if (result == ncclSuccess || result == ncclInProgress) return;
-    const char* const text = nccl_.ncclGetErrorString(result);
-    if (result != ncclInvalidArgument && result != ncclInvalidUsage) lost(what, joined("failed (", text, ")"));
-    abort();
-    broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank(), " failed: ", text);
-    fail<DeviceError>("distributed", what, " over NCCL on rank ", rank(), " failed: ", text,
-                      Help{"NCCL_DEBUG=WARN says more; distributed.backend \"mpi\" does without NCCL"});
-  }
-
-  // The host's group tells who is gone.
-  [[noreturn]] void lost(const std::string& what, const std::string& how) {
-    abort();
-    std::string who = "all ranks live, but one of them is late or does something else";
-    try {
-      host_->set_timeout(kAsk);
-      host_->wait(host_->barrier());
-    } catch (const PeerLostError& e) {
-      who = e.what();
-      who = who.substr(0, who.find('\n'));
-      if (const size_t at = who.rfind(": "); at != std::string::npos) who = who.substr(at + 2);
-    }
-    broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank(), ' ', how, ": ", who,
-                     Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
-                          "checkpoint is whole: start all ranks again with --resume auto"});
-    throw PeerLostError(broken_);
-  }
-  void abort() {
-    if (comm_) nccl_.ncclCommAbort(std::exchange(comm_, nullptr));  // also what runs on the device
-  }
-
   std::unique_ptr<ProcessGroup> host_;
   const Nccl& nccl_;
-  const Queue& queue_;
-  std::recursive_mutex& mutex_;
-  double timeout_;
-  cudaStream_t stream_ = nullptr;
-  ncclComm_t comm_ = nullptr;
-  std::string broken_;  // why nothing can be exchanged any more
+  Compute compute_;
+  const bool library_sums_;
+  const int64_t stage_bytes_;
+  std::shared_ptr<Communicator> comm_;
+  Tensor stage_;  // where others' numbers wait for their sum
   Ticket last_ = 0;
   std::deque<Operation> begun_;                   // on the device, not waited for
   std::deque<std::pair<Ticket, Ticket>> hosted_;  // ours, and the host group's
   std::vector<std::unique_ptr<Event>> idle_;
+  std::unique_ptr<Event> here_;
 };
 
 }  // namespace
@@ -300,15 +361,19 @@ std::string why_no_nccl() {
   return why;
 }
 
-std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Queue& queue, std::recursive_mutex& mutex,
+std::string describe_nccl() {
+  std::string why;
+  const Nccl* const nccl = find_nccl(why);
+  return nccl ? nccl_version(*nccl) : "no NCCL: " + why;
+}
+
+std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Compute& compute,
                                               const GroupOptions& options) {
   std::string why;
   const Nccl* const nccl = find_nccl(why);
   check<DeviceError>(nccl, "distributed", "NCCL 2 cannot be loaded: ", why,
                      Help{"install it (Debian: libnccl2 of the CUDA repository), or give its path in HALFSTEP_NCCL"});
-  auto group = std::make_unique<NcclGroup>(std::move(host), *nccl, queue, mutex, options);
-  group->open();
-  return group;
+  return std::make_unique<NcclGroup>(std::move(host), *nccl, compute, options);
 }
 
 }  // namespace halfstep::cuda

@@ -4,10 +4,18 @@
 // Order. NCCL works on a stream of its own, behind what was queued when an operation begins, beside what is queued afterwards.
 // wait() returns when the operation has ended on the device, so all that is queued then finds its result.
 //
-// Sums are NCCL's: taken in the order of its rings or trees, those of 16-bit numbers rounded at every addition. Every rank gets the
-// same bits; NCCL_ALGO=Ring in the environment makes them those of every run. For two ranks, they are those of the host's group.
+// Recordings (Backend::begin_recording). An operation that begins in one becomes part of it, on a branch of the graph, and wait()
+// joins that branch: every rank must record the same operations, and replay them together. Nobody waits for what is recorded; who
+// waits for the device does so with the group's deadline (Compute::before_waiting).
+//
+// Sums of floating numbers are taken in the order of the ranks, those of 16 bits in float32 and rounded once: each rank is sent its
+// part of everybody's numbers, adds them up (cuda/kernels/rank_sum.h), and the sums are gathered. They are the host group's to the
+// bit, whatever NCCL would do. For two ranks NCCL's own sum has these bits too, and is taken. With GroupOptions::library_sums it
+// always is: in the order of its rings or trees, those of 16-bit numbers rounded at every addition. Every rank gets the same bits
+// then, too.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,10 +27,19 @@ namespace halfstep::cuda {
 
 // Why ranks here cannot exchange over NCCL; empty when they can.
 std::string why_no_nccl();
+// "NCCL 2.30.7", or "no NCCL: " and why.
+std::string describe_nccl();
 
-// All ranks of `host` call it. Throws DeviceError where the library refuses, PeerLostError where a rank does not come. `queue` is
-// what computes, used under `mutex`; both must outlive the group.
-std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Queue& queue, std::recursive_mutex& mutex,
+// What computes: all of it must outlive the group.
+struct Compute {
+  const Queue& queue;                               // used under ...
+  std::recursive_mutex& mutex;                      // ... this
+  std::function<void(std::shared_ptr<void>)> keep;  // until the recording that is under way is gone
+  std::function<void()>& before_waiting;            // called before the host waits for the queue, without limit
+};
+
+// All ranks of `host` call it. Throws DeviceError where the library refuses, PeerLostError where a rank does not come.
+std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Compute& compute,
                                               const GroupOptions& options);
 
 }  // namespace halfstep::cuda

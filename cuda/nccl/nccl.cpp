@@ -1,53 +1,21 @@
 #include "cuda/nccl/nccl.h"
 
-#include <dlfcn.h>
+#include "cuda/library.h"
+#include "framework/base/check.h"
+#include "framework/comm/process_group.h"
 
-#include <cstdlib>
-#include <vector>
+#ifndef HALFSTEP_NCCL_PATH  // where the build found it
+#define HALFSTEP_NCCL_PATH ""
+#endif
 
 namespace halfstep::cuda {
 namespace {
 
 constexpr int kLeast = NCCL_VERSION(2, 14, 0), kBeyond = NCCL_VERSION(3, 0, 0);
 
-std::string version_text(int v) {
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
-}
-
-std::vector<std::string> candidates() {
-  if (const char* path = std::getenv("HALFSTEP_NCCL"); path && *path) return {path};
-  std::vector<std::string> names;
-#ifdef HALFSTEP_NCCL_PATH
-  names.push_back(HALFSTEP_NCCL_PATH);
-#endif
-  names.push_back("libnccl.so.2");
-  names.push_back("libnccl.so");
-  return names;
-}
-
 int version_of(const Nccl& nccl) {
   int version = 0;
   return nccl.ncclGetVersion(&version) == ncclSuccess ? version : 0;
-}
-
-// Empty, or why this file does not serve.
-std::string open(const std::string& path, Nccl& nccl) {
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) return dlerror();
-  std::string problem;
-#define HS_FIND(name)                                                    \
-  nccl.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (!nccl.name && problem.empty()) problem = path + " has no " #name;
-  HS_NCCL(HS_FIND)
-#undef HS_FIND
-  if (problem.empty()) {
-    const int version = version_of(nccl);
-    // Earlier numbers were made otherwise, and are smaller.
-    if (version < kLeast || version >= kBeyond)
-      problem = path + " is not of version 2.14 or later of 2, but says " + std::to_string(version);
-  }
-  if (!problem.empty()) dlclose(handle);  // otherwise open until the end
-  return problem;
 }
 
 struct Found {
@@ -57,12 +25,15 @@ struct Found {
 
 Found load() {
   Found found;
-  for (const std::string& path : candidates()) {
-    Nccl nccl;
-    const std::string problem = open(path, nccl);
-    if (problem.empty()) return {nccl, ""};
-    found.problem += (found.problem.empty() ? "" : "; ") + problem;
-  }
+#define HS_FIND(name) HS_SYMBOL(found.nccl, name)
+  found.problem =
+      open_library("HALFSTEP_NCCL", {HALFSTEP_NCCL_PATH, "libnccl.so.2", "libnccl.so"}, {HS_NCCL(HS_FIND)}, [&]() -> std::string {
+        const int version = version_of(found.nccl);
+        if (version >= kLeast && version < kBeyond) return "";
+        // Earlier numbers were made otherwise, and are smaller.
+        return "is not of version 2.14 or later of 2, but says " + std::to_string(version);
+      });
+#undef HS_FIND
   return found;
 }
 
@@ -74,6 +45,23 @@ const Nccl* find_nccl(std::string& why) {
   return found.problem.empty() ? &found.nccl : nullptr;
 }
 
-std::string nccl_version(const Nccl& nccl) { return "NCCL " + version_text(version_of(nccl)); }
+NcclNumbers nccl_numbers(DType dtype, ReduceOp op) {
+  const ncclRedOp_t how = op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+  switch (dtype) {
+    case DType::f16: return {ncclFloat16, how};
+    case DType::bf16: return {ncclBfloat16, how};
+    case DType::f32: return {ncclFloat32, how};
+    case DType::f64: return {ncclFloat64, how};
+    case DType::u8: return {ncclUint8, how};
+    case DType::i8: return {ncclInt8, how};
+    case DType::i32: return {ncclInt32, how};
+    case DType::i64: return {ncclInt64, how};
+    case DType::boolean: return {ncclUint8, op == ReduceOp::sum ? ncclMax : how};
+    case DType::i16: break;
+  }
+  fail<DTypeError>("distributed", "NCCL does not add ", dtype, Help{"exchange it on the cpu, or as int32"});
+}
+
+std::string nccl_version(const Nccl& nccl) { return "NCCL " + library_version(size_t(version_of(nccl))); }
 
 }  // namespace halfstep::cuda

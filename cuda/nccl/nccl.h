@@ -3,7 +3,14 @@
 
 #include <nccl.h>
 
+#include <cstdint>
 #include <string>
+
+#include "framework/base/dtype.h"
+
+namespace halfstep {
+enum class ReduceOp : uint8_t;
+}
 
 namespace halfstep::cuda {
 
@@ -21,7 +28,9 @@ namespace halfstep::cuda {
   F(ncclAllReduce)          \
   F(ncclReduceScatter)      \
   F(ncclAllGather)          \
-  F(ncclBroadcast)
+  F(ncclBroadcast)          \
+  F(ncclSend)               \
+  F(ncclRecv)
 
 // The functions in use, under their own names.
 struct Nccl {
@@ -33,6 +42,13 @@ struct Nccl {
 // The library, or null and why there is none: of version 2.14 or later of 2, which brought calls that do not wait. It is the file
 // that HALFSTEP_NCCL in the environment names; without that, the one that the build found, or that the loader finds.
 const Nccl* find_nccl(std::string& why);
+
+// How the library adds numbers of this dtype, or finds the largest. Throws DTypeError for int16, which it does not know.
+struct NcclNumbers {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+};
+NcclNumbers nccl_numbers(DType dtype, ReduceOp op);
 
 // "NCCL 2.30.7"
 std::string nccl_version(const Nccl& nccl);

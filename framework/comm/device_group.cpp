@@ -11,9 +11,8 @@ namespace halfstep {
 namespace {
 
 // Empty, or what keeps the ranks from using their devices' library; the same text on all of them.
-std::string refusal(ProcessGroup& host, DeviceGroups& groups) {
-  const std::string why = groups.why_no_group();
-  const std::vector<std::string> reasons = host.gather(why), devices = host.gather(groups.device_identity());
+std::string refusal(ProcessGroup& host, const std::string& why, const std::string& device) {
+  const std::vector<std::string> reasons = host.gather(why), devices = host.gather(device);
   std::string out;
   for (size_t r = 0; r < reasons.size(); ++r) {
     if (!reasons[r].empty()) out += joined(out.empty() ? "" : "; ", "rank ", r, ": ", reasons[r]);
@@ -37,7 +36,7 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
     return host;
   }
   if (backend == "host" || backend == "mpi") return host;
-  const std::string why = refusal(*host, *groups);
+  const std::string why = refusal(*host, groups->why_no_group(), groups->device_identity());
   if (why.empty()) return groups->open_group(std::move(host), options);
   check<ConfigError>(backend != "nccl", "distributed.backend", "NCCL cannot be used: ", why,
                      Help{"give each rank a GPU of its own and install NCCL 2, or leave it at \"auto\" to exchange over the host"});
@@ -49,6 +48,20 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
                                          const GroupOptions& options) {
   DeviceGroups* const groups = device.is_cuda() ? dynamic_cast<DeviceGroups*>(&backend_for(device)) : nullptr;
   return for_device(std::move(host), groups, backend, options);
+}
+
+std::string describe_library(ProcessGroup& host, Device device) {
+  DeviceGroups* groups = nullptr;
+  std::string why;
+  try {
+    groups = dynamic_cast<DeviceGroups*>(&backend_for(device));
+    why = groups ? groups->why_no_group() : "the device has none";
+  } catch (const DeviceError& e) {
+    why = e.what();
+    why = why.substr(0, why.find('\n'));
+  }
+  const std::string refused = refusal(host, why, groups ? groups->device_identity() : "");
+  return refused.empty() ? groups->describe_library() : "no NCCL: " + refused;
 }
 
 }  // namespace halfstep

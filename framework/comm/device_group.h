@@ -15,6 +15,8 @@ class DeviceGroups {
   virtual ~DeviceGroups() = default;
   // Why no group can be opened here; empty: one can.
   virtual std::string why_no_group() = 0;
+  // "NCCL 2.30.7", or why there is none.
+  virtual std::string describe_library() = 0;
   // The same for two ranks where they use one device, which the library does not allow.
   virtual std::string device_identity() = 0;
   // All ranks of `host` call it. What is on the host goes over `host`.
@@ -29,5 +31,9 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
 // The same, of a device's backend.
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Device device, std::string_view backend,
                                          const GroupOptions& options = {});
+
+// With what ranks that compute on this device would exchange its memory: "NCCL 2.30.7", or "no NCCL: ranks 0 and 1 share a GPU". All
+// ranks call it.
+std::string describe_library(ProcessGroup& host, Device device);
 
 }  // namespace halfstep

@@ -4,10 +4,9 @@
 //   const Ticket sum = group->all_reduce({gradient});                   // begins; the caller goes on computing
 //   group->wait(sum);
 //
-// Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums over the host are taken in
-// the order of the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those
-// that one process gets that adds the same numbers one after the other. NCCL's sums are the same on all ranks (cuda/nccl/group.h).
-// Operations run one at a time, beside the thread that began them.
+// Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums are taken in the order of
+// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one process
+// gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,9 @@ enum class Wire : uint8_t { as_is, bf16 };
 using Ticket = uint64_t;  // of an operation that has begun
 
 struct GroupOptions {
-  double timeout_s = 600;  // after which an operation that has not ended counts as lost
+  double timeout_s = 600;     // after which an operation that has not ended counts as lost
+  bool library_sums = false;  // of a device: in whatever order its library likes (cuda/nccl/group.h), for many machines
+  double stage_mb = 64;       // of a device: of others' numbers that are summed at a time
 };
 
 class ProcessGroup {
@@ -45,6 +46,8 @@ class ProcessGroup {
   int size() const { return size_; }
   virtual std::string describe() const = 0;  // of the transport: "Open MPI v4.1.4"
   virtual void set_timeout(double seconds) = 0;
+  // Can its operations be part of a recording (Backend::begin_recording)? Those on tensors of a device, where it has a library.
+  virtual bool can_record() const { return false; }
 
   // In place, on contiguous tensors of one dtype, as if they were one. They must live, and not be read, until wait().
   // Throw ValueError for others, and PeerLostError once the group is broken.

@@ -32,6 +32,8 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     const Tensor& first = slots_[b.slots[0]].parameter;
     int64_t end = b.used;
     for (const size_t s : b.slots) slots_[s].flag = end++;
+    const int64_t equal = kAlign * group.size();  // every rank sums as many, all aligned
+    end = (end + equal - 1) / equal * equal;
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
     backend_for(first.device()).fill(b.buffer.view(), 0);  // also what lies between gradients
   }
@@ -78,6 +80,7 @@ void GradientReducer::fill(Slot& s, const Tensor& gradient) {
     backend.copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
   backend.fill(flag.view(), gradient.defined() ? 1 : 0);
   s.filled = true;
+  s.given = gradient.defined();
   ++b.filled;
 }
 
@@ -105,10 +108,20 @@ void GradientReducer::take() {
   group_.wait(buckets_.back().ticket);
   for (const Bucket& b : buckets_) {
     const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
-    for (size_t i = 0; i < users.size(); ++i) {
-      const Slot& s = slots_[b.slots[i]];
-      s.parameter.set_grad(users[i] > 0 ? part(s) : Tensor());
-    }
+    for (size_t i = 0; i < users.size(); ++i) slots_[b.slots[i]].shared = users[i] > 0;
+  }
+  for (Slot& s : slots_) {
+    s.expected = s.given;
+    s.parameter.set_grad(s.shared ? part(s) : Tensor());
+  }
+}
+
+void GradientReducer::take_recorded() {
+  if (buckets_.empty()) return;
+  group_.wait(buckets_.back().ticket);
+  for (const Slot& s : slots_) {
+    check<RecordingError>(s.given == s.expected, "record", "a step that is recorded must use the parameters that the last one used");
+    s.parameter.set_grad(s.shared ? part(s) : Tensor());
   }
 }
 

@@ -35,6 +35,9 @@ class GradientReducer final : public LeafListener {
   void send_rest();
   // Waits, and puts the sums in the gradients' place: parts of the buckets, valid until the next arm(). Throws PeerLostError.
   void take();
+  // The same in a recording (Backend::begin_recording), of a group that can record: which parameters have a gradient on any rank is
+  // what the last take() found. Throws RecordingError where this rank uses others than then.
+  void take_recorded();
   void forget() { armed_ = false; }  // after a backward that threw
 
   std::vector<int64_t> bucket_bytes() const;
@@ -47,7 +50,8 @@ class GradientReducer final : public LeafListener {
     Tensor parameter;
     size_t bucket;
     int64_t offset, flag;  // in the bucket, in elements
-    bool filled = false;
+    bool filled = false, given = false;  // there is something in the bucket; that is a gradient
+    bool expected = false, shared = false;  // `given` in the last take(), and was it on any rank?
   };
   struct Bucket {
     Tensor buffer;     // the gradients, then a flag for each: how many ranks have one

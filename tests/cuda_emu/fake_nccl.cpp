@@ -1,9 +1,12 @@
 // A library with the functions of NCCL that cuda/nccl calls, for ranks that are threads of one program on the emulator's device.
 // A call is put into its stream and copies what it sends when the stream comes to it; the stream then stands still until all
 // ranks have come so far. Nothing is done in a call that returns ncclInProgress before the caller has asked how it went, twice.
+// A group of sends and receives is one call, which all ranks take part in, as here every rank exchanges with every other. In a stream
+// that is captured calls become part of the graph, and of every launch of it.
 //
-// It ends the program where the real one would hang or compute garbage: calls of ranks that do not fit each other, memory that is
-// not the device's or too small, a communicator that is used while its last call is in progress, or after its end.
+// It ends the program where the real one would hang or compute garbage: calls of ranks that do not fit each other, of which one rank's
+// is captured and another's not, sends that nobody receives alike, memory that is not the device's or too small, a communicator that
+// is used while its last call is in progress, or after its end, or that ends before the graphs with its calls.
 //   HALFSTEP_FAKE_NCCL_ERROR=r   rank r's operations fail with ncclRemoteError, reported by ncclCommGetAsyncError
 //   HALFSTEP_FAKE_NCCL_VERSION=n what ncclGetVersion says
 #include <algorithm>
@@ -14,11 +17,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cuda/nccl/nccl.h"
-#include "framework/base/dtype.h"
+#include "fake_nccl_sum.h"
 #include "hooks.h"
 #include "runtime.h"
 
@@ -28,10 +32,18 @@ namespace {
 
 constexpr int kTurns = 2;  // questions until a call that is in progress is done
 
-enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
-constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast"};
+enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kExchange };
+constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast", "a group of ncclSend and ncclRecv"};
 constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};  // of ncclDataType_t
 
+struct Message {  // of a kExchange
+  bool received;
+  int peer;
+  void* memory;
+  size_t count;
+  int type;
+  size_t bytes() const { return count * kBytes[type]; }
+};
 struct Call {
   Kind kind;
   const void* send;
@@ -39,20 +51,25 @@ struct Call {
   size_t count;
   int type, op, root;
   cudaStream_t stream;
-  std::vector<char> sent = {};  // what was there when the stream came to it
-  bool here = false;            // it has come
+  std::vector<Message> messages = {};
+  bool captured = false;
+  std::vector<char> sent = {};  // what was there when the stream came to it; of a kExchange, one message after the other
+  int taken = 0;                // by so many ranks
 
-  bool same(const Call& o) const { return kind == o.kind && count == o.count && type == o.type && op == o.op && root == o.root; }
+  bool same(const Call& o) const {
+    return kind == o.kind && count == o.count && type == o.type && op == o.op && root == o.root && captured == o.captured;
+  }
   std::string text() const {
+    if (kind == kExchange) return std::string(kNames[kind]) + (captured ? ", captured" : "");
     return std::string(kNames[kind]) + " of " + std::to_string(count) + " elements of type " + std::to_string(type) +
-           ", operation " + std::to_string(op) + ", root " + std::to_string(root);
+           ", operation " + std::to_string(op) + ", root " + std::to_string(root) + (captured ? ", captured" : "");
   }
 };
 using Calls = std::vector<std::shared_ptr<Call>>;
 
 struct Clique {
   int size = 0;
-  std::map<int, Calls> calls;  // by rank, in their order
+  std::map<int, Calls> calls;  // by rank, in the order in which its streams came to them
 };
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;  // by their id
@@ -66,6 +83,8 @@ struct ncclComm {
   bool blocking = true, aborted = false, finalized = false;
   int turns = 0;                 // until what is in progress is done
   std::vector<Call> given = {};  // not yet in the stream
+  bool called = false;
+  std::shared_ptr<int> recorded = std::make_shared<int>();  // shared with what is in graphs
 };
 
 namespace {
@@ -81,38 +100,43 @@ ncclComm& comm_of(const char* call, ncclComm_t comm) {
   return *comm;
 }
 
-template <class T>
-void reduce(const std::vector<const char*>& from, char* to, size_t count, int op) {
-  for (size_t i = 0; i < count; ++i) {
-    T sum, next;
-    std::memcpy(&sum, from[0] + i * sizeof(T), sizeof(T));
-    for (size_t r = 1; r < from.size(); ++r) {
-      std::memcpy(&next, from[r] + i * sizeof(T), sizeof(T));
-      // One addition at a time, each rounded, as NCCL has it.
-      sum = op == ncclSum ? T(sum + next) : op == ncclMax ? (sum < next ? next : sum) : (next < sum ? next : sum);
-    }
-    std::memcpy(to + i * sizeof(T), &sum, sizeof(T));
-  }
-}
-void reduce(int type, const std::vector<const char*>& from, char* to, size_t count, int op) {
-  switch (type) {
-    case ncclInt8: return reduce<int8_t>(from, to, count, op);
-    case ncclUint8: return reduce<uint8_t>(from, to, count, op);
-    case ncclInt32: return reduce<int32_t>(from, to, count, op);
-    case ncclInt64: return reduce<int64_t>(from, to, count, op);
-    case ncclFloat16: return reduce<halfstep::f16>(from, to, count, op);
-    case ncclFloat32: return reduce<float>(from, to, count, op);
-    case ncclFloat64: return reduce<double>(from, to, count, op);
-    case ncclBfloat16: return reduce<halfstep::bf16>(from, to, count, op);
-    default: fail("NCCL: nothing here adds numbers of type %d", type);
-  }
-}
-
 size_t bytes_sent(const Call& c, int size) { return c.count * kBytes[c.type] * size_t(c.kind == kReduceScatter ? size : 1); }
 size_t bytes_received(const Call& c, int size) { return c.count * kBytes[c.type] * size_t(c.kind == kAllGather ? size : 1); }
 
+// The messages between two ranks, in their order, and where each begins in what was sent.
+std::vector<std::pair<Message, size_t>> messages(const Call& c, bool received, int peer) {
+  std::vector<std::pair<Message, size_t>> out;
+  size_t at = 0;
+  for (const Message& m : c.messages) {
+    if (m.received == received && m.peer == peer) out.emplace_back(m, at);
+    if (!m.received) at += m.bytes();
+  }
+  return out;
+}
+void receive_messages(const Clique& clique, int rank, size_t index) {
+  const Call& mine = *clique.calls.at(rank)[index];
+  for (int peer = 0; peer < clique.size; ++peer) {
+    const Call& theirs = *clique.calls.at(peer)[index];
+    const auto sent = messages(theirs, false, rank), wanted = messages(mine, true, peer);
+    if (sent.size() != wanted.size())
+      fail("NCCL: rank %d sends %zu messages to rank %d, which receives %zu", peer, sent.size(), rank, wanted.size());
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const auto& [m, at] = sent[i];
+      const Message& to = wanted[i].first;
+      if (m.count != to.count || m.type != to.type)
+        fail("NCCL: rank %d sends %zu elements of type %d to rank %d, which receives %zu of type %d", peer, m.count, m.type, rank, to.count,
+             to.type);
+      check_device_memory("ncclRecv", to.memory, to.bytes());
+      open_device_memory();
+      std::memcpy(to.memory, theirs.sent.data() + at, m.bytes());
+      close_device_memory();
+    }
+  }
+}
+
 void receive(const Clique& clique, int rank, size_t index) {
   const Call& mine = *clique.calls.at(rank)[index];
+  if (mine.kind == kExchange) return receive_messages(clique, rank, index);
   std::vector<const char*> sent;
   const size_t part = mine.count * kBytes[mine.type];
   for (const auto& [r, calls] : clique.calls)
@@ -130,46 +154,60 @@ void receive(const Clique& clique, int rank, size_t index) {
   close_device_memory();
 }
 
-void put_in_stream(ncclComm* comm, const Call& given) {
-  const auto clique = comm->clique;
-  const int rank = comm->rank;
+// The stream has come to it: its place among the rank's calls, with what it sends.
+size_t come(Clique& clique, int rank, const Call& given) {
   const auto call = std::make_shared<Call>(given);
-  Calls& mine = clique->calls[rank];
+  Calls& mine = clique.calls[rank];
   const size_t index = mine.size();
-  for (const auto& [other, calls] : clique->calls) {
+  for (const auto& [other, calls] : clique.calls) {
     if (index < calls.size() && !calls[index]->same(*call))
       fail("NCCL: call %zu of rank %d is %s, but of rank %d %s", index, rank, call->text().c_str(), other,
            calls[index]->text().c_str());
   }
+  const auto add = [&](const char* what, const void* memory, size_t bytes) {
+    check_device_memory(what, memory, bytes);
+    open_device_memory();
+    call->sent.insert(call->sent.end(), static_cast<const char*>(memory), static_cast<const char*>(memory) + bytes);
+    close_device_memory();
+  };
+  if (given.kind == kExchange) {
+    for (const Message& m : given.messages) {
+      if (!m.received) add("ncclSend", m.memory, m.bytes());
+    }
+  } else {
+    add(kNames[given.kind], given.send, bytes_sent(given, clique.size));
+  }
   mine.push_back(call);
-  submit(call->stream, {.work =
-                            [=] {
-                              check_device_memory(kNames[call->kind], call->send, bytes_sent(*call, clique->size));
-                              open_device_memory();
-                              const auto* from = static_cast<const char*>(call->send);
-                              call->sent.assign(from, from + bytes_sent(*call, clique->size));
-                              close_device_memory();
-                              call->here = true;
-                            },
-                        .what = "nccl"});
+  return index;
+}
+
+void put_in_stream(ncclComm* comm, const Call& given) {
+  const auto clique = comm->clique;
+  const int rank = comm->rank;
+  Call call = given;
+  call.captured = stream_of(call.stream).capture != nullptr;
+  const auto turn = std::make_shared<size_t>();  // its index, of the launch that is under way
+  const auto held = call.captured ? comm->recorded : nullptr;
+  submit(call.stream, {.work = [=, held = held] { *turn = come(*clique, rank, call); }, .what = "nccl"});
   const auto ended = [=] { return !comms.contains(comm) || comm->aborted; };
   const auto ready = [=] {
     return ended() || (int(clique->calls.size()) == clique->size &&
-                       std::all_of(clique->calls.begin(), clique->calls.end(),
-                                   [&](const auto& c) { return index < c.second.size() && c.second[index]->here; }));
+                       std::all_of(clique->calls.begin(), clique->calls.end(), [&](const auto& c) { return *turn < c.second.size(); }));
   };
-  submit_when(call->stream,
-              {.work =
-                   [=] {
-                     if (!ended()) receive(*clique, rank, index);
-                   },
-               .what = nullptr},
-              ready);
+  const auto take = [=] {
+    if (ended()) return;
+    receive(*clique, rank, *turn);
+    for (auto& [r, calls] : clique->calls) {
+      if (++calls[*turn]->taken == clique->size) calls[*turn]->sent = {};
+    }
+  };
+  submit_when(call.stream, {.work = take, .what = nullptr}, ready);
 }
 
 ncclResult_t flush() {
   ncclResult_t result = ncclSuccess;
   for (auto& [comm, call] : std::exchange(grouped, {})) {
+    comm->called = true;
     if (comm->blocking) {
       put_in_stream(comm, call);
     } else {
@@ -190,7 +228,6 @@ ncclResult_t take(const Call& call, ncclComm_t handle) {
   if (call.root < 0 || call.root >= comm.clique->size) return ncclInvalidArgument;
   check_device_memory(name, call.send, bytes_sent(call, comm.clique->size));
   check_device_memory(name, call.receive, bytes_received(call, comm.clique->size));
-  if (stream_of(call.stream).capture) fail("%s: the stream is captured, which the emulator cannot have for several ranks", name);
   const auto* from = static_cast<const char*>(call.send);
   const auto* to = static_cast<const char*>(call.receive);
   const bool in_place = call.kind == kAllReduce || call.kind == kBroadcast ? from == to
@@ -200,6 +237,28 @@ ncclResult_t take(const Call& call, ncclComm_t handle) {
     fail("%s: what is sent and what is received overlap", name);
   grouped.emplace_back(&comm, call);
   return depth > 0 ? ncclSuccess : flush();
+}
+
+ncclResult_t take(const Message& m, ncclComm_t handle, cudaStream_t stream) {
+  const Lock lock(runtime_mutex());
+  const char* const name = m.received ? "ncclRecv" : "ncclSend";
+  ncclComm& comm = comm_of(name, handle);
+  if (depth == 0) fail("%s outside a group waits for ever where ranks send to each other", name);
+  if (m.type < 0 || m.type > ncclBfloat16) fail("%s: no such type: %d", name, m.type);
+  if (m.peer < 0 || m.peer >= comm.clique->size) return ncclInvalidArgument;
+  check_device_memory(name, m.memory, m.bytes());
+  for (const auto& [other, call] : grouped) {
+    for (const Message& o : call.messages) {
+      const char *a = static_cast<char*>(m.memory), *b = static_cast<char*>(o.memory);
+      if ((m.received || o.received) && a < b + o.bytes() && b < a + m.bytes()) fail("%s: what is received overlaps what else is exchanged", name);
+    }
+  }
+  if (grouped.empty() || grouped.back().first != &comm || grouped.back().second.stream != stream) {
+    if (!grouped.empty()) fail("%s: a group here has sends and receives of one communicator in one stream, and nothing else", name);
+    grouped.emplace_back(&comm, Call{kExchange, nullptr, nullptr, 0, 0, 0, 0, stream});
+  }
+  grouped.back().second.messages.push_back(m);
+  return ncclSuccess;
 }
 
 }  // namespace
@@ -248,13 +307,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
   if (handle->turns > 0 && --handle->turns > 0) return ncclSuccess;
   for (const Call& call : std::exchange(handle->given, {})) put_in_stream(handle, call);
   const char* failing = std::getenv("HALFSTEP_FAKE_NCCL_ERROR");
-  const bool fails = failing && std::atoi(failing) == handle->rank && !handle->clique->calls[handle->rank].empty();
+  const bool fails = failing && std::atoi(failing) == handle->rank && handle->called;
   *result = fails ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   const Lock lock(runtime_mutex());
   ncclComm& comm = comm_of("ncclCommFinalize", handle);
+  if (comm.recorded.use_count() > 1) fail("ncclCommFinalize: waits for ever, as graphs with calls of the communicator still live");
   comm.finalized = true;
   comm.turns = kTurns;
   return ncclInProgress;
@@ -268,11 +328,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
-  const Lock lock(runtime_mutex());
-  if (!comms.contains(handle)) fail("ncclCommAbort: %p is not a live communicator", static_cast<void*>(handle));
-  handle->aborted = true;
-  comms.erase(handle);  // and stays, since streams still look at it
-  return ncclSuccess;
+  {
+    const Lock lock(runtime_mutex());
+    if (!comms.contains(handle)) fail("ncclCommAbort: %p is not a live communicator", static_cast<void*>(handle));
+    handle->aborted = true;
+    comms.erase(handle);  // and stays, since streams still look at it
+  }
+  for (;;) {  // until no graph has calls of it
+    {
+      const Lock lock(runtime_mutex());
+      if (handle->recorded.use_count() <= 1) return ncclSuccess;
+    }
+    std::this_thread::yield();
+  }
 }
 
 ncclResult_t ncclGroupStart() {
@@ -300,6 +368,13 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
   return take({kBroadcast, send, receive, count, type, 0, root, stream}, comm);
+}
+
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return take(Message{false, peer, const_cast<void*>(send), count, type}, comm, stream);
+}
+ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return take(Message{true, peer, receive, count, type}, comm, stream);
 }
 
 }  // extern "C"

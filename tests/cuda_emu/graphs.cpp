@@ -1,4 +1,4 @@
-// Captured graphs: a list of pieces of work, done in the order of their capture.
+// Captured graphs: pieces of work, each after others.
 #include <algorithm>
 #include <map>
 
@@ -9,9 +9,68 @@ using namespace emu;
 namespace {
 
 struct Executable {
-  std::deque<Task> nodes;
-  std::map<const void*, Task*> by_handle;  // of the captured graph's nodes
+  std::deque<Node> nodes;
+  std::map<const void*, Node*> by_handle;  // of the captured graph's nodes
+  bool late = false;                       // the next launch leaves branches for later
 };
+
+// One launch.
+class Run {
+ public:
+  Run(const Executable& e, bool late) : late_(late), done_(e.nodes.size(), 0) {
+    std::map<const Node*, size_t> places;
+    for (const Node& n : e.nodes) places[&n] = places.size();
+    for (const Node& n : e.nodes) {
+      nodes_.push_back(n);
+      after_.emplace_back();
+      for (const Node* other : n.after) after_.back().push_back(places.at(other));
+    }
+  }
+  // Does what can be done now. True: that was all.
+  bool go_on() {
+    if (late_) {
+      for (const bool branch : {false, true}) {
+        for (size_t i = 0; i < nodes_.size(); ++i) {
+          if (nodes_[i].branch == branch && !with_all_before(i)) return false;
+        }
+      }
+      return true;
+    }
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const bool branch : {true, false}) {
+        for (size_t i = 0; i < nodes_.size() && !moved; ++i) {
+          const bool may = std::all_of(after_[i].begin(), after_[i].end(), [&](size_t before) { return done_[before] != 0; });
+          moved = nodes_[i].branch == branch && !done_[i] && may && alone(i);
+        }
+      }
+    }
+    return std::count(done_.begin(), done_.end(), 0) == 0;
+  }
+
+ private:
+  bool with_all_before(size_t i) {
+    if (done_[i]) return true;
+    for (const size_t before : after_[i]) {
+      if (!with_all_before(before)) return false;
+    }
+    return alone(i);
+  }
+  bool alone(size_t i) {
+    const Node& n = nodes_[i];
+    if (n.ready && !n.ready()) return false;
+    n.task.work();
+    spend(1);
+    done_[i] = 1;
+    return true;
+  }
+
+  const bool late_;
+  std::vector<Node> nodes_;
+  std::vector<std::vector<size_t>> after_;
+  std::vector<char> done_;
+};
+
 std::map<const void*, std::unique_ptr<Executable>> executables;
 std::map<const void*, std::unique_ptr<Graph>> graphs;
 
@@ -43,7 +102,11 @@ extern "C" {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   const Lock lock(runtime_mutex());
   auto made = std::make_unique<Executable>();
-  for (const Task& node : graph_of(graph).nodes) made->by_handle[&node] = &made->nodes.emplace_back(node);
+  for (const Node& node : graph_of(graph).nodes) {
+    Node& mine = made->nodes.emplace_back(node);
+    for (const Node*& before : mine.after) before = made->by_handle.at(before);
+    made->by_handle[&node] = &mine;
+  }
   *executable = reinterpret_cast<cudaGraphExec_t>(made.get());
   executables[*executable] = std::move(made);
   return cudaSuccess;
@@ -55,11 +118,12 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const Lock lock(runtime_mutex());
-  for (const Task& task : executable_of(executable).nodes) {
-    note(task, /*in_graph=*/true);
-    if (const cudaError_t refused = submit(stream, {.work = task.work, .what = nullptr})) return refused;
+  Executable& e = executable_of(executable);
+  for (const Node& node : e.nodes) {
+    if (node.task.kernel || node.task.what) note(node.task, /*in_graph=*/true);
   }
-  return cudaSuccess;
+  const auto run = std::make_shared<Run>(e, std::exchange(e.late, !e.late));
+  return submit_when(stream, {.work = [] {}, .what = nullptr}, [run] { return run->go_on(); });
 }
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t executable, cudaGraphNode_t node, const cudaKernelNodeParams* params) {
   const Lock lock(runtime_mutex());
@@ -68,11 +132,11 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t executable, cudaGra
   if (it == nodes.end()) return set_error(cudaErrorInvalidValue);
   if (std::none_of(graphs.begin(), graphs.end(), [&](const auto& g) {
         return std::any_of(g.second->nodes.begin(), g.second->nodes.end(),
-                           [&](const Task& t) { return &t == static_cast<void*>(node); });
+                           [&](const Node& n) { return &n == static_cast<void*>(node); });
       })) {
     fail("cudaGraphExecKernelNodeSetParams: the graph that the node is of was destroyed");
   }
-  Task& task = *it->second;
+  Task& task = it->second->task;
   if (!task.kernel || task.kernel != params->func) return set_error(cudaErrorInvalidValue);
   task = task.with(*params);
   return cudaSuccess;

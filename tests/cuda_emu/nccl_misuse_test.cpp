@@ -1,5 +1,6 @@
 // Every misuse of NCCL that the library which stands in for it must find.
 #include <array>
+#include <functional>
 
 #include "cuda/nccl/nccl.h"
 #include "framework/comm/device_group.h"
@@ -33,6 +34,24 @@ struct Pair {
   static void settle(ncclComm_t c) {
     for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(c, &state);
   }
+  void exchange(size_t rank, int to, size_t sent, size_t received, ncclDataType_t type = ncclFloat32) {
+    ncclGroupStart();
+    if (sent > 0) ncclSend(memory[rank], sent, type, to, comm[rank], stream[rank]);
+    if (received > 0) ncclRecv(memory[rank] + 32, received, type, to, comm[rank], stream[rank]);
+    ncclGroupEnd();
+    settle(comm[rank]);
+  }
+  // The graph of that work.
+  cudaGraphExec_t captured(size_t rank, const std::function<void()>& work) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t out = nullptr;
+    cudaStreamBeginCapture(stream[rank], cudaStreamCaptureModeThreadLocal);
+    work();
+    cudaStreamEndCapture(stream[rank], &graph);
+    cudaGraphInstantiate(&out, graph, 0);
+    cudaGraphDestroy(graph);
+    return out;
+  }
   void reduce(size_t rank, size_t count, ncclDataType_t type = ncclFloat32, ncclRedOp_t op = ncclSum) {
     ncclAllReduce(memory[rank], memory[rank], count, type, op, comm[rank], stream[rank]);
     settle(comm[rank]);
@@ -40,6 +59,14 @@ struct Pair {
 };
 
 }  // namespace
+
+TEST_CASE("nccl: a rank that is none is refused") {
+  Pair p;
+  ncclGroupStart();
+  CHECK(ncclSend(p.memory[0], 4, ncclFloat32, 2, p.comm[0], p.stream[0]) == ncclInvalidArgument);
+  CHECK(ncclRecv(p.memory[0], 4, ncclFloat32, -1, p.comm[0], p.stream[0]) == ncclInvalidArgument);
+  ncclGroupEnd();
+}
 
 TEST_CASE("nccl: misuse is found") {
   find_all({
@@ -91,6 +118,67 @@ TEST_CASE("nccl: misuse is found") {
        [] {
          Pair p;
          for (int i = 0; i < 2; ++i) ncclAllReduce(p.memory[0], p.memory[0], 4, ncclFloat32, ncclSum, p.comm[0], p.stream[0]);
+       }},
+      {"messages of different lengths", "rank 0 sends 4 elements of type 7 to rank 1, which receives 5 of type 7",
+       [] {
+         Pair p;
+         p.exchange(0, 1, 4, 4);
+         p.exchange(1, 0, 4, 5);
+       }},
+      {"messages of different dtypes", "rank 0 sends 4 elements of type 2 to rank 1, which receives 4 of type 7",
+       [] {
+         Pair p;
+         p.exchange(0, 1, 4, 4, ncclInt32);
+         p.exchange(1, 0, 4, 4);
+       }},
+      {"a message that nobody receives", "rank 0 sends 1 messages to rank 1, which receives 0",
+       [] {
+         Pair p;
+         p.exchange(0, 1, 4, 4);
+         p.exchange(1, 0, 4, 0);
+       }},
+      {"a message to the wrong rank", "rank 0 sends 0 messages to rank 1, which receives 1",
+       [] {
+         Pair p;
+         p.exchange(0, 0, 4, 4);
+         p.exchange(1, 0, 4, 4);
+       }},
+      {"messages where another rank adds up", "call 0 of rank 1 is ncclAllReduce",
+       [] {
+         Pair p;
+         p.exchange(0, 1, 4, 4);
+         p.reduce(1, 4);
+       }},
+      {"a message outside a group", "ncclSend outside a group",
+       [] {
+         Pair p;
+         ncclSend(p.memory[0], 4, ncclFloat32, 1, p.comm[0], p.stream[0]);
+       }},
+      {"a message into what is sent", "overlaps",
+       [] {
+         Pair p;
+         ncclGroupStart();
+         ncclSend(p.memory[0], 4, ncclFloat32, 1, p.comm[0], p.stream[0]);
+         ncclRecv(p.memory[0] + 2, 4, ncclFloat32, 1, p.comm[0], p.stream[0]);
+       }},
+      {"a message beyond the memory", "overrun an allocation",
+       [] {
+         Pair p;
+         ncclGroupStart();
+         ncclRecv(p.memory[0] + 62, 4, ncclFloat32, 1, p.comm[0], p.stream[0]);
+       }},
+      {"captured on one rank only", "ncclAllReduce of 4 elements of type 7, operation 0, root 0, captured",
+       [] {
+         Pair p;
+         cudaGraphLaunch(p.captured(0, [&] { p.reduce(0, 4); }), p.stream[0]);
+         p.reduce(1, 4);
+       }},
+      {"ended before its graphs", "graphs with calls of the communicator still live",
+       [] {
+         Pair p;
+         const cudaGraphExec_t graph = p.captured(0, [&] { p.reduce(0, 4); });
+         CHECK(graph != nullptr);
+         ncclCommFinalize(p.comm[0]);
        }},
       {"an aborted communicator", "not a live communicator",
        [] {

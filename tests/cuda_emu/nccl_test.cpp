@@ -12,9 +12,9 @@
 #include "framework/base/log.h"
 #include "framework/comm/device_group.h"
 #include "halfstep.h"
-#include "tests/comm/local_ranks.h"
 #include "tests/cuda/support.h"
 #include "tests/cuda_emu/behaviour.h"
+#include "tests/cuda_emu/rank_gpus.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -23,17 +23,18 @@ namespace {
 
 DeviceGroups& groups() { return dynamic_cast<DeviceGroups&>(backend_for(Device::cuda)); }
 
-// f(group) on each of so many ranks.
-void on_gpus(int ranks, const std::function<void(ProcessGroup&)>& f, const GroupOptions& options = {}) {
-  with_ranks(
-      ranks, [&](std::unique_ptr<ProcessGroup> host) { f(*groups().open_group(std::move(host), options)); }, options);
-}
-
 // Numbers of a rank on the host: small whole ones, with a fraction that 16 bits still hold.
 Tensor of_rank(int rank, int64_t n, DType dtype = DType::f32) {
   const Tensor t = empty({n});
   for (int64_t i = 0; i < n; ++i)
     t.data<float>()[i] = float((i * 79 + rank * 31) % 61) + (is_floating(dtype) ? 0.25f * float(rank) : 0);
+  return t.to(dtype);
+}
+// Whose sums are rounded, and depend on their order.
+Tensor rough(int rank, int64_t n, DType dtype) {
+  const Tensor t = empty({n}, {.dtype = DType::f64});
+  for (int64_t i = 0; i < n; ++i)
+    t.data<double>()[i] = std::sin(double(i) * 12.9898 + rank * 78.233) * std::exp2(double((i * 7 + rank * 5) % 9));
   return t.to(dtype);
 }
 Tensor here(const Tensor& t) { return t.to(Device::cuda); }
@@ -50,6 +51,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 struct OwnDevice : DeviceGroups {
   explicit OwnDevice(int rank) : rank(rank) {}
   std::string why_no_group() override { return groups().why_no_group(); }
+  std::string describe_library() override { return groups().describe_library(); }
   std::string device_identity() override { return std::to_string(rank); }
   std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup> host, const GroupOptions& options) override {
     return groups().open_group(std::move(host), options);
@@ -122,6 +124,54 @@ TEST_CASE("nccl: two ranks get the bits of the host's group, in every dtype") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("nccl: sums of three and four ranks are the host group's to the bit, whatever the library's are") {
+  for (const int ranks : {3, 4}) {
+    for (const bool library : {false, true}) {
+      CAPTURE(ranks);
+      CAPTURE(library);
+      std::atomic<int> wrong{0}, others{0};
+      // The stage takes 64 numbers of float32 of a rank, so that what is longer is summed piece by piece.
+      const GroupOptions options{.library_sums = library, .stage_mb = 256.0 * ranks / (1 << 20)};
+      on_gpus(
+          ranks,
+          [&](ProcessGroup& group) {
+            const int me = group.rank();
+            std::atomic<int>& differing = library ? others : wrong;
+            for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+              // Parts that are equal and others, a last one that is empty, a list that is summed at once, and more than the stage takes.
+              for (const int64_t n : {int64_t(24 * ranks), int64_t(301), int64_t(5), int64_t(1)}) {
+                const Tensor a = rough(me, n, dtype), b = rough(me + 7, 16, dtype), da = here(a), db = here(b);
+                group.wait(group.all_reduce({a, b}));
+                group.wait(group.all_reduce({da, db}));
+                differing += bytes(da) != bytes(a) || bytes(db) != bytes(b);
+              }
+              for (const int64_t each : {int64_t(40), int64_t(99)}) {
+                const Tensor parts = rough(me, each * ranks, dtype), part = empty({each}, {.dtype = dtype});
+                const Tensor dparts = here(parts), dpart = here(part);
+                group.wait(group.reduce_scatter(parts, part));
+                group.wait(group.reduce_scatter(dparts, dpart));
+                differing += bytes(dpart) != bytes(part);
+              }
+              const Tensor most = rough(me, 77, dtype), dmost = here(most), bits = of_rank(me, 9, DType::i32), dbits = here(bits);
+              group.wait(group.all_reduce({most}, ReduceOp::max));
+              group.wait(group.all_reduce({dmost}, ReduceOp::max));
+              group.wait(group.all_reduce({bits}));
+              group.wait(group.all_reduce({dbits}));
+              wrong += bytes(dmost) != bytes(most) || bytes(dbits) != bytes(bits);
+            }
+            const Tensor wire = rough(me, 333, DType::f32), dwire = here(wire);
+            group.wait(group.all_reduce({wire}, ReduceOp::sum, Wire::bf16));
+            group.wait(group.all_reduce({dwire}, ReduceOp::sum, Wire::bf16));
+            differing += bytes(dwire) != bytes(wire);
+            group.close();
+          },
+          options);
+      CHECK(wrong == 0);
+      CHECK((others > 0) == library);  // so the numbers above tell one order from another
+    }
+  }
+}
+
 TEST_CASE("nccl: three ranks add up, and operations end in the order in which they began") {
   std::atomic<int> wrong{0};
   on_gpus(3, [&](ProcessGroup& group) {
@@ -166,7 +216,7 @@ TEST_CASE("nccl: what is queued before an operation is sent, and what is queued 
   CHECK(wrong == 0);
 }
 
-TEST_CASE("nccl: what cannot be exchanged is refused, and a recording is") {
+TEST_CASE("nccl: what cannot be exchanged is refused") {
   on_gpus(2, [](ProcessGroup& group) {
     if (group.rank() == 1) return;
     const Tensor t = here(zeros({4, 4}));
@@ -177,10 +227,6 @@ TEST_CASE("nccl: what cannot be exchanged is refused, and a recording is") {
     CHECK_THROWS_WITH_AS(group.all_reduce({t.to(DType::i16)}), doctest::Contains("NCCL does not add int16"), DTypeError);
     CHECK_THROWS_WITH_AS(group.all_gather(t, t), doctest::Contains("`to` must be 2 times `from`"), ShapeError);
     CHECK_THROWS_WITH_AS(group.broadcast({t}, 2), doctest::Contains("root must be a rank below 2, got 2"), ValueError);
-    Backend& backend = backend_for(Device::cuda);
-    backend.begin_recording(default_generator(), {});
-    CHECK_THROWS_WITH_AS(group.all_reduce({t}), doctest::Contains("exchanges between ranks cannot be recorded"), RecordingError);
-    backend.abandon_recording();
   });
 }
 
@@ -224,11 +270,11 @@ TEST_CASE("nccl: the group of a config is the device's where every rank has one"
   std::atomic<int> wrong{0};
   logged.clear();
   const logging::Capture capture(keep_log);
-  for (const char* backend : {"auto", "nccl", "mpi"}) {
+  for (const char* backend : {"auto", "nccl", "host"}) {
     with_ranks(2, [&](std::unique_ptr<ProcessGroup> host) {
       OwnDevice mine(host->rank());
       const auto group = for_device(std::move(host), &mine, backend);
-      wrong += contains(group->describe(), "NCCL") != (std::string(backend) != "mpi");
+      wrong += contains(group->describe(), "NCCL") != (std::string(backend) != "host");
       const Tensor t = here(full({9}, group->rank() + 1));
       group->wait(group->all_reduce({t}));
       wrong += t.to_vector<double>() != std::vector<double>(9, 3);
@@ -241,6 +287,8 @@ TEST_CASE("nccl: the group of a config is the device's where every rank has one"
   with_ranks(2, [&](std::unique_ptr<ProcessGroup> host) {
     host = for_device(std::move(host), Device::cuda, "auto");
     wrong += host->describe() != "threads of a test";
+    wrong += describe_library(*host, Device::cuda) != "no NCCL: ranks 0 and 1 share a GPU";
+    wrong += groups().describe_library() != "NCCL 2.99.1";
     wrong += !contains(said([&] { for_device(std::move(host), Device::cuda, "nccl"); }),
                        "[distributed.backend] NCCL cannot be used: ranks 0 and 1 share a GPU");
   });
@@ -252,21 +300,25 @@ TEST_CASE("nccl: the group of a config is the device's where every rank has one"
   CHECK(contains(logged, "[distributed] gradients go over the host, without NCCL: ranks 0 and 1 share a GPU"));
 }
 
-TEST_CASE("nccl: training on two ranks has the bits of one that accumulates two micro-batches") {
+TEST_CASE("nccl: training on ranks has the bits of one that accumulates as many micro-batches") {
   struct Arm {
     DType dtype;
     bool amp, scales;
     double clip;
+    int ranks;
   };
-  for (const Arm arm : {Arm{DType::f32, false, false, 0}, Arm{DType::bf16, true, false, 0.1}, Arm{DType::f16, true, true, 0}}) {
+  for (const Arm arm : {Arm{DType::f32, false, false, 0, 2}, Arm{DType::f32, false, false, 0, 3}, Arm{DType::bf16, true, false, 0.1, 4},
+                        Arm{DType::f16, true, true, 0, 3}}) {
     CAPTURE(name(arm.dtype));
-    const Batches batches(Device::cuda, 6);
+    CAPTURE(arm.ranks);
+    const Batches batches(Device::cuda, 6, 8 * arm.ranks);
     const auto options = [&](int64_t accumulate, ProcessGroup* group) {
       return TrainStepOptions{.device = Device::cuda,
                               .amp = arm.amp,
                               .dtype = arm.dtype,
                               .clip_grad_norm = arm.clip,
                               .accumulate_steps = accumulate,
+                              .graph = GraphMode::off,
                               .group = group,
                               .reducer = {.first_bucket_mb = 0.0005, .bucket_mb = 0.001}};
     };
@@ -279,26 +331,27 @@ TEST_CASE("nccl: training on two ranks has the bits of one that accumulates two 
     };
     Run one(arm.scales);
     {
-      TrainStep step(*one.net, one.loss, one.optimizer, one.scaler, nullptr, options(2, nullptr));
+      TrainStep step(*one.net, one.loss, one.optimizer, one.scaler, nullptr, options(arm.ranks, nullptr));
       for (size_t i = 0; i < batches.inputs.size(); ++i) {
-        for (int r = 0; r < 2; ++r) step(batches.inputs[i].narrow(0, 8 * r, 8), batches.targets[i].narrow(0, 8 * r, 8));
+        for (int r = 0; r < arm.ranks; ++r) step(batches.inputs[i].narrow(0, 8 * r, 8), batches.targets[i].narrow(0, 8 * r, 8));
       }
     }
-    Run a(arm.scales), b(arm.scales);
-    on_gpus(2, [&](ProcessGroup& group) {
+    std::vector<std::unique_ptr<Run>> runs;
+    for (int r = 0; r < arm.ranks; ++r) runs.push_back(std::make_unique<Run>(arm.scales));
+    on_gpus(arm.ranks, [&](ProcessGroup& group) {
       const int64_t r = group.rank();
-      Run& mine = r == 0 ? a : b;
+      Run& mine = *runs[size_t(r)];
       TrainStep step(*mine.net, mine.loss, mine.optimizer, mine.scaler, nullptr, options(1, &group));
       for (size_t i = 0; i < batches.inputs.size(); ++i)
-        step(batches.inputs[i].narrow(0, 8 * r, 8), batches.targets[i].narrow(0, 8 * r, 8), BatchRows{8 * r, 8, 16});
+        step(batches.inputs[i].narrow(0, 8 * r, 8), batches.targets[i].narrow(0, 8 * r, 8), BatchRows{8 * r, 8, 8 * arm.ranks});
       group.close();
     });
-    for (Run* run : {&a, &b}) {
+    for (const auto& run : runs) {
       CHECK(bytes(*run->net) == bytes(*one.net));
       CHECK(bytes(run->optimizer) == bytes(one.optimizer));
       CHECK(run->scaler.get_scale() == one.scaler.get_scale());
     }
     CHECK(bytes(*one.net) != bytes(*Run(false).net));
-    if (arm.scales) CHECK(one.scaler.get_scale() < 0x1p24);  // steps were skipped, on both alike
+    if (arm.scales) CHECK(one.scaler.get_scale() < 0x1p24);  // steps were skipped, on all alike
   }
 }

@@ -2,9 +2,11 @@
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
 // work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
-// its work is kept for the graph. What the runtime refuses during a capture is refused here: waiting for or asking after a captured
-// stream, copies between it and memory that is not pinned, and, unless the capture is relaxed, allocating and waiting in general.
-// Such a call spoils the capture. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who waits for that.
+// its work is kept for the graph; a stream that waits for an event of a captured one is captured too, as a branch of that graph. What
+// the runtime refuses during a capture is refused here: waiting for or asking after a captured stream or event, an end without all
+// branches joined, copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed, allocating and
+// waiting in general. Such a call spoils the capture. A launched graph does its branches as early as their dependencies allow, and the
+// next time as late. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who waits for that.
 #pragma once
 
 #include <deque>
@@ -13,22 +15,34 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cuda/gpu.cuh"
 
 namespace emu {
 
+struct Node {
+  Task task;
+  std::function<bool()> ready;     // where set: it cannot be done before this says so
+  std::vector<const Node*> after;  // of the same graph
+  bool branch = false;             // not of the stream whose capture it was
+};
 struct Graph {
-  std::deque<Task> nodes;  // whose addresses are their handles
+  std::deque<Node> nodes;  // whose addresses are their handles
 };
 
+struct Stream;
+struct Capture {
+  Graph graph;
+  Stream* origin;  // whose capture was begun
+  cudaStreamCaptureMode mode;
+  std::thread::id owner;  // who began it
+  bool invalidated = false, ended = false;
+};
 struct Stream {
-  bool blocking = true;            // towards the default stream
-  std::unique_ptr<Graph> capture;  // set between begin and end
-  bool invalidated = false;
-  cudaStreamCaptureMode mode{};
-  std::thread::id owner;   // who began the capture
-  cudaGraphNode_t last{};  // node of the capture
+  bool blocking = true;              // towards the default stream
+  std::shared_ptr<Capture> capture;  // that this stream is in
+  std::vector<const Node*> last;     // what its next node comes after
   struct Piece {
     std::function<void()> work;
     std::function<bool()> ready;  // where set: the stream stands still until it says so

@@ -1,5 +1,7 @@
 // Streams, events and the state of captures.
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "hooks.h"
 #include "runtime.h"
@@ -9,7 +11,8 @@ namespace {
 
 struct Event {
   double time = 0;           // of the device, in microseconds
-  bool captured = false;     // last recorded in a captured stream
+  std::shared_ptr<Capture> capture = nullptr;  // last recorded in a captured stream ...
+  std::vector<const Node*> after = {};         // ... after these
   Stream* stream = nullptr;  // last recorded here ...
   uint64_t position = 0;     // ... after so much of its work
 };
@@ -48,6 +51,18 @@ cudaError_t wait_for(Stream& stream) {
   return cudaSuccess;
 }
 
+// Is everything that was captured before the end of the origin's?
+bool all_joined(const Capture& c) {
+  std::set<const Node*> before;
+  std::vector<const Node*> next = c.origin->last;
+  while (!next.empty()) {
+    const Node* const n = next.back();
+    next.pop_back();
+    if (before.insert(n).second) next.insert(next.end(), n->after.begin(), n->after.end());
+  }
+  return before.size() == c.graph.nodes.size();
+}
+
 // Again and again until it says that all is done; others come to the runtime in between.
 template <class F>
 cudaError_t until_done(const F& attempt) {
@@ -63,7 +78,7 @@ cudaError_t until_done(const F& attempt) {
 }
 
 cudaError_t run_until(const Event& event) {
-  if (event.captured) return set_error(cudaErrorCapturedEvent);
+  if (event.capture) return set_error(cudaErrorCapturedEvent);
   if (const cudaError_t refused = refuse_unsafe()) return refused;
   wait_for(event);
   return cudaSuccess;
@@ -100,8 +115,8 @@ void note(const Task& task, bool in_graph) {
 }
 
 cudaError_t refuse(Stream& stream) {
-  const bool before = stream.invalidated;
-  stream.invalidated = true;
+  const bool before = stream.capture->invalidated;
+  stream.capture->invalidated = true;
   return set_error(before ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnsupported);
 }
 
@@ -110,9 +125,10 @@ cudaError_t refuse_unsafe() {
   if (thread_mode == cudaStreamCaptureModeRelaxed) return error;
   for (Stream* s : streams) {
     if (!s->capture) continue;
-    const bool mine = s->owner == std::this_thread::get_id();
-    if (mine ? s->mode == cudaStreamCaptureModeRelaxed
-             : thread_mode != cudaStreamCaptureModeGlobal || s->mode != cudaStreamCaptureModeGlobal)
+    const Capture& c = *s->capture;
+    const bool mine = c.owner == std::this_thread::get_id();
+    if (mine ? c.mode == cudaStreamCaptureModeRelaxed
+             : thread_mode != cudaStreamCaptureModeGlobal || c.mode != cudaStreamCaptureModeGlobal)
       continue;
     error = refuse(*s);
   }
@@ -123,7 +139,7 @@ cudaError_t refuse_default_stream() {
   cudaError_t error = cudaSuccess;
   for (Stream* s : streams) {
     if (!s->capture || !s->blocking) continue;
-    s->invalidated = true;
+    s->capture->invalidated = true;
     error = set_error(cudaErrorStreamCaptureImplicit);
   }
   return error;
@@ -135,10 +151,11 @@ cudaError_t submit_when(cudaStream_t handle, Task task, std::function<bool()> re
   const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
   if (!options().has_image) return cudaErrorNoKernelImageForDevice;
-  if (s.invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
   if (s.capture) {
-    s.capture->nodes.push_back(std::move(task));
-    s.last = reinterpret_cast<cudaGraphNode_t>(&s.capture->nodes.back());
+    if (s.capture->invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
+    auto& nodes = s.capture->graph.nodes;
+    nodes.push_back({std::move(task), std::move(ready), std::move(s.last), s.capture->origin != &s});
+    s.last = {&nodes.back()};
     return cudaSuccess;
   }
   if (&s == &default_stream) {
@@ -210,9 +227,17 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
   const Lock lock(runtime_mutex());
-  if (event_of(event).captured != bool(stream_of(handle).capture)) {
-    fail("cudaStreamWaitEvent: only one stream can be captured, and it cannot wait for others");
+  if (const auto& capture = event_of(event).capture) {
+    Stream& s = stream_of(handle);
+    if (capture->ended) fail("cudaStreamWaitEvent: the event is of a capture that has ended");
+    if (s.capture && s.capture != capture) fail("cudaStreamWaitEvent: the event is of another stream's capture");
+    s.capture = capture;
+    for (const Node* n : event_of(event).after) {
+      if (std::find(s.last.begin(), s.last.end(), n) == s.last.end()) s.last.push_back(n);
+    }
+    return cudaSuccess;
   }
+  if (stream_of(handle).capture) fail("cudaStreamWaitEvent: the stream is captured, and the event is not");
   // What is waited for is what the event stands for now.
   const auto ready = [e = event_of(event)] {
     wait_for(e);
@@ -237,8 +262,9 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   const Lock lock(runtime_mutex());
   Stream& s = stream_of(stream);
   Event& event = event_of(handle);
-  event.captured = s.capture != nullptr;
-  if (event.captured) return s.invalidated ? set_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+  event.capture = s.capture;
+  event.after = s.last;
+  if (s.capture) return s.capture->invalidated ? set_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
   event.stream = &s;
   event.position = s.given + 1;
   return submit(stream, {.work = [&event] { event.time = device_time; }, .what = nullptr});
@@ -268,9 +294,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   Stream& s = stream_of(handle);
   if (&s == &default_stream) return set_error(cudaErrorStreamCaptureUnsupported);
   if (s.capture) return set_error(cudaErrorIllegalState);
-  s.capture = std::make_unique<Graph>();
-  s.mode = mode;
-  s.owner = std::this_thread::get_id();
+  s.capture = std::make_shared<Capture>(Capture{{}, &s, mode, std::this_thread::get_id()});
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
@@ -278,25 +302,33 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   Stream& s = stream_of(handle);
   *graph = nullptr;
   if (!s.capture) return set_error(cudaErrorIllegalState);
-  if (s.mode != cudaStreamCaptureModeRelaxed && s.owner != std::this_thread::get_id()) {
-    s.invalidated = true;
+  const std::shared_ptr<Capture> c = s.capture;
+  if (c->origin != &s) return set_error(cudaErrorStreamCaptureUnmatched);
+  if (c->mode != cudaStreamCaptureModeRelaxed && c->owner != std::this_thread::get_id()) {
+    c->invalidated = true;
     return set_error(cudaErrorStreamCaptureWrongThread);
   }
-  std::unique_ptr<Graph> captured = std::move(s.capture);
-  s.last = nullptr;
-  if (std::exchange(s.invalidated, false)) return set_error(cudaErrorStreamCaptureInvalidated);
-  *graph = new_graph(std::move(captured));
+  const bool joined = all_joined(*c);
+  c->ended = true;
+  for (Stream* other : streams) {
+    if (other->capture == c) other->capture = nullptr, other->last.clear();
+  }
+  auto made = std::make_unique<Graph>();
+  made->nodes.swap(c->graph.nodes);  // whose addresses stay
+  if (c->invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
+  if (!joined) return set_error(cudaErrorStreamCaptureUnjoined);
+  *graph = new_graph(std::move(made));
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
   const Lock lock(runtime_mutex());
   const Stream& s = stream_of(handle);
-  *status = !s.capture      ? cudaStreamCaptureStatusNone
-            : s.invalidated ? cudaStreamCaptureStatusInvalidated
-                            : cudaStreamCaptureStatusActive;
+  *status = !s.capture               ? cudaStreamCaptureStatusNone
+            : s.capture->invalidated ? cudaStreamCaptureStatusInvalidated
+                                     : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
-// Only the state and the last node.
+// Only the state and the last nodes.
 #if CUDART_VERSION >= 13000
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status, unsigned long long*, cudaGraph_t*,
                                      const cudaGraphNode_t** dependencies, const cudaGraphEdgeData**, size_t* count) {
@@ -306,8 +338,8 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t handle, cudaStreamCaptureSt
 #endif
   const Lock lock(runtime_mutex());
   const Stream& s = stream_of(handle);
-  *dependencies = &s.last;
-  *count = s.last ? 1 : 0;
+  *dependencies = static_cast<const cudaGraphNode_t*>(static_cast<const void*>(s.last.data()));
+  *count = s.last.size();
   return cudaStreamIsCapturing(handle, status);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {

@@ -25,8 +25,9 @@ TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the 
     for (int i = 0; i < 5; ++i) p.push_back(zeros({1000}, {.requires_grad = true}));
     p.push_back(zeros({10}));  // is not trained
     const GradientReducer reducer(p, group, {.first_bucket_mb = 4.5 / 1024, .bucket_mb = 9.0 / 1024});
-    // One parameter of 4000 bytes, then two at a time; each with a cache line's rest, and a flag a parameter.
-    CHECK(reducer.bucket_bytes() == std::vector<int64_t>{1008 * 4 + 4, 2 * (1008 * 4 + 4), 2 * (1008 * 4 + 4)});
+    // One parameter of 4000 bytes, then two at a time; each with a cache line's rest, and a flag a parameter. Then the two ranks have
+    // equal parts of whole lines.
+    CHECK(reducer.bucket_bytes() == std::vector<int64_t>{1024 * 4, 2048 * 4, 2048 * 4});
     CHECK_THROWS_WITH_AS(GradientReducer(p, group, {.bucket_mb = 0}), doctest::Contains("more than 0 MB"), ValueError);
   });
 }

@@ -159,6 +159,15 @@ TEST_CASE("program: a launcher without the library that connects its ranks") {
   CHECK(!fs::exists(dir / "r"));
 }
 
+TEST_CASE("program: devices lists the ranks, and says whether NCCL is there") {
+  const Place dir;
+  const Ran ran = dir.shell(dir.mpirun(2) + "devices");
+  CHECK(ran.code == 0);
+  CHECK_MESSAGE(ran.out.find("rank 1   ") != std::string::npos, ran.out);
+  const bool found = ran.out.find("between GPUs  NCCL 2.") != std::string::npos;
+  CHECK_MESSAGE((found || ran.out.find("between GPUs  no NCCL: rank") != std::string::npos), ran.out);
+}
+
 TEST_CASE("program: a second run in the folder is refused by rank 0, and all end") {
   const Place dir;
   const Ran first = dir.shell(dir.mpirun(2) + "train c.json --threads 1");

@@ -1,0 +1,141 @@
+#include "cuda/nccl/communicator.h"
+
+#include <sched.h>
+
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "framework/base/check.h"
+
+namespace halfstep::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kEagerTests = 1000;  // before the host leaves its core to others
+constexpr auto kNap = std::chrono::microseconds(20);
+constexpr double kAsk = 0.5;  // seconds in which the ranks that live say so
+constexpr double kEnd = 5;    // seconds that the library has for its end
+
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+}  // namespace
+
+Communicator::Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s)
+    : nccl_(nccl), host_(&host), rank_(host.rank()), timeout_(timeout_s) {
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+Communicator::~Communicator() {
+  if (host_) abort();
+  if (comm_) {
+    const auto from = Clock::now();
+    for (ncclResult_t state = nccl_.ncclCommFinalize(comm_); state == ncclInProgress && since(from) < kEnd; state = progress())
+      std::this_thread::sleep_for(kNap);
+    nccl_.ncclCommDestroy(comm_);
+  }
+  cudaStreamDestroy(stream_);
+}
+
+void Communicator::open() {
+  ncclUniqueId id{};
+  if (rank_ == 0) held("ncclGetUniqueId", nccl_.ncclGetUniqueId(&id));
+  const Tensor bytes = Tensor::empty({int64_t(sizeof id)}, {.dtype = DType::u8, .device = Device::cpu});
+  std::memcpy(bytes.data(), &id, sizeof id);
+  host_->wait(host_->broadcast({bytes}, 0));
+  std::memcpy(&id, bytes.data(), sizeof id);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  settle("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));
+}
+
+void Communicator::check_whole() const {
+  if (!broken_.empty()) throw PeerLostError(broken_);
+}
+
+void Communicator::group(const std::string& what, const std::function<ncclResult_t()>& calls) {
+  held("ncclGroupStart", nccl_.ncclGroupStart());
+  const ncclResult_t result = calls();
+  const ncclResult_t end = nccl_.ncclGroupEnd();
+  settle(what, result == ncclSuccess || result == ncclInProgress ? end : result);
+}
+
+void Communicator::wait_for(const std::string& what, const Event& event) {
+  const auto from = Clock::now();
+  for (int i = 0;; ++i) {
+    const cudaError_t state = cudaEventQuery(event.get());
+    if (state == cudaSuccess) return;
+    if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
+    cudaGetLastError();  // that it is not ready is no error of what comes next
+    held(what, progress());
+    pause(what, i, from);
+  }
+}
+
+void Communicator::settle(const std::string& what, ncclResult_t result) {
+  const auto from = Clock::now();
+  for (int i = 0; result == ncclInProgress; ++i) {
+    result = progress();
+    if (result == ncclInProgress) pause(what, i, from);
+  }
+  held(what, result);
+}
+
+ncclResult_t Communicator::progress() const {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = nccl_.ncclCommGetAsyncError(comm_, &state);
+  return asked == ncclSuccess ? state : asked;
+}
+
+void Communicator::pause(const std::string& what, int turn, Clock::time_point from) {
+  if (since(from) > timeout_) lost(what, joined("did not end within ", timeout_, " s"));
+  if (turn < kEagerTests)
+    sched_yield();
+  else
+    std::this_thread::sleep_for(kNap);
+}
+
+void Communicator::held(const std::string& what, ncclResult_t result) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* const text = nccl_.ncclGetErrorString(result);
+  if (result != ncclInvalidArgument && result != ncclInvalidUsage) lost(what, joined("failed (", text, ")"));
+  abort();
+  broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank_, " failed: ", text);
+  fail<DeviceError>("distributed", what, " over NCCL on rank ", rank_, " failed: ", text,
+                    Help{"NCCL_DEBUG=WARN says more; distributed.backend \"host\" does without NCCL"});
+}
+
+// The host's group tells who is gone.
+void Communicator::lost(const std::string& what, const std::string& how) {
+  abort();
+  std::string who = "all ranks live, but one of them is late or does something else";
+  try {
+    host_->set_timeout(kAsk);
+    host_->wait(host_->barrier());
+  } catch (const PeerLostError& e) {
+    who = e.what();
+    who = who.substr(0, who.find('\n'));
+    if (const size_t at = who.rfind(": "); at != std::string::npos) who = who.substr(at + 2);
+  }
+  broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank_, ' ', how, ": ", who,
+                   Help{"a rank ended, was stopped, is cut off, or needs longer than distributed.timeout_s for a step; the last "
+                        "checkpoint is whole: start all ranks again with --resume auto"});
+  throw PeerLostError(broken_);
+}
+
+void Communicator::broke(const std::string& why) {
+  abort();
+  broken_ = why;
+}
+
+void Communicator::abort() {
+  ncclComm_t const comm = std::exchange(comm_, nullptr);
+  if (!comm) return;
+  if (recorded_)  // what runs ends at once, the call when the recordings are gone
+    std::thread([&nccl = nccl_, comm] { nccl.ncclCommAbort(comm); }).detach();
+  else
+    nccl_.ncclCommAbort(comm);
+}
+
+}  // namespace halfstep::cuda

@@ -1,0 +1,60 @@
+// NCCL's communicator of a group, its stream, and the waiting for both with a deadline.
+//
+// Its calls return before they are done, so that one which waits for a rank that is gone ends too. It lives as long as the last
+// recording of work with it: NCCL does not let go of a communicator that a graph still uses.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cuda/nccl/nccl.h"
+#include "cuda/runtime.h"
+#include "framework/comm/process_group.h"
+
+namespace halfstep::cuda {
+
+class Communicator {
+ public:
+  // `host` brings the ranks together, and tells who is gone. It must live until leave().
+  Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+
+  void open();
+  ncclComm_t get() const { return comm_; }
+  cudaStream_t stream() const { return stream_; }
+  void set_timeout(double seconds) { timeout_ = seconds; }
+
+  void check_whole() const;  // throws PeerLostError once it is broken
+  // Makes calls of the library as one group; returns when all of it is in the stream. `calls` gives the first that failed.
+  void group(const std::string& what, const std::function<ncclResult_t()>& calls);
+  // Until the event, recorded in a stream that is not captured, has passed. Throws PeerLostError when it takes too long.
+  void wait_for(const std::string& what, const Event& event);
+  // Work with it was recorded: it can be aborted only beside the host, as NCCL waits for the recording's end.
+  void recorded() { recorded_ = true; }
+
+  void leave() { host_ = nullptr; }  // at the end, together with all ranks
+  void abort();                      // also what runs on the device
+  void broke(const std::string& why);
+
+ private:
+  void settle(const std::string& what, ncclResult_t result);
+  ncclResult_t progress() const;
+  void pause(const std::string& what, int turn, std::chrono::steady_clock::time_point from);
+  void held(const std::string& what, ncclResult_t result);
+  [[noreturn]] void lost(const std::string& what, const std::string& how);
+
+  const Nccl& nccl_;
+  ProcessGroup* host_;
+  const int rank_;
+  double timeout_;
+  cudaStream_t stream_ = nullptr;
+  ncclComm_t comm_ = nullptr;
+  bool recorded_ = false;
+  std::string broken_;  // why nothing can be exchanged any more
+};
+
+}  // namespace halfstep::cuda
