@@ -187,7 +187,7 @@ class Hunt:
         for expected, variant, test in runs:
             if left < 0:
                 return
-            end, taken = self.program.run(test, variant, mutant["id"], 4 + 5 * expected)
+            end, taken = self.program.run(test, variant, mutant["id"], 1 + 5 * expected)
             left -= taken
             if end:
                 with self.lock:
