@@ -178,11 +178,12 @@ class Hunt:
         return mutant
 
     def stage(self, mutant, variants, tests):
-        """Who killed neighbours goes first, then who takes least, until --seconds have been spent."""
+        """Who killed neighbours goes first, then two quick tests in every mode, then who takes least, for --seconds in all."""
         with self.lock:
             killers = {key[1:]: when for key, when in self.kills.items() if key[0] == mutant["file"]}
         runs = [(self.seconds[test] * SLOWER[variant[0]], variant, test) for variant in variants for test in tests]
-        runs.sort(key=lambda run: (-killers.get(run[1:], 0), run[0]))
+        early = sorted(tests, key=self.seconds.get)[:2]
+        runs.sort(key=lambda run: (-killers.get(run[1:], 0), run[2] not in early, run[0]))
         left = self.most_seconds
         for expected, variant, test in runs:
             if left < 0:
