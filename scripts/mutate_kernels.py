@@ -16,7 +16,7 @@ A mutant is one change of device code:
     stride    a loop's step longer by one, or an integer factor larger by one
 All mutants are compiled into one copy of the kernels (tests/cuda_emu/mutant.h), three times: for the emulator's plain, race and
 asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A test that
-fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics have to be seen in plain mode and in race
+fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race
 mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the last.
 
 Mutants that no test can see are listed in tests/cuda_emu/explained_mutants.json, with the reason: equivalent ones, and those of
@@ -188,7 +188,7 @@ class Hunt:
         for expected, variant, test in runs:
             if left < 0:
                 return
-            end, taken = self.program.run(test, variant, mutant["id"], 1 + 5 * expected)
+            end, taken = self.program.run(test, variant, mutant["id"], 4 + 5 * expected)
             left -= taken
             if end:
                 with self.lock:
