@@ -3,7 +3,8 @@
 
     scripts/mutate_kernels.py                        all of it, hours of work; in build/mutants
     scripts/mutate_kernels.py --kinds barrier,atomic only these; --files 'reduce|pool' only mutants in files so named
-    scripts/mutate_kernels.py --again                only the mutants that the last report calls survivors
+    scripts/mutate_kernels.py --modes plain --seconds 10   the quick part of it
+    scripts/mutate_kernels.py --again                goes on with the last report: what it lacks, and what survives unexplained
 
 A mutant is one change of device code:
     barrier   a __syncthreads, __syncthreads_or or __syncwarp that does not wait
@@ -15,8 +16,8 @@ A mutant is one change of device code:
     stride    a loop's step longer by one, or an integer factor larger by one
 All mutants are compiled into one copy of the kernels (tests/cuda_emu/mutant.h), three times: for the emulator's plain, race and
 asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A test that
-fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race mode;
-the other mutants in plain mode, and those that survive in asan and race mode.
+fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race
+mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the last.
 
 Mutants that no test can see are listed in tests/cuda_emu/explained_mutants.json, with the reason: equivalent ones, and those of
 cases that are out of the emulator's reach.
@@ -26,6 +27,7 @@ with 1 when a barrier, fence or atomic can be removed unnoticed, or when less th
 """
 import argparse
 import concurrent.futures
+import hashlib
 import json
 import os
 import re
@@ -48,7 +50,6 @@ PLAIN = [("plain", "reverse", "tiny"), ("plain", "forward", "usual"), ("plain", 
 RACE = [("race", "forward", "tiny"), ("race", "forward", "usual")]
 ASAN = [("asan", "forward", "tiny"), ("asan", "forward", "usual")]
 SLOWER = {"plain": 1, "asan": 8, "race": 8}  # than plain mode, at most
-MOST_SECONDS = 240  # of one run of all test cases that reach a mutant: the long ones are left out in the slow modes
 
 
 # ---- building and running
@@ -115,81 +116,95 @@ class Program:
 class Hunt:
     """Tries mutants with the test cases that reach them."""
 
-    def __init__(self, program, work):
-        self.program, self.work = program, work
+    def __init__(self, program, work, modes, seconds):
+        self.program, self.work, self.modes, self.most_seconds = program, work, modes, seconds
         self.names = program.names()
         self.seconds, self.reached = {}, {}  # by test; by mutant: tests
         self.integers = set()
-        self.kills = {}                      # (file, test) -> how many: who killed neighbours is tried first
+        self.kills = {}                      # (file, variant, test) -> when: who killed neighbours is tried first
         self.lock = threading.Lock()
 
     def look(self, pool):
-        """One run of every test case, unchanged: what it reaches and how long it takes."""
-        def one(test):
-            seen = os.path.join(self.work, f"seen.{test}")
-            for device in DEVICES:
-                end, taken = self.program.run(test, ("plain", "forward", device), seen=seen)
-                if end:
-                    raise SystemExit(f"without a mutant, {self.names[test]!r} {end} on the {device} device")
-                with open(seen, encoding="utf-8") as f:
-                    numbers = [int(line) for line in f]
-                os.remove(seen)
-                with self.lock:
-                    self.seconds[test] = max(taken, self.seconds.get(test, 0))
-                    for n in numbers:
-                        self.reached.setdefault(abs(n), set()).add(test)
-                        if n > 0:
-                            self.integers.add(n)
-        list(pool.map(one, range(len(self.names))))
+        """One run of every test case, unchanged: what it reaches and how long it takes. Of the same program it is known already."""
+        with open(self.program.path("plain"), "rb") as f:
+            digest = hashlib.file_digest(f, "sha256").hexdigest()
+        path = os.path.join(self.work, "seen.json")
+        known = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                known = json.load(f)
+        if known.get("program") != digest:
+            tests = list(pool.map(self.look_at, range(len(self.names))))
+            known = {"program": digest, "tests": tests}
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(known, f)
+        for test, (seconds, numbers) in enumerate(known["tests"]):
+            self.seconds[test] = seconds
+            for n in numbers:
+                self.reached.setdefault(abs(n), set()).add(test)
+                if n > 0:
+                    self.integers.add(n)
+
+    def look_at(self, test):
+        seen = os.path.join(self.work, f"seen.{test}")
+        longest, numbers = 0, set()
+        for device in DEVICES:
+            end, taken = self.program.run(test, ("plain", "forward", device), seen=seen)
+            if end:
+                raise SystemExit(f"without a mutant, {self.names[test]!r} {end} on the {device} device")
+            longest = max(longest, taken)
+            with open(seen, encoding="utf-8") as f:
+                numbers.update(int(line) for line in f)
+            os.remove(seen)
+        return longest, sorted(numbers)
+
+    def stages(self, mutant):
+        """Lists of runs: of each, one that kills is enough."""
+        if mutant["kind"] not in SYNCHRONISING:
+            stages = [PLAIN + ASAN + RACE]
+        elif mutant["change"] == "made plain":
+            stages = [RACE]  # in plain mode nothing comes between the parts
+        else:
+            stages = [PLAIN, RACE]
+        return [[variant for variant in stage if variant[0] in self.modes] for stage in stages]
 
     def try_one(self, mutant):
         """Sets its status and who kills it."""
         tests = self.reached.get(mutant["id"], ())
         mutant["killed_by"] = []
-        if not tests:
-            mutant["status"] = "not reached"
-            return mutant
-        if mutant["kind"] not in SYNCHRONISING:
-            stages = [PLAIN, ASAN + RACE]
-        elif mutant["change"] == "made plain":
-            stages = [RACE]  # in plain mode nothing comes between the parts
-        else:
-            stages = [PLAIN, RACE]
-        for stage in stages:
-            if mutant["killed_by"] and mutant["kind"] not in SYNCHRONISING:
-                break
+        for stage in self.stages(mutant):
             self.stage(mutant, stage, tests)
-        mutant["status"] = "killed" if mutant["killed_by"] else "survives"
+        mutant["status"] = "killed" if mutant["killed_by"] else "survives" if tests else "not reached"
         return mutant
 
     def stage(self, mutant, variants, tests):
+        """Who killed neighbours goes first, then two quick tests in every mode, then who takes least, for --seconds in all."""
         with self.lock:
-            killers = {t: self.kills.get((mutant["file"], t), 0) for t in tests if self.seconds[t] < 1}
-            order = sorted(tests, key=lambda t: (-killers.get(t, 0), self.seconds[t]))
-        for variant in variants:
-            spent = 0
-            for test in order:
-                expected = self.seconds[test] * SLOWER[variant[0]]
-                if variant[0] != "plain" and spent + expected > MOST_SECONDS:
-                    continue
-                spent += expected
-                limit = 4 + 5 * expected
-                end, _ = self.program.run(test, variant, mutant["id"], limit)
-                if end:
-                    with self.lock:
-                        key = mutant["file"], test
-                        self.kills[key] = self.kills.get(key, 0) + 1
-                    mutant["killed_by"].append({"test": self.names[test], "mode": variant[0], "order": variant[1],
-                                                "device": variant[2], "how": end})
-                    return
+            killers = {key[1:]: when for key, when in self.kills.items() if key[0] == mutant["file"]}
+        runs = [(self.seconds[test] * SLOWER[variant[0]], variant, test) for variant in variants for test in tests]
+        early = sorted(tests, key=self.seconds.get)[:2]
+        runs.sort(key=lambda run: (-killers.get(run[1:], 0), run[2] not in early, run[0]))
+        left = self.most_seconds
+        for expected, variant, test in runs:
+            if left < 0:
+                return
+            end, taken = self.program.run(test, variant, mutant["id"], 4 + 5 * expected)
+            left -= taken
+            if end:
+                with self.lock:
+                    if expected < 1:
+                        self.kills[mutant["file"], variant, test] = time.monotonic()
+                mutant["killed_by"].append({"test": self.names[test], "mode": variant[0], "order": variant[1],
+                                            "device": variant[2], "how": end})
+                return
 
 
 # ---- the report
 
-def explain(mutant):
+def explain(mutant, entries):
     """Adds why no test kills it, where somebody has said so."""
-    entry = next((entry for entry in explained(ROOT) if fits(entry, mutant)), None)
-    if entry and mutant["status"] != "killed":
+    entry = next((entry for entry in entries if fits(entry, mutant)), None)
+    if entry and mutant["status"] not in ("killed", "not tried"):
         mutant["reason"] = entry["reason"]
         if entry["equivalent"]:
             mutant["status"] = "equivalent"
@@ -203,7 +218,8 @@ def key_of(mutant):
 def summary_of(mutants):
     kinds = {}
     for m in mutants:
-        row = kinds.setdefault(m["kind"], {"mutants": 0, "killed": 0, "equivalent": 0, "survive": 0, "not reached": 0})
+        row = kinds.setdefault(m["kind"], {"mutants": 0, "killed": 0, "equivalent": 0, "survive": 0, "not reached": 0,
+                                         "not tried": 0})
         row["mutants"] += 1
         row["survive" if m["status"] == "survives" else m["status"]] += 1
     return kinds
@@ -216,7 +232,7 @@ def write_report(path, mutants, seconds):
 
 
 def print_table(mutants):
-    columns = ["mutants", "killed", "equivalent", "survive", "not reached"]
+    columns = ["mutants", "killed", "equivalent", "survive", "not reached", "not tried"]
     kinds = summary_of(mutants)
     print(f"{'kind':<10}" + "".join(f"{c:>12}" for c in columns))
     for kind, row in sorted(kinds.items()):
@@ -236,66 +252,86 @@ def print_table(mutants):
 
 def verdict(mutants):
     lost = [m for m in mutants if m["kind"] in SYNCHRONISING and m["status"] in ("survives", "not reached")]
-    others = [m for m in mutants if m["kind"] not in SYNCHRONISING and m["status"] != "equivalent"]
+    others = [m for m in mutants if m["kind"] not in SYNCHRONISING and m["status"] not in ("equivalent", "not tried")]
     killed = sum(m["status"] == "killed" for m in others)
-    total = sum(m["kind"] in SYNCHRONISING for m in mutants)
+    total = sum(m["kind"] in SYNCHRONISING and m["status"] != "not tried" for m in mutants)
     print(f"\n{len(lost)} of {total} mutants of barriers, fences and atomics are not noticed; "
           f"{killed} of {len(others)} other mutants are killed")
     return bool(lost) or killed < WANTED * len(others)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--kinds", help="comma-separated, e.g. barrier,fence,atomic")
-    parser.add_argument("--files", default="", help="only mutants in files whose name has this regular expression")
-    parser.add_argument("--again", action="store_true", help="only what the last report does not call killed")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--work", default=WORK, help="folder for copies, builds and the report")
-    options = parser.parse_args()
-    os.nice(10)
-    began = time.time()
-    source = os.path.join(options.work, "source")
-    os.makedirs(os.path.join(source, SOURCE), exist_ok=True)
-    mutants, texts = find_mutants(ROOT)
-    for name in set(os.listdir(os.path.join(source, SOURCE))) - {os.path.basename(p) for p in texts}:
-        os.remove(os.path.join(source, SOURCE, name))
+def last_results(path):
+    """{key: mutant} of the last report, but for what was not tried; explanations are looked up anew."""
+    with open(path, encoding="utf-8") as f:
+        results = {key_of(m): m for m in json.load(f)["mutants"] if m["status"] != "not tried"}
+    for m in results.values():
+        if m["status"] == "equivalent":
+            m["status"] = "survives" if m["reached"] else "not reached"
+        m.pop("reason", None)
+    return results
+
+
+def write_sources(source, texts):
+    folder = os.path.join(source, SOURCE)
+    os.makedirs(folder, exist_ok=True)
+    for name in set(os.listdir(folder)) - {os.path.basename(p) for p in texts}:
+        os.remove(os.path.join(folder, name))
     for path, text in texts.items():
         full = os.path.join(source, path)
         if not os.path.exists(full) or open(full, encoding="utf-8").read() != text:
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)
 
-    kinds = set(options.kinds.split(",")) if options.kinds else {m["kind"] for m in mutants}
-    chosen = [m for m in mutants if m["kind"] in kinds and re.search(options.files, m["file"])]
-    report, done = os.path.join(options.work, "report.json"), []
-    if options.again:
-        with open(report, encoding="utf-8") as f:
-            before = {key_of(m): m for m in json.load(f)["mutants"] if m["status"] == "killed"}
-        done = [{**m, **{k: before[key_of(m)][k] for k in ("status", "killed_by")}} for m in chosen if key_of(m) in before]
-        chosen = [m for m in chosen if key_of(m) not in before]
 
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--kinds", help="comma-separated, e.g. barrier,fence,atomic")
+    parser.add_argument("--files", default="", help="only mutants in files whose name has this regular expression")
+    parser.add_argument("--modes", default="plain,asan,race", help="comma-separated: the emulator's modes to try them in")
+    parser.add_argument("--seconds", type=float, default=1000, help="of processor time for a mutant: the test cases that take "
+                        "longest are left out")
+    parser.add_argument("--again", action="store_true", help="only what the last report lacks or calls a survivor unexplained")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--work", default=WORK, help="folder for copies, builds and the report")
+    options = parser.parse_args()
+    os.nice(10)
+    began = saved = time.time()
+    options.work = os.path.abspath(options.work)
+    mutants, texts = find_mutants(ROOT)
+    write_sources(os.path.join(options.work, "source"), texts)
+
+    kinds = set(options.kinds.split(",")) if options.kinds else {m["kind"] for m in mutants}
+    modes = options.modes.split(",")
     program = Program(options.work, options.jobs)
-    for mode in "plain", "race", *["asan"] * bool(kinds - set(SYNCHRONISING)):
+    for mode in "plain", *[mode for mode in ("race", "asan") if mode in modes and (mode == "race" or kinds - set(SYNCHRONISING))]:
         program.build(mode)
-    hunt = Hunt(program, options.work)
+    hunt = Hunt(program, options.work, modes, options.seconds)
+    report, entries = os.path.join(options.work, "report.json"), explained(ROOT)
+    before = last_results(report) if options.again and os.path.exists(report) else {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         hunt.look(pool)
         # Products and comparisons of other than integers are no strides and bounds; where nobody goes they may be.
-        chosen = [m for m in chosen if m["id"] in hunt.integers or m["id"] not in hunt.reached]
-        saved = time.time()
+        mutants = [m for m in mutants if m["id"] in hunt.integers or m["id"] not in hunt.reached]
+        for m in mutants:
+            last = before.get(key_of(m), {"status": "not tried", "killed_by": []})
+            m.update(status=last["status"], killed_by=last["killed_by"], reached=m["id"] in hunt.reached)
+            explain(m, entries)
+        chosen = [m for m in mutants if m["kind"] in kinds and re.search(options.files, m["file"]) and
+                  m["status"] in ("not tried", "survives", "not reached") and (not options.again or "reason" not in m) and
+                  any(hunt.stages(m))]
+        # Those that tell most come first.
+        chosen.sort(key=lambda m: (any(fits(entry, m) for entry in entries), m["status"] != "not tried"))
         for i, mutant in enumerate(pool.map(hunt.try_one, chosen)):
-            explain(mutant)
-            done.append(mutant)
+            explain(mutant, entries)
             if mutant["status"] != "killed" and "reason" not in mutant:
                 print(f"{i + 1}/{len(chosen)} {mutant['status']}: {mutant['file']}:{mutant['line']}:{mutant['column']}: "
                       f"{mutant['kind']}, {mutant['change']}: {mutant['code']}", file=sys.stderr, flush=True)
             if time.time() - saved > 30:
                 saved = time.time()
-                write_report(report, done, saved - began)
-    done.sort(key=lambda m: m["id"])
-    write_report(report, done, time.time() - began)
-    print_table(done)
-    return int(verdict(done))
+                write_report(report, mutants, saved - began)
+    write_report(report, mutants, time.time() - began)
+    print_table(mutants if options.again else chosen)
+    return int(verdict(mutants))
 
 
 if __name__ == "__main__":
