@@ -13,10 +13,11 @@ __global__ void __launch_bounds__(kThreads)
     sum_ranks_kernel(const T* own, const T* others, T* out, int64_t packs, int64_t stride, int ranks, int me) {
   for (int64_t p = int64_t(blockIdx.x) * kThreads + threadIdx.x; p < packs; p += int64_t(gridDim.x) * kThreads) {
     typename ComputeOf<T>::type sum[N], x[N];
-    for (int r = 0; r < ranks; ++r) {
+    load_pack((me == 0 ? own : others) + p * N, sum);
+    for (int r = 1; r < ranks; ++r) {
       load_pack((r == me ? own : others + r * stride) + p * N, x);
 #pragma unroll
-      for (int j = 0; j < N; ++j) sum[j] = r == 0 ? x[j] : sum[j] + x[j];
+      for (int j = 0; j < N; ++j) sum[j] += x[j];
     }
     store_pack(out + p * N, sum);
   }
