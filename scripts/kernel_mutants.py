@@ -265,6 +265,9 @@ void host(int a, int b) { kernel(a < b); }
               (15, "bound", "> to >="), (14, "barrier", "removed"), (15, "barrier", "does not wait"),
               (15, "atomic", "made plain"), (15, "atomic", "removed")]
     assert found == wanted, found
+    entry = {"file": "kernel.cu", "code": "for (int i =", "change": "< to <=", "next": "if (i >= n"}
+    told = [fits({**entry, **other}, {**mutants.found[0], "file": "x/kernel.cu"}) for other in ({}, {"next": "tile[i]"})]
+    assert told == [True, False], told
     lines = mutants.rewritten().splitlines()
     assert lines[11] == ("  for (int i = int(threadIdx.x); i < mutant::lt_s<1> > n; "
                          "mutant::step<2>(i) += n * mutant::times<3> * 2) {"), lines[11]
