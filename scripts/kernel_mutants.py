@@ -150,9 +150,11 @@ class Mutants:
 
     def add(self, kind, at, change):
         begin = self.text.rfind("\n", 0, at) + 1
-        line = self.text[begin:self.text.find("\n", at)]
+        end = self.text.find("\n", at)
+        line = self.text[begin:end]
         mutant = {"id": self.next_id, "kind": kind, "file": self.path, "line": self.text.count("\n", 0, at) + 1,
-                  "column": at - begin + 1, "change": change, "code": line.strip()}
+                  "column": at - begin + 1, "change": change, "code": line.strip(),
+                  "next": self.text[end:].lstrip().split("\n", 1)[0]}
         mutant["twin"] = sum(all(m[k] == mutant[k] for k in ("column", "change", "code")) for m in self.found)
         self.found.append(mutant)
         self.next_id += 1
@@ -226,15 +228,15 @@ def find_mutants(root):
 
 
 def explained(root):
-    """{file, code, change, equivalent, reason}: `code` is part of the line, `change` empty for all of its mutants. Not equivalent:
-    it could be seen, but not here."""
+    """{file, code, next, change, equivalent, reason}: `code` is part of the line, and `next` of the line below, where others have
+    the same code; `change` is empty for all of a line's mutants. Not equivalent: it could be seen, but not here."""
     with open(os.path.join(root, EXPLAINED), encoding="utf-8") as f:
         return json.load(f)
 
 
 def fits(entry, mutant):
     return (mutant["file"].endswith("/" + entry["file"]) and entry["code"] in mutant["code"] and
-            entry["change"] in ("", mutant["change"]))
+            entry.get("next", "") in mutant["next"] and entry["change"] in ("", mutant["change"]))
 
 
 def self_test():
@@ -263,6 +265,9 @@ void host(int a, int b) { kernel(a < b); }
               (15, "bound", "> to >="), (14, "barrier", "removed"), (15, "barrier", "does not wait"),
               (15, "atomic", "made plain"), (15, "atomic", "removed")]
     assert found == wanted, found
+    entry = {"file": "kernel.cu", "code": "for (int i =", "change": "< to <=", "next": "if (i >= n"}
+    told = [fits({**entry, **other}, {**mutants.found[0], "file": "x/kernel.cu"}) for other in ({}, {"next": "tile[i]"})]
+    assert told == [True, False], told
     lines = mutants.rewritten().splitlines()
     assert lines[11] == ("  for (int i = int(threadIdx.x); i < mutant::lt_s<1> > n; "
                          "mutant::step<2>(i) += n * mutant::times<3> * 2) {"), lines[11]
