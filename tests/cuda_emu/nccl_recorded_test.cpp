@@ -245,7 +245,7 @@ TEST_CASE("nccl: automatic: the times of the slowest rank decide for all") {
     CAPTURE(slow);
     bool recorded[2] = {};
     trained({.graph = GraphMode::automatic}, [&](Trainer& t, Data& d, ProcessGroup& group) {
-      const auto sleep = std::chrono::milliseconds(5);
+      const auto sleep = std::chrono::milliseconds(80);  // far more than a step, also on a busy machine
       for (int i = 0; i < StepRecorder::kDecided + 2; ++i) {
         // Eager steps take longer on both, or replays on rank 1 alone.
         const bool late = slow ? t.step.is_recorded() && group.rank() == 1 : !t.step.is_recorded();
