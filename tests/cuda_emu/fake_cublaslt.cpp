@@ -304,10 +304,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     if (slow) spend(3000);
     check_memory(p);
     if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
-    open_device_memory();
+    const OpenDeviceMemory open;
     if (used) std::memset(workspace, 0xFF, used);
     compute(p);
-    close_device_memory();
   };
   const cudaError_t error = submit(stream, {.work = work, .what = "product"});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

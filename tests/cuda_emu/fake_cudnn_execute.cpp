@@ -50,7 +50,7 @@ std::vector<Range> ranges_of(const Execution& e) {
 void run(const Execution& e) {
   if (e.slow) spend(3000);
   check_ranges(ranges_of(e));
-  open_device_memory();
+  const OpenDeviceMemory open;
   if (const int64_t bytes = e.plan->engine.workspace) std::memset(e.workspace, 0xFF, size_t(bytes));
   const uint64_t number = ++runs;
   std::map<int64_t, Values> values;
@@ -73,7 +73,6 @@ void run(const Execution& e) {
     }
     values[op.out.uid] = std::move(out);
   }
-  close_device_memory();
 }
 
 bool apart(const Range& a, const Range& b) { return a.at + a.tensor.bytes() <= b.at || b.at + b.tensor.bytes() <= a.at; }

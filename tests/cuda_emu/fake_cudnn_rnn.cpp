@@ -122,10 +122,9 @@ cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t d, cudnnHandle_
     if (!states) return;
     const auto work = [states, seed] {
       check_device_memory("cuDNN: the states of dropout", states, kDropoutBytes);
-      open_device_memory();
+      const OpenDeviceMemory open;
       const DropoutStates first{kDropoutMagic, seed, 0};
       std::memcpy(states, &first, sizeof first);
-      close_device_memory();
     };
     submit(handle_of(handle).stream, {.work = work, .what = "cudnn dropout"});
   });

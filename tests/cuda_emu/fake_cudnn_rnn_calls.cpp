@@ -80,12 +80,11 @@ class Memory {
     add("the lengths of sequences", c.device_lengths, c.x.lengths.size() * sizeof(int32_t), false);
     const auto work = [c, ranges = ranges_, compute] {
       check_ranges(ranges);
-      open_device_memory();
+      const OpenDeviceMemory open;
       if (c.device_lengths && std::memcmp(c.device_lengths, c.x.lengths.data(), c.x.lengths.size() * sizeof(int32_t)))
         fail("cuDNN: the lengths on the device are not those of the descriptors");
       std::memset(c.workspace, 0xFF, c.workspace_bytes());
       compute(c);
-      close_device_memory();
     };
     if (emu::submit(handle_of(handle).stream, {.work = work, .what = "cudnn rnn"}) != cudaSuccess)
       refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream did not take the work");

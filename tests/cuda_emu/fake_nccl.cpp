@@ -127,9 +127,8 @@ void receive_messages(const Clique& clique, int rank, size_t index) {
         fail("NCCL: rank %d sends %zu elements of type %d to rank %d, which receives %zu of type %d", peer, m.count, m.type, rank, to.count,
              to.type);
       check_device_memory("ncclRecv", to.memory, to.bytes());
-      open_device_memory();
+      const OpenDeviceMemory open;
       std::memcpy(to.memory, theirs.sent.data() + at, m.bytes());
-      close_device_memory();
     }
   }
 }
@@ -142,7 +141,7 @@ void receive(const Clique& clique, int rank, size_t index) {
   for (const auto& [r, calls] : clique.calls)
     sent.push_back(calls[index]->sent.data() + (mine.kind == kReduceScatter ? size_t(rank) * part : 0));
   check_device_memory(kNames[mine.kind], mine.receive, bytes_received(mine, clique.size));
-  open_device_memory();
+  const OpenDeviceMemory open;
   char* const to = static_cast<char*>(mine.receive);
   if (mine.kind == kBroadcast) {
     std::memcpy(to, sent[size_t(mine.root)], part);
@@ -151,7 +150,6 @@ void receive(const Clique& clique, int rank, size_t index) {
   } else {
     reduce(mine.type, sent, to, mine.count, mine.op);
   }
-  close_device_memory();
 }
 
 // The stream has come to it: its place among the rank's calls, with what it sends.
@@ -166,9 +164,8 @@ size_t come(Clique& clique, int rank, const Call& given) {
   }
   const auto add = [&](const char* what, const void* memory, size_t bytes) {
     check_device_memory(what, memory, bytes);
-    open_device_memory();
+    const OpenDeviceMemory open;
     call->sent.insert(call->sent.end(), static_cast<const char*>(memory), static_cast<const char*>(memory) + bytes);
-    close_device_memory();
   };
   if (given.kind == kExchange) {
     for (const Message& m : given.messages) {

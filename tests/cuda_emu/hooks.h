@@ -41,12 +41,11 @@ inline ptrdiff_t changed_in_gap(const char* p, const char* end) {
 void begin_shared_memory(size_t dynamic_bytes);
 void end_shared_memory();
 
-// Device memory is open to the host between these only (memory.cpp).
-void open_device_memory();
-void close_device_memory();
+// Device memory is open to the host only while one of these lives (memory.cpp).
 struct OpenDeviceMemory {
-  OpenDeviceMemory() { open_device_memory(); }
-  ~OpenDeviceMemory() { close_device_memory(); }
+  OpenDeviceMemory();
+  ~OpenDeviceMemory();
+  OpenDeviceMemory(const OpenDeviceMemory&) = delete;
 };
 
 // racecheck.cpp in race mode, else nothing.

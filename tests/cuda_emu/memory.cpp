@@ -126,10 +126,10 @@ void check_device_memory(const char* what, const void* p, size_t bytes) {
   check_range(what, p, bytes);
 }
 
-void open_device_memory() {
+OpenDeviceMemory::OpenDeviceMemory() {
   if (opened++ == 0 && device) protect(PROT_READ | PROT_WRITE);
 }
-void close_device_memory() {
+OpenDeviceMemory::~OpenDeviceMemory() {
   if (--opened == 0 && device) protect(PROT_NONE);
 }
 

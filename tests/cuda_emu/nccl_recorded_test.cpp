@@ -122,13 +122,6 @@ void steps(Trainer& t, Data& d, ProcessGroup& group) {
 
 std::string logged;
 void keep_log(logging::Level, std::string_view message) { logged += message; }
-std::string said(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -39,14 +39,6 @@ Tensor rough(int rank, int64_t n, DType dtype) {
 }
 Tensor here(const Tensor& t) { return t.to(Device::cuda); }
 
-std::string said(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) { return e.what(); }
-  return "";
-}
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // Ranks of different devices, as the real ones have.
 struct OwnDevice : DeviceGroups {
   explicit OwnDevice(int rank) : rank(rank) {}

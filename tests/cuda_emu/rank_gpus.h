@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -144,5 +146,14 @@ inline void on_gpus(int ranks, const std::function<void(ProcessGroup&)>& f, cons
       },
       options);
 }
+
+// The text of the error that f ends with; empty where it ends with none.
+inline std::string said(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) { return e.what(); }
+  return "";
+}
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace halfstep::testing

@@ -30,7 +30,6 @@ namespace {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr size_t kStackBytes = 256 << 10;
-constexpr size_t kStackStep = kStackBytes;
 
 enum class State : uint8_t { fresh, ready, at_barrier, in_warp_op, done };
 enum class WarpOp : uint8_t { barrier, shuffle, ballot };
@@ -128,13 +127,13 @@ void add_stacks(int n) {
   static char* memory = nullptr;
   if (!memory) {
     memory = static_cast<char*>(
-        mmap(nullptr, kStackStep * kMaxThreads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        mmap(nullptr, kStackBytes * kMaxThreads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (memory == MAP_FAILED) fail("no memory for the stacks of the threads");
     stacks_begin = memory;
-    stacks_end = memory + kStackStep * kMaxThreads;
+    stacks_end = memory + kStackBytes * kMaxThreads;
   }
   fibers.reserve(kMaxThreads);
-  while (int(fibers.size()) < n) fibers.emplace_back(memory + kStackStep * fibers.size(), kStackBytes, fiber_main);
+  while (int(fibers.size()) < n) fibers.emplace_back(memory + kStackBytes * fibers.size(), kStackBytes, fiber_main);
 }
 
 // Every thread waits at a barrier or is done.
@@ -229,7 +228,9 @@ void run_block(size_t shared) {
     else if (!progress)
       explain_deadlock();
     // Another order in each round: the shuffled one from another of its places.
-    if (options().order == Order::random) std::rotate(order.begin(), order.begin() + ptrdiff_t(round * 37 % order.size()), order.end());
+    if (options().order == Order::random) {
+      std::rotate(order.begin(), order.begin() + ptrdiff_t(round * 37 % order.size()), order.end());
+    }
   }
   end_shared_memory();
 }
