@@ -27,6 +27,7 @@ class Kernels final : public ConvKernels {
   void add(const TensorView& a, const TensorView& b, const TensorView& out) const override {
     cuda::binary(q_, Binary::add, a, b, out);
   }
+  void relu(const TensorView& x) const override { cuda::unary(q_, Unary::relu, x, x); }
   void copy(const TensorView& src, const TensorView& dst) const override { cuda::copy(q_, src, dst); }
   void fill(const TensorView& dst, double value) const override { cuda::fill(q_, dst, value); }
 
@@ -41,6 +42,7 @@ struct ConvCall {
   Direction direction;
   TensorView x, w, y, bias;
   Window window;
+  bool relu = false;
 };
 template <class F>
 bool convolve(const Queue&, const ConvKernels&, const ConvCall&, const F&) {
@@ -73,9 +75,9 @@ void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
 }  // namespace
 
 void conv(const Queue& q, const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window,
-          int64_t groups, const TensorView& out) {
-  by_library_or(q, {Direction::forward, x, weight, out, bias, window},
-                [&](const Kernels& kernels) { unfold_conv(kernels, x, weight, bias, window, groups, out); });
+          int64_t groups, bool relu, const TensorView& out) {
+  by_library_or(q, {Direction::forward, x, weight, out, bias, window, relu},
+                [&](const Kernels& kernels) { unfold_conv(kernels, x, weight, bias, window, groups, relu, out); });
 }
 void conv_backward_data(const Queue& q, const TensorView& grad, const TensorView& weight, const TensorView& bias,
                         const Window& window, int64_t groups, const TensorView& out) {

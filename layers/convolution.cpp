@@ -75,12 +75,12 @@ ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_chan
   bias = register_parameter("bias", made.bias);
 }
 
-Tensor ConvNd::forward(const Tensor& x) {
+Tensor ConvNd::convolve(const Tensor& x, bool relu) {
   const auto conv = dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d;
-  if (around_.empty()) return conv(x, weight, bias, options_);
+  if (around_.empty()) return conv(x, weight, bias, options_, relu);
   ConvOptions inside = options_;
   inside.padding = 0;
-  return conv(pad(x, around_, padding_mode_), weight, bias, inside);
+  return conv(pad(x, around_, padding_mode_), weight, bias, inside, relu);
 }
 
 std::string ConvNd::describe() const {

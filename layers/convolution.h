@@ -33,7 +33,12 @@ struct ConvTransposeLayerOptions {
 // weight: [out_channels, in_channels / groups, kernel...]
 class ConvNd : public Module {
  public:
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return convolve(x, /*relu=*/false); }
+  Tensor forward_relu(const Tensor& x) { return convolve(x, /*relu=*/true); }
+  // relu(layer(x)), in one pass where no hook wants to see what lies between.
+  Tensor relu(const Tensor& x) {
+    return has_hooks() ? halfstep::relu((*this)(x)) : run([this](const Tensor& in) { return forward_relu(in); }, x);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Tensor weight, bias;  // bias undefined without one
@@ -43,6 +48,8 @@ class ConvNd : public Module {
          const ConvLayerOptions& options, Generator* generator);
 
  private:
+  Tensor convolve(const Tensor& x, bool relu);
+
   const char* type_;
   int dims_;
   ConvOptions options_;

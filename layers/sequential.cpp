@@ -23,9 +23,12 @@ Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Modul
 void Sequential::add_to_stages(Module* module) {
   // Exact types only: a class derived from them may do something else in forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
+  const auto is_conv = [](const Module& m) {
+    return typeid(m) == typeid(Conv1d) || typeid(m) == typeid(Conv2d) || typeid(m) == typeid(Conv3d);
+  };
   const bool chain = !stages_.empty() && !stages_.back().linears.empty();
   if (is(typeid(Linear))) {
-    if (!chain) stages_.push_back({module, {}});
+    if (!chain) stages_.push_back({module});
     stages_.back().linears.push_back({static_cast<Linear*>(module), Activation::none});
     return;
   }
@@ -34,8 +37,10 @@ void Sequential::add_to_stages(Module* module) {
   if (is(typeid(GELU)) && static_cast<GELU*>(module)->is_tanh()) activation = Activation::gelu;
   if (chain && activation != Activation::none && stages_.back().linears.back().second == Activation::none)
     stages_.back().linears.back().second = activation;
+  else if (activation == Activation::relu && !stages_.empty() && !stages_.back().conv && is_conv(*stages_.back().module))
+    stages_.back().conv = static_cast<ConvNd*>(stages_.back().module);
   else
-    stages_.push_back({module, {}});
+    stages_.push_back({module});
 }
 
 void Sequential::path_changed() {
@@ -65,8 +70,13 @@ Tensor Sequential::forward(const Tensor& x) {
     for (const auto& [name, child] : children()) y = (*child)(y);
     return y;
   }
-  for (const Stage& stage : stages_) y = stage.linears.empty() ? (*stage.module)(y) : run_chain(stage, y);
+  for (const Stage& stage : stages_) y = run_stage(stage, y);
   return y;
+}
+
+Tensor Sequential::run_stage(const Stage& stage, const Tensor& x) {
+  if (!stage.linears.empty()) return run_chain(stage, x);
+  return stage.conv ? stage.conv->relu(x) : (*stage.module)(x);
 }
 
 Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {

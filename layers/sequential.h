@@ -6,13 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "layers/convolution.h"
 #include "layers/linear.h"
 #include "layers/module.h"
 
 namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
-// linear() or mlp(): the same values, fewer passes. Children are named "0", "1"... or as given.
+// linear() or mlp(), and a convolution with the ReLU after it one call of conv1d(), conv2d() or conv3d(): the same values, fewer
+// passes. Children are named "0", "1"... or as given.
 class Sequential : public Module {
  public:
   Sequential() = default;
@@ -28,14 +30,16 @@ class Sequential : public Module {
   std::string describe() const override { return "Sequential"; }
 
  private:
-  // What forward runs next: `linears`, as one call of mlp(), or `module` where that list is empty.
+  // What forward runs next: `linears`, as one call of mlp(), or `conv` with its ReLU, or `module` where there is neither.
   struct Stage {
     Module* module;
-    std::vector<std::pair<Linear*, Activation>> linears;
+    std::vector<std::pair<Linear*, Activation>> linears{};
+    ConvNd* conv = nullptr;
     const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
   };
   void path_changed() override;
   void add_to_stages(Module* module);
+  static Tensor run_stage(const Stage& stage, const Tensor& x);
   static Tensor run_chain(const Stage& stage, const Tensor& x);
   std::vector<Stage> stages_;
 };

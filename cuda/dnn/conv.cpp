@@ -95,8 +95,10 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
   problem.alignment = alignment({all[0], all[1], all[2], bias.data});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
-  const auto run = [&](const TensorView& fused) {
+  // The library adds the bias and applies ReLU in the same pass, or it does neither.
+  const auto run = [&](const TensorView& fused, bool relu) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
+    problem.relu = relu;
     if (fused && (!problem.bias || fused.strides[0] != 1)) return Done::declined;
     Work work{.name = kNames[int(direction)],
               .key = problem.key(),
@@ -108,9 +110,11 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
     if (fused) work.memory.push_back(fused.data);
     return library->run(q, work);
   };
-  Done done = adds ? run(bias) : Done::declined;
-  if (done == Done::declined && (done = run({})) == Done::yes && adds)
-    add_channel_bias(kernels, result.view(), bias, result.view());
+  Done done = run(bias, call.relu);
+  if (done == Done::declined && (adds || call.relu) && (done = run({}, false)) == Done::yes) {
+    if (adds) add_channel_bias(kernels, result.view(), bias, result.view());
+    if (call.relu) kernels.relu(in_memory_order(result.view(), format));
+  }
   if (done != Done::yes) return false;
   if (call.bias && direction == Direction::weight) channel_sums(kernels, y, call.bias);
   result.deliver();

@@ -18,6 +18,7 @@ struct ConvProblem {
   Numbers x, w, y, x_strides, w_strides, y_strides;
   ConvWindow window;
   std::optional<cudnnDataType_t> bias{};  // added to the result, of its channels; forward and data
+  bool relu = false;                      // of the result; forward
   bool tensor_cores = true;
   int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
 
@@ -35,6 +36,7 @@ struct ConvCall {
   Direction direction;
   TensorView x, w, y, bias;
   Window window;
+  bool relu = false;  // forward: y = relu(conv(x, w) + bias)
 };
 // otherwise: the same done without the library, which tuning times.
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise);

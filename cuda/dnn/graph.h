@@ -29,7 +29,7 @@ struct ConvWindow {
   Numbers before, after, stride, dilation;  // of each spatial dimension; rows of padding before the first and after the last
 };
 
-// Products and pointwise operations compute in float32.
+// Products and pointwise operations compute in float32. ReLU leaves NaN what it is.
 class Graph {
  public:
   explicit Graph(int64_t alignment = 16) : alignment_(alignment) {}  // of every tensor in memory, in bytes

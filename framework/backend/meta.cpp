@@ -162,12 +162,12 @@ class MetaBackend final : public Backend {
     count("index_copy", {index, src}, {src});
   }
 
-  void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+  void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups, bool relu,
             const TensorView& out) override {
     count_conv("conv", weight, x, out, groups, {x, weight, bias}, {out});
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
-    cpu::conv(x, weight, bias, window, groups, out);
+    cpu::conv(x, weight, bias, window, groups, relu, out);
   }
   void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
                           int64_t groups, const TensorView& out) override {

@@ -107,6 +107,8 @@ void bias_alone(const ConvKernels& kernels, const TensorView& bias, const Tensor
   if (bias) add_channel_bias(kernels, out, bias, out);
 }
 
+void relu_in_place(const ConvKernels& kernels, const TensorView& out) { kernels.relu(in_memory_order(out, out.format())); }
+
 }  // namespace
 
 Spatial spatial_sizes(const TensorView& x, int dims) {
@@ -142,16 +144,24 @@ void channel_sums(const ConvKernels& kernels, const TensorView& x, const TensorV
 }
 
 void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                 const Window& window, int64_t groups, const TensorView& out) {
+                 const Window& window, int64_t groups, bool relu, const TensorView& out) {
   if (out.numel() == 0) return;
-  if (weight.numel() == 0 || x.numel() == 0) return bias_alone(kernels, bias, out);
+  if (weight.numel() == 0 || x.numel() == 0) {
+    bias_alone(kernels, bias, out);
+    if (relu) relu_in_place(kernels, out);
+    return;
+  }
   if (conv_format({x, weight, out}) == MemoryFormat::channels_last) {
     if (groups == 1 && Sizes(x, out, window, groups).plain) {
       const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
-      return kernels.gemm({.a = pixels_of(x), .b = transposed_matrix(filters), .c = pixels_of(out), .bias = bias});
+      return kernels.gemm({.a = pixels_of(x),
+                           .b = transposed_matrix(filters),
+                           .c = pixels_of(out),
+                           .bias = bias,
+                           .activation = relu ? Activation::relu : Activation::none});
     }
     const RowMajor own_x(kernels, x, true), own_weight(kernels, weight, true), result(kernels, out, false);
-    unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, result.view());
+    unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, relu, result.view());
     return kernels.copy(result.view(), out);
   }
   const Sizes s(x, out, window, groups);
@@ -173,9 +183,10 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     TensorView product = images_of(out, first, {batch, s.filters / s.groups, s.positions});
     if (late) product = dense(work.data() + padded(portion * columns_each), DType::f32, product.shape);
     kernels.gemm({.a = weights.matrices(count), .b = columns, .c = product});
-    if (!bias) continue;
     const Shape shape{count, s.filters, s.positions};
-    add_channel_bias(kernels, dense(product.data, product.dtype, shape), bias, images_of(out, first, shape));
+    const TensorView result = images_of(out, first, shape);
+    if (bias) add_channel_bias(kernels, dense(product.data, product.dtype, shape), bias, result);
+    if (relu) relu_in_place(kernels, result);
   }
 }
 

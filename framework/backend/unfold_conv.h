@@ -44,6 +44,7 @@ class ConvKernels {
   virtual void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) const = 0;
   virtual void sum(const TensorView& x, const TensorView& out) const = 0;                       // Backend::reduce
   virtual void add(const TensorView& a, const TensorView& b, const TensorView& out) const = 0;  // Backend::binary
+  virtual void relu(const TensorView& x) const = 0;                                             // in place
   virtual void copy(const TensorView& src, const TensorView& dst) const = 0;
   virtual void fill(const TensorView& dst, double value) const = 0;
 };
@@ -51,7 +52,7 @@ class ConvKernels {
 // The contracts are those of Backend's conv, conv_backward_data and conv_backward_weight. Images are taken in portions, which
 // depend on the shapes and workspace_bytes() alone.
 void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                 const Window& window, int64_t groups, const TensorView& out);
+                 const Window& window, int64_t groups, bool relu, const TensorView& out);
 void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& grad, const TensorView& weight, const TensorView& bias,
                                const Window& window, int64_t groups, const TensorView& out);
 void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x, const TensorView& grad, const Window& window,

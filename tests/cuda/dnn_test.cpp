@@ -45,18 +45,21 @@ const Conv kConvs[] = {
     {{1, 3, 4, 5, 6}, {2, 3, 2, 2, 2}, {1, 2, 3, 4, 5}, {.dims = 3, .size = {2, 2, 2}}, 1},
 };
 
-// All three directions by a backend, with tensors as `at` places them: the results in the order y, dx, dw, db.
+// All three directions by a backend, with tensors as `at` places them: the results in the order y, dx, dw, db, and relu of y with
+// and without the bias.
 using Place = std::function<Tensor(const Tensor&, int)>;
 Tensors convolved(Backend& b, const Conv& c, const Place& place, DType results) {
   manual_seed(5);
   const Tensor x = place(randn(c.x), 0), w = place(randn(c.w), 1), g = place(randn(c.y), 2), bias = place(randn({c.w[0]}), 3),
                bias_in = place(randn({c.x[1]}), 3);
   Tensors out;
-  for (const auto& [shape, which] : {std::pair{c.y, 2}, {c.x, 0}, {c.w, 1}, {Shape{c.y[1]}, 3}})
+  for (const auto& [shape, which] : {std::pair{c.y, 2}, {c.x, 0}, {c.w, 1}, {Shape{c.y[1]}, 3}, {c.y, 2}, {c.y, 2}})
     out.push_back(place(full(shape, NAN), which).to(which == 1 ? results : x.dtype()));
-  b.conv(x.view(), w.view(), bias.view(), c.window, c.groups, out[0].view());
+  b.conv(x.view(), w.view(), bias.view(), c.window, c.groups, false, out[0].view());
   b.conv_backward_data(g.view(), w.view(), bias_in.view(), c.window, c.groups, out[1].view());
   b.conv_backward_weight(x.view(), g.view(), c.window, c.groups, out[2].view(), out[3].view());
+  b.conv(x.view(), w.view(), bias.view(), c.window, c.groups, true, out[4].view());
+  b.conv(x.view(), w.view(), {}, c.window, c.groups, true, out[5].view());
   return out;
 }
 
@@ -108,7 +111,7 @@ TEST_CASE("convolutions of every kind and layout are the CPU's") {
         for (DType results : {dtype, DType::f32}) {
           const Tensors got = convolved(backend_for(Device::cuda), c, place, results),
                         again = convolved(backend_for(Device::cuda), c, place, results);
-          for (size_t i = 0; i < 4; ++i) {
+          for (size_t i = 0; i < want.size(); ++i) {
             CAPTURE(i);
             check_near(got[i], want[i], dtype == DType::f16 ? 4e-3 : 1e-5);
             CHECK(bytes(got[i]) == bytes(again[i]));
@@ -118,6 +121,25 @@ TEST_CASE("convolutions of every kind and layout are the CPU's") {
     }
   }
   CHECK(log.count(": engine ") >= 2 * 3 * 6);  // in either dtype, in three directions
+}
+
+TEST_CASE("a ReLU in a convolution's pass leaves NaN what it is") {
+  if (!has_library()) return;
+  for (DType dtype : {DType::f16, DType::f32}) {
+    for (const bool last : {false, true}) {
+      manual_seed(8);
+      Tensor x = randn({2, 8, 5, 5});
+      x.select(0, 1).select(0, 0).select(0, 0).narrow(0, 0, 1).fill_(NAN);
+      x = x.to(dtype).to(Device::cuda);
+      const Tensor w = randn({8, 8, 3, 3}).to(dtype).to(Device::cuda), b = randn({8}).to(dtype).to(Device::cuda);
+      for (const Tensor& bias : {b, Tensor()}) {
+        const Tensor in = last ? x.to(MemoryFormat::channels_last) : x, y = conv2d(in, w, bias, {}, true),
+                     want = relu(conv2d(in, w, bias));
+        CHECK(sum(isnan(y)).item<double>() == 8);  // one place of each channel sees it
+        check_near(where(isnan(y), 0.0, y), where(isnan(want), 0.0, want), dtype == DType::f16 ? 4e-3 : 1e-5);
+      }
+    }
+  }
 }
 
 TEST_CASE("a convolution of float64, and one that begins off its elements' size, needs no library") {
@@ -135,7 +157,9 @@ TEST_CASE("a kind of convolution that is new cannot be recorded, and after an ea
   Backend& backend = backend_for(Device::cuda);
   manual_seed(6);
   const Tensor x = randn({2, 4, 11, 13}).to(DType::f16).to(Device::cuda), w = randn({4, 4, 3, 3}).to(DType::f16).to(Device::cuda);
-  const auto run = [&](const Tensor& out) { backend.conv(x.view(), w.view(), {}, {.dims = 2, .size = {3, 3, 1}}, 1, out.view()); };
+  const auto run = [&](const Tensor& out) {
+    backend.conv(x.view(), w.view(), {}, {.dims = 2, .size = {3, 3, 1}}, 1, false, out.view());
+  };
   const auto made = [&] { return full({2, 4, 9, 11}, NAN, {.dtype = DType::f16, .device = Device::cuda}); };
   const Tensor eager = made(), replayed = made();
   backend.begin_recording(default_generator());

@@ -64,7 +64,7 @@ void compare(const Case& c, int direction, DType t, bool last, int64_t engine, d
   const Buffer want = make(t, like.view.shape);
   const Window window = window_of(c);
   const int64_t groups = c.x[1] / c.w[1];
-  if (direction == 0) cpu().conv(x, w, {}, window, groups, want);
+  if (direction == 0) cpu().conv(x, w, {}, window, groups, false, want);
   if (direction == 1) cpu().conv_backward_data(y, w, {}, window, groups, want);
   if (direction == 2) cpu().conv_backward_weight(x, y, window, groups, want, {});
   const auto laid = [&](const Buffer& b, bool is_result) {
@@ -164,7 +164,7 @@ TEST_CASE("cudnn: bias and ReLU in one graph with a convolution") {
   for (DType t : {DType::f32, DType::f16}) {
     const Case& c = kCases[1];
     const Buffer x = uniform(t, c.x, 1), w = uniform(t, c.w, 2), bias = uniform(t, {c.w[0]}, 3), want = make(t, result_of(c));
-    cpu().conv(x, w, bias, window_of(c), 1, want);
+    cpu().conv(x, w, bias, window_of(c), 1, false, want);
     const Buffer result = poisoned(t, result_of(c));
     const OnDevice dx(x), dw(w), db(bias), dy(result);
     DnnGraph g;

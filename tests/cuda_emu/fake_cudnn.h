@@ -109,6 +109,7 @@ struct Pointwise {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   double lower = 0, upper = 0, slope = 0, elu_alpha = 1, softplus_beta = 1, swish_beta = 1;
   bool has_lower = false, has_upper = false;
+  bool keeps_nan = false;  // else a ReLU makes of NaN what it makes of the least number
   int64_t axis = -1;
 };
 struct Reduction {

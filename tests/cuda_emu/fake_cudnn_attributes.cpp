@@ -54,6 +54,7 @@ const std::map<int, Table>& tables() {
        {"pointwise",
         {{CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, true},
          {CUDNN_ATTR_POINTWISE_MATH_PREC, type, 1, true},
+         {CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, false},
          {CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, kReal, 1, false},
          {CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, kReal, 1, false},
          {CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, kReal, 1, false},

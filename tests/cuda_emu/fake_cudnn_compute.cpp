@@ -154,7 +154,8 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 double relu(const Pointwise& f, double x) {
   if (f.has_upper && x > f.upper) return f.upper;
-  return x <= f.lower ? f.lower + f.slope * (x - f.lower) : x;  // NaN passes
+  if (std::isnan(x)) return f.keeps_nan ? x : f.lower;
+  return x <= f.lower ? f.lower + f.slope * (x - f.lower) : x;
 }
 
 // x, and b and t where the mode takes them. Backward: x is the gradient, b what the forward function was given.

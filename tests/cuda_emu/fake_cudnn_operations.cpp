@@ -61,6 +61,7 @@ Pointwise read_pointwise(const Descriptor& d) {
   p.lower = d.real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, 0);
   p.upper = d.real(CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, 0);
   p.slope = d.real(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);
+  p.keeps_nan = d.one<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_NOT_PROPAGATE_NAN) == CUDNN_PROPAGATE_NAN;
   p.elu_alpha = d.real(CUDNN_ATTR_POINTWISE_ELU_ALPHA, 1);
   p.softplus_beta = d.real(CUDNN_ATTR_POINTWISE_SOFTPLUS_BETA, 1);
   p.swish_beta = d.real(CUDNN_ATTR_POINTWISE_SWISH_BETA, 1);

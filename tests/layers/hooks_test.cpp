@@ -206,6 +206,21 @@ TEST_CASE("a hook on a layer that Sequential fuses sees that layer's own tensors
   for (size_t i = 0; i < want.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-5));
 }
 
+TEST_CASE("a hook on a convolution sees its result, not what its ReLU makes of it") {
+  const auto conv = std::make_shared<Conv1d>(1, 1, 1);
+  Sequential net(conv, std::make_shared<ReLU>());
+  const Tensor x = ones({1, 1, 2});
+  conv->weight.fill_(-1.0);
+  conv->bias.fill_(0.0);
+  V seen;
+  conv->register_forward_hook([&](Module&, const Tensors&, const Tensors& out) { seen = values(out[0]); });
+  CHECK(values(net(x)) == V{0, 0});
+  CHECK(seen == V{-1, -1});
+  seen.clear();
+  CHECK(values(conv->relu(x)) == V{0, 0});
+  CHECK(seen == V{-1, -1});
+}
+
 TEST_CASE("hooks run in a training step") {
   Sequential net(std::make_shared<Linear>(4, 1));
   int calls = 0;

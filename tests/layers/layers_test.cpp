@@ -152,6 +152,43 @@ TEST_CASE("an mlp computes no gradient that is not wanted") {
   CHECK_THROWS_WITH_AS(mlp(x, {{w}}), "[mlp] weight 0 must be [out, 4] to match what comes in, got [3, 5]", ShapeError);
 }
 
+TEST_CASE("Sequential runs a convolution and the ReLU after it as one, with the same values and gradients") {
+  manual_seed(7);
+  const auto a = std::make_shared<Conv2d>(3, 6, 3, ConvLayerOptions{.padding = 1, .padding_mode = "circular"}),
+             b = std::make_shared<Conv2d>(6, 4, 1, ConvLayerOptions{.bias = false});
+  const auto pool = std::make_shared<MaxPool2d>(2);
+  Sequential seq(a, std::make_shared<ReLU>(), std::make_shared<ReLU>(), pool, b, std::make_shared<ReLU>());
+  const Tensor x = randn({2, 3, 6, 6});
+  const auto trained = [&](const Tensor& y) {
+    y.sum().backward();
+    std::vector<std::vector<float>> out{y.to_vector<float>()};
+    for (const Tensor& p : seq.parameters()) out.push_back(p.grad().to_vector<float>());
+    seq.zero_grad();
+    return out;
+  };
+  const auto plain = [&] { return relu((*b)((*pool)(relu(relu((*a)(x)))))); };
+  CHECK(trained(seq(x)) == trained(plain()));
+  // There is no memory for what lies between the two.
+  const auto peak = [](const auto& forward) {
+    Allocator& memory = allocator(Device::cpu);
+    const size_t before = memory.stats().live;
+    memory.reset_peak();
+    forward();
+    return memory.stats().peak - before;
+  };
+  const Tensor image = randn({2, 6, 64, 64});
+  const size_t result = 2 * 4 * 64 * 64 * sizeof(float);
+  CHECK(peak([&] { b->relu(image); }) + result <= peak([&] { relu((*b)(image)); }));
+
+  struct Doubled : Conv2d {
+    using Conv2d::Conv2d;
+    Tensor forward(const Tensor& in) override { return Conv2d::forward(in) * 2.0; }
+  };
+  const auto doubled = std::make_shared<Doubled>(3, 2, 1);
+  Sequential derived(doubled, std::make_shared<ReLU>());
+  CHECK(derived(x).to_vector<float>() == relu(conv2d(x, doubled->weight, doubled->bias) * 2.0).to_vector<float>());
+}
+
 TEST_CASE("Sequential leaves a class derived from Linear to its own forward") {
   struct Doubled : Linear {
     using Linear::Linear;

@@ -144,6 +144,52 @@ TEST_CASE("a gradient that is cut off is zero even where an infinite one arrives
   CHECK(slope([](const Tensor& x) { return sign(x + 1.0); }) == 0);
 }
 
+TEST_CASE("a ReLU in a convolution's pass is relu() of its result, NaN and infinities and all") {
+  struct Case {
+    const char* what;
+    Shape x, w;
+    ConvOptions options;
+    bool biased = true;
+  };
+  const Case cases[] = {{"channels in blocks", {2, 16, 8, 8}, {32, 16, 3, 3}, {.padding = 1}},
+                        {"few channels", {2, 3, 9, 8}, {5, 3, 3, 3}, {.stride = {2}}},
+                        {"one tap", {2, 16, 8, 8}, {32, 16, 1, 1}, {}},
+                        {"one tap, no bias", {2, 5, 4, 4}, {3, 5, 1, 1}, {}, false},
+                        {"depthwise", {2, 8, 6, 6}, {8, 1, 3, 3}, {.groups = 8}},
+                        {"dilated, no bias", {1, 4, 9, 9}, {4, 4, 3, 3}, {.dilation = {2}}, false}};
+  for (const Case& c : cases) {
+    for (DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        CAPTURE(c.what);
+        CAPTURE(name(t));
+        CAPTURE(format == MemoryFormat::channels_last);
+        manual_seed(31);
+        Tensor x = randn(c.x), w = randn(c.w), bias = c.biased ? randn({c.w[0]}) : Tensor();
+        x.select(0, 0).select(0, 0).select(0, 0).narrow(0, 0, 1).fill_(NAN);
+        x.select(0, 0).select(0, 1).select(0, 3).narrow(0, 3, 1).fill_(INFINITY);
+        x = x.to(t).to(format).detach().set_requires_grad(), w = w.to(t).to(format).detach().set_requires_grad();
+        if (c.biased) bias = bias.to(t).detach().set_requires_grad();
+        const auto run = [&](bool fused) {
+          const Tensor y = fused ? conv2d(x, w, bias, c.options, true) : relu(conv2d(x, w, bias, c.options));
+          // Where nothing is infinite, gradients can be compared.
+          const Tensor g = where(isfinite(y), 1.0, 0.0).to(t) * y.detach().nan_to_num();
+          std::vector<Tensor> all{y.detach()};
+          for (const Tensor& d : grad({y}, c.biased ? Tensors{x, w, bias} : Tensors{x, w}, {g})) all.push_back(d);
+          return all;
+        };
+        const auto fused = run(true), plain = run(false);
+        CHECK(any(isnan(plain[0])).item<bool>());
+        CHECK(any(plain[0] == 0.0).item<bool>());
+        CHECK(fused[0].format() == plain[0].format());
+        for (size_t i = 0; i < plain.size(); ++i) {
+          CAPTURE(i);
+          CHECK(allclose(fused[i], plain[i], 0, 0, /*equal_nan=*/true));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("integer powers stay integers") {
   const Tensor a = from_vector<int64_t>({2, -1, 3, -1}, {4}), b = from_vector<int64_t>({10, 3, 0, -2}, {4});
   const Tensor p = pow(a, b);

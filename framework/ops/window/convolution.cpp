@@ -21,6 +21,7 @@ struct ConvAttr {
   Window window;
   int64_t groups = 1;
   Spatial in{1, 1, 1}, out{1, 1, 1};
+  bool relu = false;  // of conv1d, 2d and 3d
 };
 
 // Kernels write the operands' dtype or f32; anything else is one more conversion.
@@ -39,10 +40,9 @@ MemoryFormat format_of(const Tensor& a, const Tensor& b) {
 Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(x0, weight0);
   const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
-                   b.conv(x.view(), weight.view(), view_of(bias), a.window, a.groups, out);
-                 });
+  return written(
+      with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
+      [&](Backend& b, const TensorView& out) { b.conv(x.view(), weight.view(), view_of(bias), a.window, a.groups, a.relu, out); });
 }
 Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(grad0, weight0);
@@ -85,14 +85,17 @@ struct Conv {
   static constexpr OpInfo kInfo[3] = {
       {.name = "conv1d",
        .policy = CastPolicy::low,
-       .doc = "sum over channels and taps of weight x[position stride - padding + tap dilation], + bias"},
+       .doc = "sum over channels and taps of weight x[position stride - padding + tap dilation], + bias; optionally ReLU of it in "
+              "the same pass"},
       {.name = "conv2d", .policy = CastPolicy::low, .doc = "as conv1d, over two dimensions"},
       {.name = "conv3d", .policy = CastPolicy::low, .doc = "as conv1d, over three dimensions"}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
 
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor y = run_forward(a, in[0], in[1], in[2], in[0].dtype());
     save_factors(ctx, in[0], in[1]);
-    return run_forward(a, in[0], in[1], in[2], in[0].dtype());
+    if (a.relu) ctx.save_output(y);
+    return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
@@ -135,8 +138,19 @@ struct ConvWeight {
   }
 };
 
-Tensors Conv::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  const Tensor &g = grads[0], x = ctx.saved(0), weight = ctx.saved(1);
+// The gradient of what relu was applied to, from that of its output y.
+Tensor through_relu(const Tensor& g, const Tensor& y) {
+  if (grad_enabled()) return where(y <= 0, 0.0, g);
+  const MemoryFormat format = y.format();
+  const Tensor masked = Tensor::empty(y.shape(), {.dtype = g.dtype(), .device = g.device(), .format = format});
+  backend_for(g.device()).unary_backward(Unary::relu, ordered(g, format), ordered(y, format), ordered(masked, format));
+  return masked;
+}
+
+Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
+  const Tensor g = with_relu.relu ? through_relu(grads[0], ctx.saved(2)) : grads[0], x = ctx.saved(0), weight = ctx.saved(1);
+  Attr a = with_relu;
+  a.relu = false;  // the gradients are linear
   Tensors result(3);
   if (grad_enabled()) {
     if (ctx.needs(0)) result[0] = call<ConvTranspose>({g, weight, Tensor()}, a);
@@ -216,8 +230,8 @@ std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Te
   return in;
 }
 
-Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                const ConvOptions& o) {
+Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o,
+                bool relu) {
   check_inputs(op, dims, input, weight, bias, o.groups);
   int64_t channels = 0;
   check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
@@ -226,7 +240,8 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
   const auto in = cast_inputs(op, input, weight, bias);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    const ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
+    ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
+    a.relu = relu;
     check_size(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
     return call<Conv>({x, in[1], in[2]}, a);
   });
@@ -286,14 +301,14 @@ constexpr OpInfo kConvolutionInfo{
 
 }  // namespace
 
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
-  return run_conv("conv1d", 1, x, weight, bias, o);
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
+  return run_conv("conv1d", 1, x, weight, bias, o, relu);
 }
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
-  return run_conv("conv2d", 2, x, weight, bias, o);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
+  return run_conv("conv2d", 2, x, weight, bias, o, relu);
 }
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o) {
-  return run_conv("conv3d", 3, x, weight, bias, o);
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
+  return run_conv("conv3d", 3, x, weight, bias, o, relu);
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
   return run_transposed("conv_transpose1d", 1, x, weight, bias, o);
@@ -332,17 +347,19 @@ Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64
   // Cast before they are permuted: a parameter's kept 16-bit copy is found by the parameter itself.
   const auto in = cast_inputs("conv_tbc", x, weight, bias);
   const autocast::Off off;
-  return run_conv("conv_tbc", 1, in[0].permute({1, 2, 0}), in[1].permute({2, 1, 0}), in[2], {.padding = pad}).permute({2, 0, 1});
+  return run_conv("conv_tbc", 1, in[0].permute({1, 2, 0}), in[1].permute({2, 1, 0}), in[2], {.padding = pad}, false)
+      .permute({2, 0, 1});
 }
 
 void add_convolution(OpList& list) {
-  using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
+  using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&, bool);
   using Transposed = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvTransposeOptions&);
   constexpr Function functions[3] = {conv1d, conv2d, conv3d};
   constexpr Transposed transposed[3] = {conv_transpose1d, conv_transpose2d, conv_transpose3d};
   for (int d = 0; d < 3; ++d) {
-    list.add(Conv::kInfo[d],
-             [f = functions[d]](Args& a) { return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), conv_options(a)); });
+    list.add(Conv::kInfo[d], [f = functions[d]](Args& a) {
+      return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), conv_options(a), a.flag("relu", false));
+    });
     list.add(ConvTranspose::kInfo[d],
              [f = transposed[d]](Args& a) { return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), transpose_options(a)); });
   }
@@ -355,7 +372,7 @@ void add_convolution(OpList& list) {
     check<ShapeError>(dims >= 1 && dims <= 3, "convolution", "input must have 3 to 5 dimensions, got ", x.shape());
     a.raw("output_padding");  // part of the signature; only the transpose reads it
     return a.flag("transposed") ? run_transposed("convolution", dims, x, weight, bias, transpose_options(a))
-                                : run_conv("convolution", dims, x, weight, bias, conv_options(a));
+                                : run_conv("convolution", dims, x, weight, bias, conv_options(a), false);
   });
 }
 

@@ -40,10 +40,13 @@ struct ConvTransposeOptions {
 };
 
 // x: [N, C, in...] or [C, in...], weight: [O, C / groups, kernel...], bias: [O] or undefined -> [N, O, out...] or [O, out...], with
-// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. (autocast: low)
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {});
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {});
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {});
+// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. relu: applies ReLU in the same pass. (autocast: low)
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
+              bool relu = false);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
+              bool relu = false);
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
+              bool relu = false);
 // x: [N, C, in...] or [C, in...], weight: [C, O / groups, kernel...], bias: [O] or undefined -> [N, O, out...] or [O, out...], with
 // out = (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1: the gradient of a convolution's input. (low)
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),

@@ -51,7 +51,7 @@ std::string title(int capability, const std::string& name, const ConvProblem& p)
   static constexpr const char* kNames[] = {"forward", "data", "weight"};
   const char* type = p.type == kHalf ? "f16" : p.type == kBrain ? "bf16" : p.tensor_cores ? "tf32" : "f32";
   return "sm_" + std::to_string(capability) + " " + name + " " + type + (p.x_strides[1] == 1 ? " channels last " : " rows ") +
-         kNames[int(p.direction)] + (p.bias ? " + bias" : "");
+         kNames[int(p.direction)] + (p.bias ? " + bias" : "") + (p.relu ? " + relu" : "");
 }
 
 // There is a plan, and it takes at most so many MiB of workspace.
@@ -124,6 +124,25 @@ TEST_CASE("a bias comes with a convolution, and with a transposed one where the 
   }
 }
 
+TEST_CASE("a bias and ReLU come with a convolution, from Ampere on also ReLU alone") {
+  if (!cudnn_is_here()) return;
+  for (int capability : {75, 80, 90}) {
+    for (cudnnDataType_t type : {kHalf, kBrain, kFloat}) {
+      if (type == kBrain && capability < 80) continue;
+      for (bool biased : {true, false}) {
+        for (bool channels_last : {true, false}) {
+          for (const Shapes* s : {&kImage, &kFirst, &kStrided, &kGrouped}) {
+            ConvProblem p = problem(*s, Direction::forward, type, channels_last);
+            if (biased) p.bias = type;
+            p.relu = true;
+            accepts(capability, s->name, p, 110);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("depthwise" * doctest::test_suite("slow")) {
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
@@ -178,6 +197,7 @@ TEST_CASE("what plans depend on is in their key") {
   CHECK(differs([](ConvProblem& p) { p.direction = Direction::data; }));
   CHECK(differs([](ConvProblem& p) { p.type = kBrain; }));
   CHECK(differs([](ConvProblem& p) { p.bias = kHalf; }));
+  CHECK(differs([](ConvProblem& p) { p.relu = true; }));
   CHECK(differs([](ConvProblem& p) { p.tensor_cores = false; }));
   CHECK(differs([](ConvProblem& p) { p.alignment = 8; }));
   CHECK(differs([](ConvProblem& p) { p.window.dilation[0] = 2; }));

@@ -82,15 +82,18 @@ Strides dense(const Shape& s, bool channels_last) {
   return out;
 }
 
-// x, w, y of a case: two are read, and the third is the CPU's result in float64.
+// x, w, y of a case: two are read, and the third is the CPU's result in float64. fused: y = relu(conv(x, w) + bias), and one pixel
+// of x is NaN.
 struct Truth {
-  Buffer x, w, y;
-  Truth(const Case& c, DType dtype, Direction d) : x(make(DType::f64, c.x)), w(make(DType::f64, c.w)), y(make(DType::f64, c.y)) {
+  Buffer x, w, y, bias;
+  Truth(const Case& c, DType dtype, Direction d, bool fused)
+      : x(make(DType::f64, c.x)), w(make(DType::f64, c.w)), y(make(DType::f64, c.y)), bias(make(DType::f64, {c.w[0]})) {
     unsigned seed = 1;
-    for (Buffer* b : {&x, &w, &y}) {
+    for (Buffer* b : {&x, &w, &y, &bias}) {
       const Buffer rounded = uniform(dtype, b->view.shape, seed++);
       for (int64_t i = 0; i < b->numel(); ++i) set(b->view, i, rounded[i]);
     }
+    if (fused) set(x.view, 0, NAN);
     Window window{.dims = int(c.window.stride.size())};
     for (int i = 0; i < window.dims; ++i) {
       const size_t at = size_t(i);
@@ -101,7 +104,7 @@ struct Truth {
     }
     Backend& cpu = backend_for(Device::cpu);
     const int64_t groups = c.x[1] / c.w[1];
-    if (d == Direction::forward) cpu.conv(x.view, w.view, {}, window, groups, y.view);
+    if (d == Direction::forward) cpu.conv(x.view, w.view, fused ? bias.view : TensorView{}, window, groups, fused, y.view);
     if (d == Direction::data) cpu.conv_backward_data(y.view, w.view, {}, window, groups, x.view);
     if (d == Direction::weight) cpu.conv_backward_weight(x.view, y.view, window, groups, w.view, {});
   }
@@ -115,7 +118,7 @@ Buffer placed(const Buffer& b, DType dtype, bool channels_last) {
   return out;
 }
 
-void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, bool tensor_cores, int& ran) {
+void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, bool tensor_cores, bool fused, int& ran) {
   const cudnnDataType_t type = dtype == DType::f16    ? CUDNN_DATA_HALF
                                : dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16
                                                       : CUDNN_DATA_FLOAT;
@@ -123,13 +126,15 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
   p.x_strides = dense_strides(p.x, channels_last);
   p.w_strides = dense_strides(p.w, channels_last);
   p.y_strides = dense_strides(p.y, channels_last);
+  if (fused) p.bias = type, p.relu = true;
   const Target target = Target::of(handle());
   Plans plans(conv_graph(p), target, {.tensor_cores = tensor_cores});
-  const Truth truth(c, dtype, d);
-  const Buffer* const all[] = {&truth.x, &truth.w, &truth.y};
+  const Truth truth(c, dtype, d, fused);
+  const Buffer* const all[] = {&truth.x, &truth.w, &truth.y, &truth.bias};
+  const int count = fused ? 4 : 3;
   const int result = d == Direction::forward ? 2 : d == Direction::data ? 0 : 1;
   double most = 0;
-  for (int64_t i = 0; i < all[result]->numel(); ++i) most = std::max(most, std::fabs((*all[result])[i]));
+  for (int64_t i = 0; i < all[result]->numel(); ++i) most = std::fmax(most, std::fabs((*all[result])[i]));
   const double tolerance = (dtype == DType::bf16 ? 2e-2 : dtype == DType::f16 ? 3e-3 : tensor_cores ? 5e-3 : 1e-4) * most;
   for (size_t i = 0;; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -137,8 +142,8 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
     if (!plan) break;
     const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     const std::string what = std::string(c.name) + " " + std::string(name(dtype)) + (channels_last ? " channels last" : " rows") +
-                             (tensor_cores ? "" : " strict") + ", direction " + std::to_string(int(d)) + ", engine " +
-                             std::to_string(plan->engine().number);
+                             (tensor_cores ? "" : " strict") + (fused ? " with bias and ReLU" : "") + ", direction " +
+                             std::to_string(int(d)) + ", engine " + std::to_string(plan->engine().number);
     CAPTURE(what);
     std::string first;
     double worst = 0;
@@ -147,8 +152,8 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
       const Guarded work(size_t(plan->workspace()));
       std::vector<std::unique_ptr<Guarded>> tensors;
       std::vector<void*> memory;
-      for (int t = 0; t < 3; ++t) {
-        const Buffer at = placed(*all[t], dtype, channels_last);
+      for (int t = 0; t < count; ++t) {
+        const Buffer at = placed(*all[t], dtype, channels_last && t < 3);
         tensors.push_back(std::make_unique<Guarded>(size_t(at.numel()) * size_of(dtype)));
         if (t != result) tensors.back()->put(at.view.data);
         memory.push_back(tensors.back()->data());
@@ -156,9 +161,9 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
       status = plan->run(handle(), plans.graph(), memory, work.data());
       REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
       if (status != CUDNN_STATUS_SUCCESS) break;
-      for (int t = 0; t < 3; ++t) {
+      for (int t = 0; t < count; ++t) {
         CHECK(tensors[size_t(t)]->is_intact());
-        const Buffer at = placed(*all[t], dtype, channels_last);
+        const Buffer at = placed(*all[t], dtype, channels_last && t < 3);
         if (t != result)
           CHECK(std::memcmp(tensors[size_t(t)]->bytes().data(), at.view.data, tensors[size_t(t)]->bytes().size()) == 0);
       }
@@ -169,8 +174,10 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
       Buffer got = placed(*all[result], dtype, channels_last);
       std::memcpy(got.view.data, bytes.data(), bytes.size());
       const Buffer wide = placed(got, DType::f64, false);
-      for (int64_t e = 0; e < wide.numel(); ++e)
-        worst = std::isfinite(wide[e]) ? std::max(worst, std::fabs(wide[e] - (*all[result])[e])) : INFINITY;
+      for (int64_t e = 0; e < wide.numel(); ++e) {
+        const double want = (*all[result])[e], off = std::fabs(wide[e] - want);
+        if (std::isnan(want) ? !std::isnan(wide[e]) : !(off <= worst)) worst = std::isnan(off) ? INFINITY : off;
+      }
     }
     if (shows())
       std::printf("%s: %s, workspace %lld, made in %.1f ms, off by %.2g of %.2g\n", what.c_str(),
@@ -194,8 +201,11 @@ TEST_CASE("every engine of cuDNN that is allowed computes the CPU's convolutions
       if (dtype == DType::bf16 && cuda::capability() < 80) continue;
       for (bool channels_last : {true, false}) {
         for (Direction d : kDirections) {
-          check_engines(c, dtype, channels_last, d, true, ran);
-          if (dtype == DType::f32) check_engines(c, dtype, channels_last, d, false, ran);
+          for (const bool fused : {false, true}) {
+            if (fused && d != Direction::forward) continue;
+            check_engines(c, dtype, channels_last, d, true, fused, ran);
+            if (dtype == DType::f32) check_engines(c, dtype, channels_last, d, false, fused, ran);
+          }
         }
       }
     }

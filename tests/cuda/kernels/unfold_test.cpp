@@ -94,10 +94,12 @@ TEST_CASE("convolutions") {
           const Buffer y = poisoned(t, grad.view.shape), want_y = make(t, grad.view.shape), dx = poisoned(to, x.view.shape),
                        want_dx = make(to, x.view.shape);
           const OnDevice dev_y(y), dev_dx(dx);
-          cuda::conv(queue(), dev_x, dev_weight, with(dev_bias), c.window, groups, dev_y);
-          cpu().conv(x, weight, with(bias), c.window, groups, want_y);
-          dev_y.fetch();
-          check_close(y, want_y, 2, slack, "conv");
+          for (bool relu : {false, true}) {
+            cuda::conv(queue(), dev_x, dev_weight, with(dev_bias), c.window, groups, relu, dev_y);
+            cpu().conv(x, weight, with(bias), c.window, groups, relu, want_y);
+            dev_y.fetch();
+            check_close(y, want_y, 2, slack, relu ? "conv with relu" : "conv");
+          }
           cuda::conv_backward_data(queue(), dev_grad, dev_weight, with(dev_channel_bias), c.window, groups, dev_dx);
           cpu().conv_backward_data(grad, weight, with(channel_bias), c.window, groups, want_dx);
           dev_dx.fetch();

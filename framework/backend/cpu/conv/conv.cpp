@@ -21,6 +21,7 @@ class Kernels final : public ConvKernels {
   }
   void sum(const TensorView& x, const TensorView& out) const override { cpu::reduce(Reduce::sum, x, out); }
   void add(const TensorView& a, const TensorView& b, const TensorView& out) const override { cpu::binary(Binary::add, a, b, out); }
+  void relu(const TensorView& x) const override { cpu::unary(Unary::relu, x, x); }
   void copy(const TensorView& src, const TensorView& dst) const override { cpu::copy(src, dst); }
   void fill(const TensorView& dst, double value) const override { cpu::fill(dst, value); }
 };
@@ -36,6 +37,7 @@ class PlannedKernels final : public ConvKernels {
   void fold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void sum(const TensorView&, const TensorView&) const override {}
   void add(const TensorView&, const TensorView&, const TensorView&) const override {}
+  void relu(const TensorView&) const override {}
   void copy(const TensorView&, const TensorView&) const override {}
   void fill(const TensorView&, double) const override {}
 };
@@ -54,7 +56,7 @@ struct Side {
 
 // One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done.
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
-                 const Window& window, int64_t groups) {
+                 const Window& window, int64_t groups, bool relu = false) {
   if (x.dtype == DType::f64 || x.numel() == 0 || weight.numel() == 0 || y.numel() == 0) return false;
   const int written = pass == ConvPass::data ? 0 : pass == ConvPass::weight ? 1 : 2;
   Side sides[3] = {{x, x}, {weight, weight}, {y, y}};
@@ -77,7 +79,8 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
                                     .from = code,
                                     .to = result.dtype,
                                     .format = format,
-                                    .with_bias = bias && !bias_after});
+                                    .with_bias = bias && !bias_after,
+                                    .relu = relu});
   if (!plan) return false;
 
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
@@ -108,10 +111,10 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
 
 }  // namespace
 
-void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups,
+void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups, bool relu,
           const TensorView& out) {
-  if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups))
-    unfold_conv(kernels(), x, weight, bias, window, groups, out);
+  if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu))
+    unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,

@@ -112,7 +112,7 @@ void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat fo
   const Buffer out = laid(make(to, p.y()), format), dx = laid(make(to, p.x()), format), dw = laid(make(to, p.weight()), format),
                db = make(to, {p.filters});
   const std::string what = p.what;
-  cpu().conv(x, weight, {}, p.window, p.groups, out);
+  cpu().conv(x, weight, {}, p.window, p.groups, false, out);
   check_result(out, forward, what + ", forward");
   cpu().conv_backward_data(y, weight, {}, p.window, p.groups, dx);
   check_result(dx, data, what + ", data");
@@ -122,8 +122,11 @@ void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat fo
 
   for (size_t i = 0; i < forward.size(); ++i) forward[i] += bias[int64_t(i) / positions % p.filters];
   for (size_t i = 0; i < data.size(); ++i) data[i] += channel_bias[int64_t(i) / pixels % p.channels];
-  cpu().conv(x, weight, bias, p.window, p.groups, out);
+  cpu().conv(x, weight, bias, p.window, p.groups, false, out);
   check_result(out, forward, what + ", forward with bias");
+  for (double& v : forward) v = std::max(v, 0.0);
+  cpu().conv(x, weight, bias, p.window, p.groups, true, out);
+  check_result(out, forward, what + ", forward with bias and relu");
   cpu().conv_backward_data(y, weight, channel_bias, p.window, p.groups, dx);
   check_result(dx, data, what + ", transposed with bias");
 }
@@ -172,7 +175,7 @@ TEST_CASE("more shapes than are remembered, and back to the first") {
     for (int64_t width = 20; width < 20 + n; ++width) {
       const Problem p{"many", 1, 8, 8, 1, {.dims = 1, .size = {3, 1, 1}}, {width, 1, 1}};
       const Buffer x = uniform(DType::f32, p.x(), 1), w = uniform(DType::f32, p.weight(), 2), y = make(DType::f32, p.y());
-      cpu().conv(x, w, {}, p.window, 1, y);
+      cpu().conv(x, w, {}, p.window, 1, false, y);
     }
     check_problem({"again", 1, 8, 8, 1, {.dims = 1, .size = {3, 1, 1}}, {20, 1, 1}}, DType::f32, false);
   }
@@ -183,7 +186,7 @@ TEST_CASE("convolutions of nothing") {
     const Window w{.dims = 2, .size = {2, 2, 1}};
     const Buffer no_images = make(t, {0, 2, 3, 3}), weight = uniform(t, {4, 2, 2, 2}, 1), none = make(t, {0, 4, 2, 2}),
                  dw = make(t, {4, 2, 2, 2}), db = make(t, {4});
-    cpu().conv(no_images, weight, {}, w, 1, none);
+    cpu().conv(no_images, weight, {}, w, 1, false, none);
     cpu().conv_backward_data(none, weight, {}, w, 1, no_images);
     cpu().conv_backward_weight(no_images, none, w, 1, dw, db);
     CHECK(dw.values() == std::vector<double>(32, 0));
@@ -191,7 +194,7 @@ TEST_CASE("convolutions of nothing") {
 
     const Buffer no_channels = make(t, {1, 0, 3, 3}), no_taps = make(t, {2, 0, 2, 2}), bias = make(t, {2}, {1, -2}),
                  y = make(t, {1, 2, 2, 2});
-    cpu().conv(no_channels, no_taps, bias, w, 1, y);
+    cpu().conv(no_channels, no_taps, bias, w, 1, false, y);
     CHECK(y.values() == std::vector<double>{1, 1, 1, 1, -2, -2, -2, -2});
   }
 }
