@@ -40,11 +40,16 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.one_hot = self["categories"] == "one_hot";
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
   options.seed = r.config["seed"];
-  // Held-out data is scaled as the training data was.
+  // Held-out data has the columns, categories, classes and scale of the training data.
   const SplitRequest train = train_of(r);
-  if (r.split != "train" && train.self()["type"] == "CSV" && train.self()["standardize"] == self["standardize"] &&
-      train.self()["missing"] == self["missing"] && (options.standardize || options.missing != CsvMissing::refuse))
-    options.scaling = make_csv(train)->scaling();
+  const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
+  if (r.split != "train" && train.self()["type"] == "CSV" &&
+      (options.standardize || options.missing != CsvMissing::refuse || data_path(train) != data_path(r))) {
+    options.encoding = make_csv(train)->encoding();
+    if (!alike("standardize") || !alike("categories")) options.encoding->mean.clear(), options.encoding->std.clear();
+    if (!alike("missing") || !alike("categories")) options.encoding->fill.clear();
+    if (!alike("task")) options.encoding->classes.clear();
+  }
   return std::make_shared<CsvDataset>(data_path(r), options);
 }
 

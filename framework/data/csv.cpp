@@ -17,8 +17,8 @@ namespace halfstep {
 
 struct CsvDataset::Parsed {
   Tensor input, target;
-  std::vector<std::string> feature_names, class_names;
-  CsvScaling scaling;
+  std::vector<std::string> feature_names;
+  CsvEncoding encoding;
   std::string label;
 };
 
@@ -26,6 +26,36 @@ namespace {
 
 constexpr const char* kWhere = "CSV";
 constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
+
+// Some of many names, for a message.
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 10;
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", \"" : "\"") + names[i] + '"';
+  return out + (names.size() > kShown ? joined(" and ", names.size() - kShown, " more") : "");
+}
+
+// The place of a cell's text among those of the training data.
+int64_t known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
+              const char* what) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    sheet.fail_at(row, column, "must be a ", what, " of the training data, got \"", text, '"', Help{"it has " + some_of(names)});
+  return found - names.begin();
+}
+
+// The class of each row, of those of the training data.
+std::vector<int64_t> find_classes(const CsvSheet& sheet, size_t column, const std::vector<std::string>& classes) {
+  int64_t integer = 0;
+  const bool integers = std::all_of(classes.begin(), classes.end(), [&](const auto& name) { return parse_integer(name, integer); });
+  std::vector<int64_t> out;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    const std::string_view cell = sheet.cell(r, column);
+    const bool number = integers && parse_integer(cell, integer);
+    out.push_back(known(sheet, r, column, number ? std::to_string(integer) : std::string(cell), classes, "class"));
+  }
+  return out;
+}
 
 // The classes in order, and the class of each row.
 std::vector<std::string> read_classes(const CsvSheet& sheet, size_t column, std::vector<int64_t>& of_row) {
@@ -84,7 +114,9 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
   sheet.keep(whole);
 }
 
-void append_features(const CsvSheet& sheet, size_t column, const CsvOptions& o, std::vector<Feature>& out) {
+// The inputs that a column makes. given: the column of the training data.
+CsvEncoding::Column append_features(const CsvSheet& sheet, size_t column, const CsvOptions& o, const CsvEncoding::Column* given,
+                                    std::vector<Feature>& out) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // until it is filled in
   double ignored;
   bool numeric = false;
@@ -98,33 +130,72 @@ void append_features(const CsvSheet& sheet, size_t column, const CsvOptions& o, 
     }
     return true;
   };
-  for (size_t r = 0; r < sheet.rows() && !numeric; ++r)
+  for (size_t r = 0; r < sheet.rows() && !numeric && !given; ++r)
     numeric = !is_missing(sheet, r, column, o) && parse_number(sheet.cell(r, column), ignored);
+  if (given) numeric = given->categories.empty();
+  CsvEncoding::Column made{given ? given->name : sheet.names()[column]};
   if (numeric) {
-    Feature f{sheet.names()[column], {}};
+    Feature f{made.name, {}};
     for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(missing(r) ? kNone : sheet.number(r, column));
-    return out.push_back(std::move(f));
+    out.push_back(std::move(f));
+    return made;
   }
-  std::set<std::string_view> categories;
   const auto category_of = [&](size_t r) { return missing(r) ? std::string_view() : sheet.cell(r, column); };
-  for (size_t r = 0; r < sheet.rows(); ++r) {
-    categories.insert(category_of(r));
-    if (categories.size() > kMaxCategories) {
-      sheet.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
-                    Help{"name the columns to use as features, or the target column"});
+  std::vector<int64_t> of_row;
+  if (given) {
+    made.categories = given->categories;
+    for (size_t r = 0; r < sheet.rows(); ++r) of_row.push_back(known(sheet, r, column, category_of(r), made.categories, "value"));
+  } else {
+    std::map<std::string_view, int64_t> categories;
+    for (size_t r = 0; r < sheet.rows(); ++r) {
+      categories[category_of(r)] = 0;
+      if (categories.size() > kMaxCategories) {
+        sheet.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
+                      Help{"name the columns to use as features, or the target column"});
+      }
     }
+    for (auto& [category, number] : categories) {
+      number = int64_t(made.categories.size());
+      made.categories.emplace_back(category);
+    }
+    for (size_t r = 0; r < sheet.rows(); ++r) of_row.push_back(categories[category_of(r)]);
   }
   if (!o.one_hot) {
-    Feature f{sheet.names()[column], {}, true};
-    for (size_t r = 0; r < sheet.rows(); ++r)
-      f.values.push_back(double(std::distance(categories.begin(), categories.find(category_of(r)))));
-    return out.push_back(std::move(f));
+    out.push_back({made.name, {of_row.begin(), of_row.end()}, true});
+    return made;
   }
-  for (std::string_view category : categories) {
-    Feature f{sheet.names()[column] + '=' + std::string(category), {}, true};
-    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(category_of(r) == category ? 1 : 0);
+  for (size_t c = 0; c < made.categories.size(); ++c) {
+    Feature f{made.name + '=' + made.categories[c], {}, true};
+    for (const int64_t category : of_row) f.values.push_back(category == int64_t(c) ? 1 : 0);
     out.push_back(std::move(f));
   }
+  return made;
+}
+
+// The columns of features, in the order of the training data's where they are known.
+std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const CsvOptions& o, const std::string& path) {
+  std::vector<size_t> out;
+  for (const std::string& name : o.features) out.push_back(sheet.find(name));
+  for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
+    if (c != target) out.push_back(c);
+  }
+  check<ConfigError>(!out.empty(), kWhere, path, " has only one column, which leaves none for the features");
+  if (!o.encoding || o.encoding->columns.empty()) return out;
+  const std::vector<CsvEncoding::Column>& wanted = o.encoding->columns;
+  std::vector<std::string> names;
+  for (const CsvEncoding::Column& c : wanted) names.push_back(c.name);
+  check<DataError>(out.size() == wanted.size(), kWhere, path, " must have the training data's ", wanted.size(),
+                   " columns besides the target, got ", out.size(), Help{"those are " + some_of(names)});
+  if (!sheet.has_header() || !o.encoding->header) return out;
+  std::vector<size_t> in_order;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(out.begin(), out.end(), [&](size_t c) { return sheet.names()[c] == name; });
+    check<DataError>(found != out.end(), kWhere, path, " has no column \"", name, "\", which the training data has",
+                     Help{"its columns are " + some_of(sheet.names())});
+    in_order.push_back(*found);
+    out.erase(found);
+  }
+  return in_order;
 }
 
 // What stands for the missing values of a feature: learnt from these rows.
@@ -142,8 +213,8 @@ double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOpti
   return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
 }
 
-CsvScaling measure(const std::vector<Feature>& features, const std::vector<int64_t>& rows) {
-  CsvScaling out;
+CsvEncoding measure(const std::vector<Feature>& features, const std::vector<int64_t>& rows) {
+  CsvEncoding out;
   for (const Feature& f : features) {
     double sum = 0, squares = 0;
     for (int64_t r : rows) sum += f.values[size_t(r)];
@@ -165,13 +236,9 @@ std::optional<bool> has_header(CsvOptions::Header header) {
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
   CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
-  const size_t target = sheet.find(o.target.empty() ? "-1" : o.target);
-  std::vector<size_t> columns;
-  for (const std::string& name : o.features) columns.push_back(sheet.find(name));
-  for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
-    if (c != target) columns.push_back(c);
-  }
-  check<ConfigError>(!columns.empty(), kWhere, path.string(), " has only one column, which leaves none for the features");
+  const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
+  const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
+  const std::vector<size_t> columns = feature_columns(sheet, target, o, path.string());
 
   Parsed out;
   out.label = "CSV " + path.string();
@@ -180,29 +247,36 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     used.push_back(target);
     drop_missing(sheet, used, o, path.string());
   }
+  if (o.encoding) out.encoding = *o.encoding;
+  CsvEncoding& encoding = out.encoding;
   std::vector<Feature> features;
-  for (size_t c : columns) append_features(sheet, c, o, features);
+  const bool given = !encoding.columns.empty();
+  if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target];
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if (given)
+      append_features(sheet, columns[i], o, &encoding.columns[i], features);
+    else
+      encoding.columns.push_back(append_features(sheet, columns[i], o, nullptr, features));
+  }
   const std::vector<int64_t> rows = split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
   check<DataError>(!rows.empty(), kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
-  if (o.scaling) out.scaling = *o.scaling;
   if (o.missing == CsvMissing::mean || o.missing == CsvMissing::median || o.missing == CsvMissing::constant) {
-    const bool given = o.scaling && o.scaling->fill.size() == features.size();
+    const bool learnt = encoding.fill.size() == features.size();
     for (size_t j = 0; j < features.size(); ++j) {
-      if (!given && features[j].categorical) out.scaling.fill.push_back(0);
-      if (!given && !features[j].categorical) out.scaling.fill.push_back(fill_of(features[j], rows, o, path.string()));
+      if (!learnt) encoding.fill.push_back(features[j].categorical ? 0 : fill_of(features[j], rows, o, path.string()));
       for (double& v : features[j].values)
-        if (std::isnan(v)) v = out.scaling.fill[j];
+        if (std::isnan(v)) v = encoding.fill[j];
     }
   }
-  if (o.standardize && out.scaling.mean.empty()) {
-    const CsvScaling measured = measure(features, rows);
-    out.scaling.mean = measured.mean, out.scaling.std = measured.std;
+  if (o.standardize && encoding.mean.empty()) {
+    const CsvEncoding measured = measure(features, rows);
+    encoding.mean = measured.mean, encoding.std = measured.std;
   }
   const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
-  check<ValueError>(fits(out.scaling.mean) && out.scaling.mean.size() == out.scaling.std.size(), kWhere, "scaling must have ",
-                    features.size(), " means and deviations, one an input, got ", out.scaling.mean.size(), " and ",
-                    out.scaling.std.size());
+  check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kWhere, "encoding must have ",
+                    features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
+                    encoding.std.size());
 
   const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
@@ -210,12 +284,15 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   float* x = out.input.data<float>();
   for (size_t j = 0; j < features.size(); ++j) {
     out.feature_names.push_back(features[j].name);
-    const double mean = out.scaling.mean.empty() ? 0 : out.scaling.mean[j], std = out.scaling.std.empty() ? 1 : out.scaling.std[j];
+    const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
     for (size_t i = 0; i < rows.size(); ++i) x[i * features.size() + j] = float((features[j].values[size_t(rows[i])] - mean) / std);
   }
   if (o.classification) {
     std::vector<int64_t> of_row;
-    out.class_names = read_classes(sheet, target, of_row);
+    if (encoding.classes.empty())
+      encoding.classes = read_classes(sheet, target, of_row);
+    else
+      of_row = find_classes(sheet, target, encoding.classes);
     out.target = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
     for (size_t i = 0; i < rows.size(); ++i) out.target.data<int64_t>()[i] = of_row[size_t(rows[i])];
   } else {
@@ -229,9 +306,8 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
 CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& options) : CsvDataset(parse(path, options)) {}
 
 CsvDataset::CsvDataset(Parsed p)
-    : TensorDataset(p.input, p.target, int64_t(p.class_names.size()), {}, p.label),
+    : TensorDataset(p.input, p.target, int64_t(p.encoding.classes.size()), {}, p.label),
       feature_names_(std::move(p.feature_names)),
-      class_names_(std::move(p.class_names)),
-      scaling_(std::move(p.scaling)) {}
+      encoding_(std::move(p.encoding)) {}
 
 }  // namespace halfstep

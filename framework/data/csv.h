@@ -12,11 +12,18 @@
 
 namespace halfstep {
 
-// What was learnt from a part, for others to be read alike: mean and standard deviation of each input (a constant column has std
-// 1), and what stands for its missing values.
-struct CsvScaling {
-  std::vector<double> mean, std;
-  std::vector<double> fill{};
+// What was learnt from the training data, for other parts and files to be read alike; what is empty is learnt anew.
+struct CsvEncoding {
+  struct Column {
+    std::string name;                       // or its index, where there is no header
+    std::vector<std::string> categories{};  // sorted; empty: numbers
+  };
+  std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
+  std::vector<double> fill{};         // what stands for the missing values of an input
+  std::vector<Column> columns{};      // of features
+  std::string target{};               // the column's name
+  bool header = false;                // are columns named by one?
+  std::vector<std::string> classes{};
 };
 
 // What is done about cells of features that are empty or hold one of CsvOptions::missing_words. mean, median: that of the column in
@@ -35,7 +42,7 @@ struct CsvOptions {
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
   double fill = 0;                           // of CsvMissing::constant
   bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
-  std::optional<CsvScaling> scaling{};  // used instead of this part's own, e.g. the training part's
+  std::optional<CsvEncoding> encoding{};  // the training data's
   double begin = 0, end = 1;            // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
 };
@@ -44,23 +51,26 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
 // "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
-// file, so that all parts agree. Rows without a target are dropped with drop_row, and an error otherwise.
+// file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
+// have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise.
 // Throws IoError when the file cannot be read, ConfigError for columns it does not have, and DataError
-// "path:line:field: ..." for rows of another length and for cells that are missing, not finite or not numeric.
+// "path:line:field: ..." for rows of another length and for cells that are missing, not finite, not numeric, or a class or category
+// that the encoding does not have.
 class CsvDataset : public TensorDataset {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
 
   const std::vector<std::string>& feature_names() const { return feature_names_; }  // one an input
-  const std::vector<std::string>& class_names() const { return class_names_; }      // empty for regression
-  const CsvScaling& scaling() const { return scaling_; }  // mean and std empty unless standardized, fill unless mean or median
+  const std::vector<std::string>& class_names() const { return encoding_.classes; }  // empty for regression
+  // What this part was read by: mean and std empty unless standardized, fill unless missing values are filled in.
+  const CsvEncoding& encoding() const { return encoding_; }
 
  private:
   struct Parsed;
   explicit CsvDataset(Parsed parsed);
   static Parsed parse(const std::filesystem::path& path, const CsvOptions& options);
-  std::vector<std::string> feature_names_, class_names_;
-  CsvScaling scaling_;
+  std::vector<std::string> feature_names_;
+  CsvEncoding encoding_;
 };
 
 }  // namespace halfstep

@@ -28,9 +28,9 @@ bool parse_integer(std::string_view s, int64_t& value) {
 
 CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header)
     : where_(where), path_(path.string()), table_(path, delimiter) {
-  if (!header) header = table_.rows() > 1 && !has_number(table_, 0) && has_number(table_, 1);
-  for (size_t r = *header ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
-  for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(*header ? std::string(table_.cell(0, c)) : std::to_string(c));
+  has_header_ = header.value_or(table_.rows() > 1 && !has_number(table_, 0) && has_number(table_, 1));
+  for (size_t r = has_header_ ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
+  for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(has_header_ ? std::string(table_.cell(0, c)) : std::to_string(c));
   check<DataError>(rows() > 0, where_, path_, ": the file has a header but no rows");
 }
 

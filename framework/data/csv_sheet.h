@@ -18,6 +18,7 @@ class CsvSheet {
   CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header);
 
   size_t rows() const { return rows_.size(); }
+  bool has_header() const { return has_header_; }
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
   // Leaves the other rows out.
@@ -36,6 +37,7 @@ class CsvSheet {
   const char* where_;
   std::string path_;
   CsvTable table_;
+  bool has_header_;
   std::vector<size_t> rows_;  // of the table, that are there
   std::vector<std::string> names_;
 };

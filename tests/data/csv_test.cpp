@@ -89,11 +89,11 @@ TEST_CASE("csv: standardize with own and with given numbers; categories stay as 
   CHECK(x[1] == 0);  // a constant column
   CHECK(x[2] == 1);
   CHECK(x[3] == 0);
-  CHECK(data.scaling().mean == std::vector<double>{3, 7, 0, 0});
-  const CsvDataset given(file.path, {.scaling = CsvScaling{{1, 0, 0, 0}, {2, 1, 1, 1}}});
+  CHECK(data.encoding().mean == std::vector<double>{3, 7, 0, 0});
+  const CsvDataset given(file.path, {.encoding = CsvEncoding{{1, 0, 0, 0}, {2, 1, 1, 1}}});
   CHECK(given.input().to_vector<float>()[4] == 1);
   CHECK(contains(message_of<ValueError>([&] {
-                   CsvDataset bad(file.path, {.scaling = CsvScaling{{1}, {1}}});
+                   CsvDataset bad(file.path, {.encoding = CsvEncoding{{1}, {1}}});
                  }),
                  "must have 4 means"));
 }
@@ -112,6 +112,38 @@ TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
   std::sort(rows.begin(), rows.end());
   for (int i = 0; i < 20; ++i) CHECK(rows[size_t(i)] == float(i));
   CHECK(contains(csv_error("1,2\n3,4\n", {.begin = 0.1, .end = 0.2}), "of 2 rows is empty"));
+}
+
+TEST_CASE("csv: another file is read as the training data was: columns by name, the same categories and classes") {
+  const File file("size,color,kind\n1,red,apple\n3,blue,plum\n5,red,pear\n");
+  const CsvDataset train(file.path, {.standardize = true});
+  const auto read = [&](const std::string& text, CsvOptions o = {.standardize = true}) {
+    write_bytes(file.path, text);
+    o.encoding = train.encoding();
+    return CsvDataset(file.path, o);
+  };
+  // Other columns' order, and fewer of the classes and categories.
+  const CsvDataset val = read("kind,color,size\nplum,red,3\npear,red,5\n");
+  CHECK(val.classes() == 3);
+  CHECK(val.class_names() == Names{"apple", "pear", "plum"});
+  CHECK(val.feature_names() == train.feature_names());
+  CHECK(val.target().to_vector<int>() == std::vector<int>{2, 1});
+  CHECK(val.input().to_vector<float>() == Floats{0, 0, 1, train.input().to_vector<float>()[6], 0, 1});
+  CHECK(read("1,blue,plum\n", {.header = CsvOptions::Header::no}).input().to_vector<float>()[1] == 1);  // by place
+  const auto refused = [&](const std::string& text) { return message_of<DataError>([&] { read(text); }); };
+  CHECK(contains(refused("size,color,kind\n1,green,plum\n"),
+                 ":2:2: column \"color\" must be a value of the training data, got \"green\"\nhelp: it has \"blue\", \"red\""));
+  CHECK(contains(refused("size,color,kind\n1,red,fig\n"),
+                 ":2:3: column \"kind\" must be a class of the training data, got \"fig\"\nhelp: it has \"apple\", \"pear\""));
+  CHECK(contains(refused("size,color,kind\n2,red,plum\nx,red,plum\n"), ":3:1: column \"size\" must be a number, got \"x\""));
+  CHECK(contains(refused("size,shade,kind\n1,red,plum\n"), "has no column \"color\", which the training data has"));
+  CHECK(contains(refused("size,color,weight,kind\n1,red,2,plum\n"),
+                 "must have the training data's 2 columns besides the target, got 3"));
+  // Numbers that stand for classes may be written in another way.
+  const File numbers("x,y\n1,1\n2,2\n3,10\n");
+  const CsvDataset counted(numbers.path);
+  write_bytes(numbers.path, "x,y\n1,010\n");
+  CHECK(CsvDataset(numbers.path, {.encoding = counted.encoding()}).target().to_vector<int>() == std::vector<int>{2});
 }
 
 TEST_CASE("csv: errors say where") {
@@ -225,9 +257,9 @@ TEST_CASE("CSV: missing values") {
   CHECK(column(median, 0)[2] == 5.5);
   // A part that is read later is filled with what was learnt from this one.
   write_bytes(dir / "t.csv", "a,y\n,1\n100,1\n");
-  CHECK(column(read({.missing = CsvMissing::median, .scaling = median.scaling()}), 0) == std::vector<double>{5.5, 100});
+  CHECK(column(read({.missing = CsvMissing::median, .encoding = median.encoding()}), 0) == std::vector<double>{5.5, 100});
   const CsvDataset scaled = read({.standardize = true, .missing = CsvMissing::mean});
-  CHECK(scaled.scaling().mean[0] == 100);
+  CHECK(scaled.encoding().mean[0] == 100);
   write_bytes(dir / "t.csv", "a,y\n1,1\n,2\n");
   CHECK(contains(message_of<DataError>([&] { read({.target = "a", .missing = CsvMissing::mean}); }),
                  "column \"a\" must be a number, but the cell is empty"));

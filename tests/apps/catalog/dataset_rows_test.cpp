@@ -132,6 +132,28 @@ TEST_CASE("data sets in files train, and their dry runs agree with them") {
   CHECK(contains(missing.err, "[CIFAR10] files are missing, looked for ./data_batch_1.bin"));
 }
 
+TEST_CASE("classes and categories of a table in another file are the training data's") {
+  const TempDir dir;
+  write(dir / "train.csv", "size,color,kind\n1,red,apple\n2,blue,plum\n3,green,pear\n");
+  write(dir / "val.csv", "kind,color,size\npear,green,3\nplum,blue,2\n");
+  const auto with_val = [&](const char* file) {
+    Json config =
+        config_of({R"({"type": "CSV", "path": "train.csv"})", R"({"type": "MLP", "hidden": [8]})", "CrossEntropyLoss",
+                   R"({"train": {"max_steps": 200}, "optimizer": {"type": "Adam", "lr": 0.1}, "metrics": ["accuracy"]})"});
+    config["data"]["val"] = {{"type", "CSV"}, {"path", file}, {"target", "kind"}};
+    config["data"]["train"]["target"] = "kind";
+    write(dir / "c.json", config.dump());
+    return run(dir, "train c.json --json --overwrite --threads 1");
+  };
+  const Ran trained = with_val("val.csv");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(trained.json()["val.accuracy"] == 1.0);
+  write(dir / "other.csv", "kind,color,size\nfig,green,3\n");
+  const Ran refused = with_val("other.csv");
+  CHECK(refused.code == 3);
+  CHECK(contains(refused.err, "other.csv:2:1: column \"kind\" must be a class of the training data, got \"fig\""));
+}
+
 TEST_CASE("rows of labels want CTCLoss and enough steps") {
   const TempDir dir;
   const auto error = [&](const char* model, const char* loss) {
