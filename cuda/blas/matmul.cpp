@@ -1,6 +1,7 @@
 // Plans: the library's descriptors and its choice of code for a kind of product, made once and kept.
 #include "cuda/blas/matmul.h"
 
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -37,14 +38,25 @@ struct Plan {
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // empty: the library has no code
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;            // of the heuristic, then of the last candidate that was refused
   size_t chosen = 0;
-  size_t mask_of = size_t(-1);  // the candidate whose ReLU mask is known
-  bool mask_is_ours = false;
+  size_t relu_of = size_t(-1);       // the candidate whose ReLU is known
+  const char* relu_fault = nullptr;  // how it differs from ours
   bool tuned = false;
 
   bool exhausted() const { return chosen >= candidates.size(); }
 };
 
-bool makes_mask(const GemmArgs& g) { return g.aux && !g.derivative && g.activation == Activation::relu; }
+bool applies_relu(const GemmArgs& g) { return !g.derivative && g.activation == Activation::relu; }
+
+bool is_nan(DType t, const char* element) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, element, size_of(t));
+  switch (t) {
+    case DType::f16: return (bits & 0x7fff) > 0x7c00;
+    case DType::bf16: return (bits & 0x7fff) > 0x7f80;
+    case DType::f32: return (bits & 0x7fffffff) > 0x7f800000;
+    default: return (bits & ~(uint64_t(1) << 63)) > uint64_t(0x7ff) << 52;
+  }
+}
 
 class Library {
  public:
@@ -75,39 +87,31 @@ class Library {
                              &candidate.algo, workspace_, candidate.workspaceSize, q.stream);
   }
 
-  // Whether the chosen candidate's mask is 0 where z is, as PyTorch's and ours: of the library's kernels some set it. Asked once
-  // for each candidate, by a run with a factor of 0 and a bias of zeros, whose results are overwritten later. A recording cannot
-  // ask. A refusal of the run is left in `status`.
-  bool mask_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
+  // Whether the chosen candidate's ReLU does what PyTorch's and ours does: NaN stays NaN, and the mask of what the gradient passes
+  // is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs with a factor of NaN, and of 0
+  // with a bias of zeros, whose results are overwritten later. A recording cannot ask. A refusal of a run is left in `status`.
+  bool relu_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
     status = CUBLAS_STATUS_SUCCESS;
-    if (plan.mask_of == plan.chosen) return plan.mask_is_ours;
+    if (plan.relu_of == plan.chosen) return !plan.relu_fault;
     if (q.recording) return false;
-    Allocator& memory = allocator(Device::cuda);
-    const auto release = [&](void* p) { memory.release(p); };
-    const int64_t columns = g.c.shape.back(), rows = g.c.shape[0];
-    const size_t bytes = size_t(columns) * size_of(g.c.dtype), row_bytes = size_t(columns + 7) / 8;
-    const std::unique_ptr<void, decltype(release)> zeros(memory.allocate(bytes, MemoryTag::workspace), release);
-    check_cuda(cudaMemsetAsync(zeros.get(), 0, bytes, q.stream), "cudaMemsetAsync");
-    MatmulPointers pointers = matmul_pointers(g);
-    if (g.bias) pointers.vector = zeros.get();
-    plan.descriptors.point_to(pointers);
-    status = run(q, plan, plan.candidates[plan.chosen], g, 0);
-    plan.descriptors.point_to(matmul_pointers(g));
-    std::vector<uint8_t> bits(2 * row_bytes);
+    const char* fault = nullptr;
+    const std::string y = ends_of(q, plan, g, std::nan(""), g.c.data, size_of(g.c.dtype) * 8, status);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
-    for (int i = 0; i < 2; ++i) {  // the first row and the last
-      const uint8_t* const from = g.aux.as<const uint8_t>() + (i ? rows - 1 : 0) * g.aux.strides[0];
-      check_cuda(cudaMemcpyAsync(bits.data() + size_t(i) * row_bytes, from, row_bytes, cudaMemcpyDeviceToHost, q.stream),
-                 "cudaMemcpyAsync");
+    for (size_t i = 0; i < y.size(); i += size_of(g.c.dtype)) {
+      if (!is_nan(g.c.dtype, y.data() + i)) fault = "ReLU makes a number of NaN";
     }
-    check_cuda(cudaStreamSynchronize(q.stream), "cudaStreamSynchronize");
-    plan.mask_of = plan.chosen;
-    plan.mask_is_ours = true;
-    for (int64_t i = 0; i < 2 * columns; ++i) {
-      const int64_t column = i % columns;
-      if (bits[size_t(i / columns) * row_bytes + size_t(column / 8)] >> column % 8 & 1) plan.mask_is_ours = false;
+    if (g.aux && !fault) {
+      const std::string mask = ends_of(q, plan, g, 0, g.aux.data, 1, status);
+      if (status != CUBLAS_STATUS_SUCCESS) return false;
+      const size_t columns = size_t(g.c.shape.back());
+      for (size_t i = 0; i < 2 * columns; ++i) {
+        const size_t column = i % columns;
+        if (mask[i / columns * (mask.size() / 2) + column / 8] >> column % 8 & 1) fault = "mask is set at 0";
+      }
     }
-    return plan.mask_is_ours;
+    plan.relu_of = plan.chosen;
+    plan.relu_fault = fault;
+    return !fault;
   }
 
   int algorithm_of(const cublasLtMatmulHeuristicResult_t& candidate) const {
@@ -127,6 +131,33 @@ class Library {
   size_t workspace_bytes(const Queue& q) {
     if (!workspace_ && !q.recording) workspace_ = allocator(Device::cuda).allocate(kWorkspaceBytes, MemoryTag::workspace);
     return workspace_ ? kWorkspaceBytes : 0;
+  }
+
+  // The first and the last row of what a run with this factor, and a bias of zeros, leaves at `from`: c or its mask, `bits` a
+  // column.
+  std::string ends_of(const Queue& q, Plan& plan, const GemmArgs& g, double factor, const void* from, size_t bits,
+                      cublasStatus_t& status) const {
+    Allocator& memory = allocator(Device::cuda);
+    const auto release = [&](void* p) { memory.release(p); };
+    const int64_t columns = g.c.shape.back(), rows = g.c.numel() / columns;
+    const size_t bytes = size_t(columns) * size_of(g.c.dtype), row_bytes = (size_t(columns) * bits + 7) / 8,
+                 step = from == g.c.data ? row_bytes : size_t(g.aux.strides[0]);
+    const std::unique_ptr<void, decltype(release)> zeros(memory.allocate(bytes, MemoryTag::workspace), release);
+    check_cuda(cudaMemsetAsync(zeros.get(), 0, bytes, q.stream), "cudaMemsetAsync");
+    MatmulPointers pointers = matmul_pointers(g);
+    if (g.bias) pointers.vector = zeros.get();
+    plan.descriptors.point_to(pointers);
+    status = run(q, plan, plan.candidates[plan.chosen], g, factor);
+    plan.descriptors.point_to(matmul_pointers(g));
+    std::string out(2 * row_bytes, '\0');
+    if (status != CUBLAS_STATUS_SUCCESS) return out;
+    for (size_t i = 0; i < 2; ++i) {
+      check_cuda(cudaMemcpyAsync(out.data() + i * row_bytes, static_cast<const char*>(from) + (i ? size_t(rows - 1) * step : 0),
+                                 row_bytes, cudaMemcpyDeviceToHost, q.stream),
+                 "cudaMemcpyAsync");
+    }
+    check_cuda(cudaStreamSynchronize(q.stream), "cudaStreamSynchronize");
+    return out;
   }
 
   std::unique_ptr<Plan> make(const MatmulKey& key, const MatmulPointers& pointers) const {
@@ -172,7 +203,7 @@ bool matmul(const Queue& q, const GemmArgs& g) {
   }
   while (!plan->exhausted()) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    if (makes_mask(g) && !lib.mask_is_ours(q, *plan, g, status) && status == CUBLAS_STATUS_SUCCESS) return false;
+    if (applies_relu(g) && !lib.relu_is_ours(q, *plan, g, status) && status == CUBLAS_STATUS_SUCCESS) return false;
     if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check_cublaslt(status, "cublasLtMatmul");
@@ -194,8 +225,10 @@ MatmulFacts matmul_facts(const Queue& q, const GemmArgs& g) {
     if (f.candidates > 0) f.status = "refused when run, " + f.status;
     return f;
   }
-  if (makes_mask(g) && plan->mask_of != plan->chosen) f.status = "mask not asked for yet";
-  if (makes_mask(g) && plan->mask_of == plan->chosen && !plan->mask_is_ours) f.status = "mask is set at 0";
+  if (applies_relu(g) && plan->relu_of != plan->chosen)
+    f.status = "ReLU not asked for yet";
+  else if (applies_relu(g) && plan->relu_fault)
+    f.status = plan->relu_fault;
   f.algorithm = lib.algorithm_of(plan->candidates[plan->chosen]);
   f.workspace = plan->candidates[plan->chosen].workspaceSize;
   return f;

@@ -57,7 +57,8 @@ class MatmulDescriptors {
 };
 
 // c = act(a b + bias) and so on, for what one epilogue can do: the caller has left the rest out. false, and nothing done, when
-// the library has no code for it, or code whose ReLU mask says something else of z = 0 than ours: there the gradient is 0.
+// the library has no code for it, or code whose ReLU makes a number of NaN, or whose mask says something else of z = 0 than ours:
+// there the gradient is 0.
 bool matmul(const Queue& q, const GemmArgs& args);
 
 // What the library answered for a kind, and what it uses. Nothing is run.

@@ -4,6 +4,7 @@
 //   HALFSTEP_FAKE_REFUSE=0x3fe   bits of cublasLtEpilogue_t: epilogues with any of them are not supported (0x3fe: all but none)
 //   HALFSTEP_FAKE_SLOW=0x218     epilogues with any of these bits take some milliseconds (0x1: products without an epilogue)
 //   HALFSTEP_FAKE_MASK=set       ReLU's mask is set where z is 0, as by some kernels of cuBLASLt
+//   HALFSTEP_FAKE_RELU=hide      ReLU makes 0 of NaN
 //   HALFSTEP_FAKE_FAIL=n         the first n of the candidates that it proposes are refused when they are run
 #include <algorithm>
 #include <bit>
@@ -299,6 +300,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (algorithm.candidate < setting("HALFSTEP_FAKE_FAIL")) return CUBLAS_STATUS_NOT_SUPPORTED;
   const char* const mask = std::getenv("HALFSTEP_FAKE_MASK");
   p.mask_at_zero = mask && std::string_view(mask) == "set";
+  const char* const relu = std::getenv("HALFSTEP_FAKE_RELU");
+  p.hides_nan = relu && std::string_view(relu) == "hide";
   const bool slow = p.op.has(uint32_t(setting("HALFSTEP_FAKE_SLOW")));
   const auto work = [p, slow, workspace, used = algorithm.workspace] {
     if (slow) spend(3000);

@@ -101,7 +101,7 @@ class Computation {
     const int bit = 1 << at % 8;
     if (op_.has(kBias)) x += S(halfstep::cuda::to_f(vector()[i]));
     if (op_.has(kRelu)) {
-      const bool passes = !(x <= 0), marked = passes || (p_.mask_at_zero && x == 0);
+      const bool passes = p_.hides_nan ? x > 0 : !(x <= 0), marked = passes || (p_.mask_at_zero && x == 0);
       if (op_.has(kAux)) *byte = uint8_t(marked ? *byte | bit : *byte & ~bit);
       if (!passes) x = 0;
     }

@@ -38,6 +38,7 @@ struct FakeProduct {
   void* d_data;
   double alpha, beta;
   bool mask_at_zero = false;  // ReLU's mask is set where z is 0
+  bool hides_nan = false;     // ReLU makes 0 of NaN
 
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }

@@ -195,6 +195,15 @@ TEST_CASE("a library that sets the mask at zero: the mask is made of the result"
   CHECK(tuned.forward().rung != "fused");
 }
 
+TEST_CASE("a library whose ReLU hides NaN: ReLU is a pass of ours") {
+  const Behaviour hides("HALFSTEP_FAKE_RELU", "hide");
+  Layer l(DType::f16, 53);
+  const ProductReport r = l.forward();
+  CHECK(r.rung == "bias");
+  CHECK(r.status == "fused: ReLU makes a number of NaN; unfused_mask: ReLU makes a number of NaN; bias: success");
+  CHECK(l.backward().rung == "fused");
+}
+
 TEST_CASE("measurement overrules the table, and is remembered") {
   const auto file = scratch_file("verdicts.txt");
   std::filesystem::remove(file);

@@ -117,6 +117,13 @@ TEST_CASE("our mask at zeros, NaN and the smallest number, by whatever way the p
       CHECK(rows.bits_of(3) == '1');
       CHECK(rows.bits_of(4) == '0');
       CHECK(std::isnan(rows.y[kColumns]));
+      // As without a mask.
+      const Rows unmasked(t);
+      const OnDevice no_mask(unmasked.y);
+      cuda::gemm(queue(), {.a = a, .b = b, .c = no_mask, .bias = bias, .activation = Activation::relu});
+      no_mask.fetch();
+      for (int64_t i = 0; i < unmasked.y.numel(); ++i)
+        CHECK((unmasked.y[i] == rows.y[i] || (std::isnan(unmasked.y[i]) && std::isnan(rows.y[i]))));
     }
   }
 }

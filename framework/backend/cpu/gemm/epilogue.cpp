@@ -1,6 +1,7 @@
 // What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
@@ -27,7 +28,26 @@ void sum_rows(const TensorView& x, const TensorView& out) {
   reduce(Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }
 
+HS_CLONES void relu_row(float* x, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] <= 0 ? 0.0f : x[i];
+}
+HS_CLONES void relu_row(uint16_t* x, int64_t n) {  // of bfloat16
+  constexpr uint16_t kMagnitude = 0x7fff, kInfinity = 0x7f80;
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] > kMagnitude && (x[i] & kMagnitude) <= kInfinity ? 0 : x[i];
+}
+
 }  // namespace
+
+void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step) {
+  for (int64_t i = 0; i < rows; ++i) {
+    if (t == DType::f32)
+      relu_row(static_cast<float*>(x) + i * step, columns);
+    else
+      relu_row(static_cast<uint16_t*>(x) + i * step, columns);
+  }
+}
 
 void gemm(const GemmArgs& g) {
   if (WorkspacePlan::open()) {

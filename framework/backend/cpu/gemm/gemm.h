@@ -48,6 +48,9 @@ bool multiply_thin(const GemmArgs& args);
 // A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
 void product(const GemmArgs& args);
 
+// max(x, 0) in place, of rows that lie `step` elements apart; NaN stays. t: f32 or bf16.
+void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step);
+
 // Whether bf16 products run on bf16 instructions; otherwise they are widened to float.
 bool bf16_is_native();
 // "native (AMX)", "native (AVX512-BF16)" or "widened to float32".

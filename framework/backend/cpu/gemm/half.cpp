@@ -195,10 +195,6 @@ HS_CLONES void add_row(float* x, const float* y, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
-HS_CLONES void relu_row(float* x, int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) x[i] = x[i] <= 0 ? 0.0f : x[i];
-}
 
 // How a product is cut: blocks of c, and the floats that one thread needs for one of them.
 struct Plan {
@@ -267,7 +263,7 @@ void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t 
     }
     if (p.bias) add_row(sums, p.bias + column, columns);
     if (p.accumulate) add_row(sums, reinterpret_cast<const float*>(to), columns);
-    if (p.relu) relu_row(sums, columns);
+    if (p.relu) relu_rows(DType::f32, sums, 1, columns, columns);
     store<float>(p.out, sums, to, 1, columns);
   }
 }
