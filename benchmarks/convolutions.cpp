@@ -69,9 +69,11 @@ void measure(Backend& gpu, const Layer& l, DType dtype, bool channels_last, cons
   const Window window{.dims = 2, .size = {l.size, l.size, 1}, .stride = {l.stride, l.stride, 1}, .padding = {padding, padding, 0}};
   const Tensor x = numbers({o.batch, in, pixels, pixels}, dtype, channels_last),
                w = numbers({out, in / groups, l.size, l.size}, dtype, channels_last),
-               y = numbers({o.batch, out, after, after}, dtype, channels_last);
+               y = numbers({o.batch, out, after, after}, dtype, channels_last),
+               bias = randn({out}, {.dtype = dtype, .device = Device::cuda});
   const std::pair<const char*, std::function<void()>> calls[] = {
-      {"forward", [&] { gpu.conv(x.view(), w.view(), {}, window, groups, y.view()); }},
+      {"forward", [&] { gpu.conv(x.view(), w.view(), {}, window, groups, false, y.view()); }},
+      {"forward with bias and ReLU", [&] { gpu.conv(x.view(), w.view(), bias.view(), window, groups, true, y.view()); }},
       {"data", [&] { gpu.conv_backward_data(y.view(), w.view(), {}, window, groups, x.view()); }},
       {"weight", [&] { gpu.conv_backward_weight(x.view(), y.view(), window, groups, w.view(), {}); }}};
   for (const auto& [name, call] : calls) {

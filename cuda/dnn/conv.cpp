@@ -95,7 +95,8 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
   problem.alignment = alignment({all[0], all[1], all[2], bias.data});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
-  // The library adds the bias and applies ReLU in the same pass, or it does neither.
+  // The library adds the bias and applies ReLU in the same pass, or it does neither. For ReLU alone it has only engines that are
+  // compiled when they are needed, and none at all for rows.
   const auto run = [&](const TensorView& fused, bool relu) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
     problem.relu = relu;
@@ -110,8 +111,8 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
     if (fused) work.memory.push_back(fused.data);
     return library->run(q, work);
   };
-  Done done = run(bias, call.relu);
-  if (done == Done::declined && (adds || call.relu) && (done = run({}, false)) == Done::yes) {
+  Done done = adds ? run(bias, call.relu) : Done::declined;
+  if (done == Done::declined && (done = run({}, false)) == Done::yes) {
     if (adds) add_channel_bias(kernels, result.view(), bias, result.view());
     if (call.relu) kernels.relu(in_memory_order(result.view(), format));
   }

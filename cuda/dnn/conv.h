@@ -18,7 +18,7 @@ struct ConvProblem {
   Numbers x, w, y, x_strides, w_strides, y_strides;
   ConvWindow window;
   std::optional<cudnnDataType_t> bias{};  // added to the result, of its channels; forward and data
-  bool relu = false;                      // of the result; forward
+  bool relu = false;                      // after the bias; forward
   bool tensor_cores = true;
   int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
 

@@ -22,23 +22,22 @@ std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {
   auto g = std::make_unique<Graph>(p.alignment);
   const Tensor x = g->tensor(p.x, p.x_strides, p.type), w = g->tensor(p.w, p.w_strides, p.type),
                y = g->tensor(p.y, p.y_strides, p.type);
-  const Tensor& result = p.direction == Direction::data ? x : p.direction == Direction::weight ? w : y;
-  // What is between two operations is float32: the result is rounded once, at the end.
-  Tensor sum = p.bias || p.relu ? g->like(result) : result;
-  switch (p.direction) {
-    case Direction::forward: g->conv(p.direction, x, w, sum, p.window); break;
-    case Direction::data: g->conv(p.direction, sum, w, y, p.window); break;
-    case Direction::weight: g->conv(p.direction, x, sum, y, p.window); break;
+  if (!p.bias) {
+    g->conv(p.direction, x, w, y, p.window);
+    return g;
   }
-  if (p.bias) {
-    const int64_t channels = result.dims[1];
-    Numbers dims(result.dims.size(), 1), strides(dims.size(), channels);
-    dims[1] = channels;
-    strides[1] = 1;
-    const Tensor bias = g->tensor(dims, strides, *p.bias), biased = p.relu ? g->like(result) : result;
-    g->pointwise_to(CUDNN_POINTWISE_ADD, sum, biased, {.b = &bias});
-    sum = biased;
-  }
+  const Tensor& result = p.direction == Direction::data ? x : y;
+  const Tensor raw = g->like(result);  // float32: the sum is rounded once, after the bias
+  if (p.direction == Direction::data)
+    g->conv(p.direction, raw, w, y, p.window);
+  else
+    g->conv(p.direction, x, w, raw, p.window);
+  const int64_t channels = result.dims[1];
+  Numbers dims(result.dims.size(), 1), strides(dims.size(), channels);
+  dims[1] = channels;
+  strides[1] = 1;
+  const Tensor bias = g->tensor(dims, strides, *p.bias), sum = p.relu ? g->like(result) : result;
+  g->pointwise_to(CUDNN_POINTWISE_ADD, raw, sum, {.b = &bias});
   if (p.relu) g->pointwise_to(CUDNN_POINTWISE_RELU_FWD, sum, result);
   return g;
 }

@@ -210,8 +210,11 @@ TEST_CASE("a hook on a convolution sees its result, not what its ReLU makes of i
   const auto conv = std::make_shared<Conv1d>(1, 1, 1);
   Sequential net(conv, std::make_shared<ReLU>());
   const Tensor x = ones({1, 1, 2});
-  conv->weight.fill_(-1.0);
-  conv->bias.fill_(0.0);
+  {
+    const NoGrad no_grad;
+    conv->weight.fill_(-1.0);
+    conv->bias.fill_(0.0);
+  }
   V seen;
   conv->register_forward_hook([&](Module&, const Tensors&, const Tensors& out) { seen = values(out[0]); });
   CHECK(values(net(x)) == V{0, 0});

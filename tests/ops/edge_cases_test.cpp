@@ -144,6 +144,28 @@ TEST_CASE("a gradient that is cut off is zero even where an infinite one arrives
   CHECK(slope([](const Tensor& x) { return sign(x + 1.0); }) == 0);
 }
 
+TEST_CASE("NaN goes through a ReLU in a product's pass, and negative infinity does not") {
+  for (DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 8, 8}, {3, 5, 7}, {64, 64, 64}, {70, 512, 96}, {300, 400, 300}}) {
+      for (bool biased : {true, false}) {
+        CAPTURE(name(t));
+        CAPTURE(m);
+        CAPTURE(biased);
+        manual_seed(3);
+        Tensor x = randn({m, k});
+        x.select(0, 0).narrow(0, 0, 1).fill_(NAN);
+        x.select(0, m - 1).narrow(0, 0, 1).fill_(m > 1 ? -INFINITY : NAN);
+        x = x.to(t);
+        const Tensor w = rand({n, k}).to(t), b = biased ? randn({n}).to(t) : Tensor(), square = rand({n, n}).to(t);
+        const Tensor y = linear(x, w, b, /*relu=*/true);
+        CHECK(sum(isnan(y)).item<int64_t>() == n);
+        if (m > 1) CHECK(sum(y.select(0, m - 1) == 0.0).item<int64_t>() == n);
+        CHECK(sum(isnan(mlp(x, {{w, b, Activation::relu}, {square, Tensor(), Activation::relu}}))).item<int64_t>() == n);
+      }
+    }
+  }
+}
+
 TEST_CASE("a ReLU in a convolution's pass is relu() of its result, NaN and infinities and all") {
   struct Case {
     const char* what;
@@ -172,7 +194,7 @@ TEST_CASE("a ReLU in a convolution's pass is relu() of its result, NaN and infin
         const auto run = [&](bool fused) {
           const Tensor y = fused ? conv2d(x, w, bias, c.options, true) : relu(conv2d(x, w, bias, c.options));
           // Where nothing is infinite, gradients can be compared.
-          const Tensor g = where(isfinite(y), 1.0, 0.0).to(t) * y.detach().nan_to_num();
+          const Tensor g = isfinite(y).to(t) * nan_to_num(y.detach());
           std::vector<Tensor> all{y.detach()};
           for (const Tensor& d : grad({y}, c.biased ? Tensors{x, w, bias} : Tensors{x, w}, {g})) all.push_back(d);
           return all;

@@ -109,7 +109,7 @@ TEST_CASE("one to three dimensions, groups, strides, dilation and odd channels")
   }
 }
 
-TEST_CASE("a bias comes with a convolution, and with a transposed one where the channels are last") {
+TEST_CASE("a bias, and ReLU after it, come with a convolution; a bias with a transposed one where the channels are last") {
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
     for (cudnnDataType_t type : {kHalf, kFloat}) {
@@ -118,26 +118,9 @@ TEST_CASE("a bias comes with a convolution, and with a transposed one where the 
                     data = problem(kStrided, Direction::data, type, channels_last);
         forward.bias = data.bias = type;
         accepts(capability, "image", forward, 110);
+        forward.relu = true;
+        accepts(capability, "image", forward, 110);
         if (channels_last && type == kHalf) accepts(capability, "strided", data, 110);
-      }
-    }
-  }
-}
-
-TEST_CASE("a bias and ReLU come with a convolution, from Ampere on also ReLU alone") {
-  if (!cudnn_is_here()) return;
-  for (int capability : {75, 80, 90}) {
-    for (cudnnDataType_t type : {kHalf, kBrain, kFloat}) {
-      if (type == kBrain && capability < 80) continue;
-      for (bool biased : {true, false}) {
-        for (bool channels_last : {true, false}) {
-          for (const Shapes* s : {&kImage, &kFirst, &kStrided, &kGrouped}) {
-            ConvProblem p = problem(*s, Direction::forward, type, channels_last);
-            if (biased) p.bias = type;
-            p.relu = true;
-            accepts(capability, s->name, p, 110);
-          }
-        }
       }
     }
   }

@@ -79,8 +79,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
                                     .from = code,
                                     .to = result.dtype,
                                     .format = format,
-                                    .with_bias = bias && !bias_after,
-                                    .relu = relu});
+                                    .with_bias = bias && !bias_after});
   if (!plan) return false;
 
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
@@ -101,6 +100,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
   run(*plan, sides[0].theirs.data, sides[1].theirs.data, sides[2].theirs.data, static_cast<const float*>(bias_data));
+  if (relu) kernels().relu(in_memory_order(result, format));  // oneDNN's own makes 0 of NaN
   if (bias_differs && pass == ConvPass::weight) kernels().copy(own_bias, bias);
   if (bias_after)
     add_channel_bias(kernels(), result, bias, sides[written].mine);

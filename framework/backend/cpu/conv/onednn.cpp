@@ -24,7 +24,7 @@ constexpr size_t kPlans = 256;
 constexpr int64_t kBlock = 16;       // channels that the library's layouts keep together, padded with zeros
 constexpr int64_t kFewChannels = 4;  // ... of which most would be zeros
 
-constexpr int kWords = 12 + 6 * 3;
+constexpr int kWords = 11 + 6 * 3;
 struct Key {
   int64_t words[kWords];
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
@@ -48,8 +48,8 @@ int threads_of(const ConvProblem& p) {
 // A primitive's schedule is made for a number of threads.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
-           omp_get_max_threads(), int64_t(p.format), p.relu}};
-  int at = 12;
+           omp_get_max_threads(), int64_t(p.format)}};
+  int at = 11;
   for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
     for (int64_t n : *s) key.words[at++] = n;
   return key;
@@ -59,9 +59,8 @@ Key key_of(const ConvProblem& p) {
 struct Shapes {
   Memory::desc x, weight, y, bias;
   Memory::dims strides, dilates, before, after;
-  bool relu;
 
-  explicit Shapes(const ConvProblem& p) : relu(p.relu) {
+  explicit Shapes(const ConvProblem& p) {
     const int dims = p.window.dims;
     Memory::dims in{p.images, p.channels}, taps, out{p.images, p.filters};
     if (p.groups > 1) taps.push_back(p.groups);
@@ -126,13 +125,7 @@ dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s
   const auto kind = dnnl::prop_kind::forward_training;
   const auto op = s.bias ? convolution_forward::desc(kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
                          : convolution_forward::desc(kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
-  dnnl::primitive_attr with_relu = attributes();
-  if (s.relu) {
-    dnnl::post_ops after;
-    after.append_eltwise(1.0f, Algorithm::eltwise_relu, 0.0f, 0.0f);
-    with_relu.set_post_ops(after);
-  }
-  return {op, with_relu, engine()};
+  return {op, attributes(), engine()};
 }
 
 // The library's own products of columns ("gemm") are slower than ours where it reorders for nothing; its reference code is for

@@ -8,8 +8,8 @@ namespace halfstep::cpu {
 
 enum class ConvPass : uint8_t { forward, data, weight };
 
-// One pass of y = conv(x, weight) + bias, or of relu of that. x: [images, channels, in...], weight: [filters, channels / groups,
-// size...], y: [images, filters, out...].
+// One pass of y = conv(x, weight) + bias. x: [images, channels, in...], weight: [filters, channels / groups, size...],
+// y: [images, filters, out...].
 struct ConvProblem {
   ConvPass pass;
   int64_t images, channels, filters, groups;
@@ -18,8 +18,7 @@ struct ConvProblem {
   DType from = DType::f32;  // of the two operands: f32, or bf16 where bf16_is_native()
   DType to = DType::f32;    // of the result: f32, or bf16 from bf16
   MemoryFormat format = MemoryFormat::contiguous;  // of the three tensors
-  bool with_bias = false;   // f32, read by `forward` and written by `weight`; `data` has none
-  bool relu = false;        // of `forward`
+  bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none
 };
 
 class ConvPlan;
