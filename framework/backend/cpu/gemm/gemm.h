@@ -48,8 +48,10 @@ bool multiply_thin(const GemmArgs& args);
 // A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
 void product(const GemmArgs& args);
 
-// Whether bf16 products run on bf16 instructions; otherwise they are widened to float.
+// Whether bf16 products run on bf16 instructions, which the CPU must have and be fast at; otherwise they are widened to float.
 bool bf16_is_native();
+// Whether the library has code for bf16 at all, which may be slower than that for float.
+bool has_bf16_code();
 // "native (AMX)", "native (AVX512-BF16)" or "widened to float32".
 std::string bf16_support();
 
