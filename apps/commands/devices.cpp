@@ -36,7 +36,7 @@ Json ranks_here() {
   for (const std::string& text : group->gather(mine.dump())) {
     Json rank = Json::parse(text);
     rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(),
-                          ", ", rank["threads"].get<int>(), " threads, ", group->describe());
+                          ", ", rank["threads"].get<int>(), rank["threads"] == 1 ? " thread, " : " threads, ", group->describe());
     list.push_back(rank);
   }
   const std::string library = describe_library(*group, Device::cuda);

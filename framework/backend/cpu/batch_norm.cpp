@@ -10,10 +10,10 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class C>
-HS_CLONES void scale_run(const C* g, C scale, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void scale_run(const T* g, C scale, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = g[i] * scale;
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(C(g[i]) * scale);
 }
 
 // Short runs of pixels as columns with parameters of their own, unless those of all would fill the cache.
@@ -59,7 +59,7 @@ void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorVi
   }
 }
 
-template <class C>
+template <class C, class T>
 void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_view, const TensorView& rstd_view) {
   const int64_t repeat = by_columns(a) ? a.inner : 1;
@@ -70,20 +70,20 @@ void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weig
   if (by_columns(a)) return map_columns(matrix_of(a), x, mean.data(), scale.data(), shift.data(), out);
   const int64_t grain = std::max<int64_t>(1, kBlock / a.inner);
   parallel_for(a.batch * a.channels, grain, work_of(a), [&](int64_t begin, int64_t end) {
-    alignas(64) C buffer[kBlock], made[kBlock];
+    alignas(64) T buffer[kBlock], made[kBlock];
     for (int64_t r = begin; r < end; ++r) {
       const size_t c = size_t(r % a.channels);
       for (int64_t i = 0; i < a.inner; i += kBlock) {
         const int64_t from = r * a.inner + i, n = std::min(kBlock, a.inner - i);
-        C* to = begin_row(out, from, made);
-        map_run(read_row<C>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
+        T* to = begin_row(out, from, made);
+        map_run(read_row<T>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
         end_row(out, from, to, n);
       }
     }
   });
 }
 
-template <class C>
+template <class C, class T>
 struct Backward {
   const BatchNormArgs& a;
   const TensorView &grad, &x, &dx;
@@ -96,7 +96,7 @@ struct Backward {
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const bool sums_wanted = a.training || dweight || dbias;
     parallel_for(a.channels, 1, work_of(a), [&](int64_t begin, int64_t end) {
-      alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
+      alignas(64) T g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
       for (int64_t c = begin; c < end; ++c) {
         const size_t k = size_t(c);
         const auto each = [&](const auto& f) {
@@ -108,15 +108,15 @@ struct Backward {
                 prefetch_row(grad, next, std::min(kBlock, a.inner));
                 prefetch_row(x, next, std::min(kBlock, a.inner));
               }
-              f(from, n, read_row<C>(grad, from, 1, n, g_buffer));
+              f(from, n, read_row<T>(grad, from, 1, n, g_buffer));
             }
           }
         };
         double sums[2] = {0, 0};
         if (sums_wanted) {
-          each([&](int64_t from, int64_t n, const C* g) {
+          each([&](int64_t from, int64_t n, const T* g) {
             double part[2];
-            gradient_sums<false>(g, read_row<C>(x, from, 1, n, x_buffer), g, mean[k], rstd[k], n, part[0], part[1]);
+            gradient_sums<false, C>(g, read_row<T>(x, from, 1, n, x_buffer), nullptr, mean[k], rstd[k], n, part[0], part[1]);
             sums[0] += part[0];
             sums[1] += part[1];
           });
@@ -125,10 +125,10 @@ struct Backward {
         if (dweight) store_one(dweight.dtype, sums[1], at(dweight, c));
         if (!dx) continue;
         const C one = first(sums[0]), two = second(sums[1], k);
-        each([&](int64_t from, int64_t n, const C* g) {
-          C* to = begin_row(dx, from, made);
+        each([&](int64_t from, int64_t n, const T* g) {
+          T* to = begin_row(dx, from, made);
           if (a.training)
-            gradient_run(g, read_row<C>(x, from, 1, n, x_buffer), mean[k], scale[k], one, two, to, n);
+            gradient_run(g, read_row<T>(x, from, 1, n, x_buffer), mean[k], scale[k], one, two, to, n);
           else
             scale_run(g, scale[k], to, n);
           end_row(dx, from, to, n);
@@ -178,23 +178,21 @@ void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView
                 const TensorView& running_mean, const TensorView& running_var, const TensorView& out, const TensorView& mean,
                 const TensorView& rstd) {
   find_statistics(args, x, running_mean, running_var, mean, rstd);
-  const auto run = [&](auto tag) { forward<decltype(tag)>(args, x, weight, bias, out, mean, rstd); };
-  x.dtype == DType::f64 ? run(double{}) : run(float{});
+  with_types({&x, &out}, [&](auto c, auto t) { forward<decltype(c), decltype(t)>(args, x, weight, bias, out, mean, rstd); });
 }
 
 void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
                          const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                          const TensorView& dbias) {
-  const auto run = [&](auto tag) {
-    using C = decltype(tag);
-    Backward<C> b{args, grad, x, dx};
+  with_types({&x, &grad, &dx}, [&](auto c, auto t) {
+    using C = decltype(c);
+    Backward<C, decltype(t)> b{args, grad, x, dx};
     b.mean = parameter<C>(mean, args.channels, 1, C(0));
     b.rstd = parameter<C>(rstd, args.channels, 1, C(0));
     b.scale = parameter<C>(weight, args.channels, 1, C(1));
     for (size_t i = 0; i < b.scale.size(); ++i) b.scale[i] *= b.rstd[i];
     by_columns(args) ? b.by_columns(dweight, dbias) : b.by_runs(dweight, dbias);
-  };
-  x.dtype == DType::f64 ? run(double{}) : run(float{});
+  });
 }
 
 }  // namespace halfstep::cpu

@@ -40,4 +40,27 @@ HS_HD void load_lanes(const float* x, Doubles& v) {
   v = __builtin_convertvector(f, Doubles);
 }
 
+// Zero where lanes do not hold the last `rest` numbers of a row whose whole vectors have been taken.
+template <class V>
+HS_HD void keep_last(int64_t rest, V& v) {
+  constexpr int kWidth = sizeof(V) / sizeof(v[0]);
+  decltype(v < v) kept;  // all bits, or none
+  for (int k = 0; k < kWidth; ++k) kept[k] = kWidth - 1 - k;
+  kept = (kept - int(rest)) >> (8 * int(sizeof(v[0])) - 1);
+  v = V(decltype(kept)(v) & kept);
+}
+// The last `rest` of n stored values in the last lanes, zeros in those before.
+template <class T, class V>
+HS_HD void load_last(const T* x, int64_t n, int64_t rest, V& v) {
+  constexpr int kWidth = sizeof(V) / sizeof(v[0]);
+  if (n >= kWidth) {
+    load_lanes(x + n - kWidth, v);
+  } else {
+    T few[kWidth];
+    for (int k = 0; k < kWidth; ++k) few[k] = k < kWidth - n ? T(0) : x[k - (kWidth - n)];
+    load_lanes(few, v);
+  }
+  keep_last(rest, v);
+}
+
 }  // namespace halfstep::cpu

@@ -3,47 +3,43 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/simd.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// The last lanes of a row, `rest` in those that are missing.
-template <class C>
-[[gnu::always_inline]] inline void load_last(const C* x, int64_t n, C rest, C* lanes) {
-  for (int k = 0; k < 64 / int(sizeof(C)); ++k) lanes[k] = k < n ? x[k] : rest;
-}
-
 // sum (x - center) and sum (x - center)^2; `find`: about their mean, which goes to center.
-template <bool find, class C>
-HS_CLONES void add_up(const C* x, C& center, int64_t n, double& sum, double& squares) {
-  constexpr int kWidth = 64 / int(sizeof(C));
-  typedef C V __attribute__((vector_size(64)));
+template <bool find, class C, class T>
+HS_CLONES void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
+  typedef typename LanesOf<C>::type V;
+  constexpr int kWidth = kLanes / int(sizeof(C));
+  const int64_t whole = n / kWidth * kWidth, rest = n - whole;
   C lanes[kWidth];
   V s = {}, q = {}, v;
-  const int64_t whole = n / kWidth * kWidth;
   if constexpr (find) {
     for (int64_t i = 0; i < whole; i += kWidth) {
-      std::memcpy(&v, x + i, sizeof v);
+      load_lanes(x + i, v);
       s += v;
     }
-    load_last(x + whole, n - whole, C(0), lanes);
-    std::memcpy(&v, lanes, sizeof v);
-    s += v;
+    if (rest > 0) {
+      load_last(x, n, rest, v);
+      s += v;
+    }
     std::memcpy(lanes, &s, sizeof s);
     center = sum_lanes(lanes) / C(n);
     s = V{};
   }
   for (int64_t i = 0; i < whole; i += kWidth) {
-    std::memcpy(&v, x + i, sizeof v);
+    load_lanes(x + i, v);
     v -= center;
     s += v;
     q += v * v;
   }
-  if (whole < n) {
-    load_last(x + whole, n - whole, center, lanes);
-    std::memcpy(&v, lanes, sizeof v);
+  if (rest > 0) {
+    load_last(x, n, rest, v);
     v -= center;
+    keep_last(rest, v);
     s += v;
     q += v * v;
   }
@@ -67,22 +63,25 @@ void Moments::join(const Moments& o) {
   count += o.count;
 }
 
-template <class C>
-void sums_about(const C* x, C center, int64_t n, double& sum, double& squares) {
+template <class C, class T>
+void sums_about(const T* x, C center, int64_t n, double& sum, double& squares) {
   add_up<false>(x, center, n, sum, squares);
 }
 
-template <class C>
-Moments moments_of(const C* x, int64_t n) {
+template <class C, class T>
+Moments moments_of(const T* x, int64_t n) {
   C center;
   double sum, squares;
   add_up<true>(x, center, n, sum, squares);
   return {double(center) + sum / double(n), std::max(0.0, squares - sum * sum / double(n)), n};
 }
 
-template void sums_about<float>(const float*, float, int64_t, double&, double&);
-template void sums_about<double>(const double*, double, int64_t, double&, double&);
-template Moments moments_of<float>(const float*, int64_t);
-template Moments moments_of<double>(const double*, int64_t);
+#define HS_MOMENTS(C, T)                                                  \
+  template void sums_about<C, T>(const T*, C, int64_t, double&, double&); \
+  template Moments moments_of<C, T>(const T*, int64_t);
+HS_MOMENTS(float, float)
+HS_MOMENTS(float, bf16)
+HS_MOMENTS(double, double)
+#undef HS_MOMENTS
 
 }  // namespace halfstep::cpu

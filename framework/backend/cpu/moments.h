@@ -13,13 +13,13 @@ struct Moments {
   void join(const Moments& o);
 };
 
-// sum (x - center) and sum (x - center)^2. For a block that is in the cache: added up in C.
-template <class C>
-void sums_about(const C* x, C center, int64_t n, double& sum, double& squares);
+// sum (x - center) and sum (x - center)^2. For a block that is in the cache: added up in C, which T is or is widened to.
+template <class C, class T>
+void sums_about(const T* x, C center, int64_t n, double& sum, double& squares);
 
 // Two passes over a block.
-template <class C>
-Moments moments_of(const C* x, int64_t n);
+template <class C, class T>
+Moments moments_of(const T* x, int64_t n);
 
 // The sum of 64 bytes of lanes, halves first.
 template <class C>

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/moments.h"
 #include "framework/backend/cpu/rows.h"
 
@@ -25,38 +26,48 @@ std::vector<C> parameter(const TensorView& v, int64_t count, int64_t repeat, C o
   return values;
 }
 
-// Where n results from element `from` on are to be made: in place, or in a buffer that `end` stores.
-template <class C>
-C* begin_row(const TensorView& out, int64_t from, C* buffer) {
-  return out.dtype == dtype_of<C> ? out.as<C>() + from : buffer;
+// f(C{}, T{}): the type to compute in, and the one that loops read and write the tensors in: bfloat16 where all are, which is
+// widened and rounded in registers, else C.
+template <class F>
+void with_types(std::initializer_list<const TensorView*> views, const F& f) {
+  const auto all = [&](DType t) { return std::all_of(views.begin(), views.end(), [&](auto* v) { return !*v || v->dtype == t; }); };
+  if (all(DType::bf16)) return f(float{}, bf16{});
+  (*views.begin())->dtype == DType::f64 ? f(double{}, double{}) : f(float{}, float{});
 }
-template <class C>
-void end_row(const TensorView& out, int64_t from, const C* made, int64_t n) {
-  if (out.dtype != dtype_of<C>) store<C>(out.dtype, made, at(out, from), 1, n);
+
+// Where n results from element `from` on are to be made: in place, or in a buffer that `end` stores.
+template <class T>
+T* begin_row(const TensorView& out, int64_t from, T* buffer) {
+  return out.dtype == dtype_of<T> ? out.as<T>() + from : buffer;
+}
+template <class T>
+void end_row(const TensorView& out, int64_t from, const T* made, int64_t n) {
+  if (out.dtype != dtype_of<T>) store<T>(out.dtype, made, at(out, from), 1, n);
 }
 
 // sum g and sum g (x - mean) rstd, of a block in the cache; with `w`, of g w.
-template <bool Weighted, class C>
-HS_CLONES void gradient_sums(const C* g, const C* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second) {
-  constexpr int kWidth = 64 / int(sizeof(C));
-  typedef C Lanes __attribute__((vector_size(64)));
-  Lanes a = {}, b = {}, gv = {}, xv = {}, wv = {};
-  for (int64_t i = 0; i < n; i += kWidth) {
-    if (i + kWidth <= n) {
-      std::memcpy(&gv, g + i, sizeof gv);
-      std::memcpy(&xv, x + i, sizeof xv);
-      if constexpr (Weighted) std::memcpy(&wv, w + i, sizeof wv);
-    } else {  // what is missing has no gradient
-      gv = xv = wv = Lanes{};
-      for (int64_t k = i; k < n; ++k) {
-        gv[k - i] = g[k];
-        xv[k - i] = x[k];
-        if constexpr (Weighted) wv[k - i] = w[k];
-      }
-    }
+template <bool Weighted, class C, class T>
+HS_CLONES void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second) {
+  typedef typename LanesOf<C>::type V;
+  constexpr int kWidth = kLanes / int(sizeof(C));
+  V a = {}, b = {}, gv, xv, wv;
+  const auto add = [&]() HS_INLINE {
     if constexpr (Weighted) gv *= wv;
     a += gv;
     b += gv * ((xv - mean) * rstd);
+  };
+  const int64_t whole = n / kWidth * kWidth, rest = n - whole;
+  for (int64_t i = 0; i < whole; i += kWidth) {
+    load_lanes(g + i, gv);
+    load_lanes(x + i, xv);
+    if constexpr (Weighted) load_lanes(w + i, wv);
+    add();
+  }
+  if (rest > 0) {  // what is missing has no gradient
+    load_last(g, n, rest, gv);
+    load_last(x, n, rest, xv);
+    if constexpr (Weighted) load_last(w, n, rest, wv);
+    add();
   }
   C lanes[2][kWidth];
   std::memcpy(lanes[0], &a, sizeof a);
@@ -66,17 +77,17 @@ HS_CLONES void gradient_sums(const C* g, const C* x, const C* w, C mean, C rstd,
 }
 
 // (x - mean) scale + bias
-template <class C>
-HS_CLONES void map_run(const C* x, C mean, C scale, C bias, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale + bias;
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>((C(x[i]) - mean) * scale + bias);
 }
 
 // scale (g - first - (x - mean) second)
-template <class C>
-HS_CLONES void gradient_run(const C* g, const C* x, C mean, C scale, C first, C second, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = scale * (g[i] - first - (x[i] - mean) * second);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(scale * (C(g[i]) - first - (C(x[i]) - mean) * second));
 }
 
 // into = the sums of rows [0, count) of `rows`, `n` wide, each column in order.

@@ -10,31 +10,31 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class C>
-HS_CLONES void map_row(const C* x, C mean, C rstd, const C* w, const C* b, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void map_row(const T* x, C mean, C rstd, const C* w, const C* b, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd * w[i] + b[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>((C(x[i]) - mean) * rstd * w[i] + b[i]);
 }
 
 // dx = rstd (g w - first - xhat second)
-template <class C>
-HS_CLONES void gradient_row(const C* g, const C* x, const C* w, C mean, C rstd, C first, C second, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void gradient_row(const T* g, const T* x, const C* w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = rstd * (g[i] * w[i] - first - (x[i] - mean) * rstd * second);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rstd * (C(g[i]) * w[i] - first - (C(x[i]) - mean) * rstd * second));
 }
 
-template <class C>
-HS_CLONES void weighted_run(const C* g, const C* x, C w, C mean, C rstd, C first, C second, C* out, int64_t n) {
+template <class C, class T>
+HS_CLONES void weighted_run(const T* g, const T* x, C w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = rstd * (g[i] * w - first - (x[i] - mean) * rstd * second);
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rstd * (C(g[i]) * w - first - (C(x[i]) - mean) * rstd * second));
 }
 
-template <class C>
-HS_CLONES void add_gradient(const C* g, const C* x, C mean, C rstd, C* dw, C* db, int64_t n) {
+template <class C, class T>
+HS_CLONES void add_gradient(const T* g, const T* x, C mean, C rstd, C* dw, C* db, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    db[i] += g[i];
-    dw[i] += g[i] * ((x[i] - mean) * rstd);
+    db[i] += C(g[i]);
+    dw[i] += C(g[i]) * ((C(x[i]) - mean) * rstd);
   }
 }
 
@@ -67,15 +67,15 @@ void each_run(const Layout& s, int64_t from, int64_t n, const F& f) {
 }
 
 // The statistics of x[from, from + n). `buffer` then holds its last block.
-template <class C>
-void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n, C* buffer, C& mean, C& rstd) {
+template <class C, class T>
+void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n, T* buffer, C& mean, C& rstd) {
   Moments m;
   double squares = 0;
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t width = std::min(kBlock, n - i);
-    const C* p = read_row<C>(x, from + i, 1, width, buffer);
+    const T* p = read_row<T>(x, from + i, 1, width, buffer);
     if (a.centered) {
-      m.join(moments_of(p, width));
+      m.join(moments_of<C>(p, width));
     } else {
       double sum, part;
       sums_about(p, C(0), width, sum, part);
@@ -86,14 +86,14 @@ void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n,
   rstd = C(1 / std::sqrt((a.centered ? m.squares : squares) / double(n) + a.eps));
 }
 
-template <class C>
+template <class C, class T>
 void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_out, const TensorView& rstd_out) {
   const Layout s(a);
   const std::vector<C> w = parameter<C>(weight, a.groups * a.channels, s.repeat, C(1)),
                        b = parameter<C>(bias, a.groups * a.channels, s.repeat, C(0));
   parallel_for(s.slices, s.grain(), s.work(), [&](int64_t begin, int64_t end) {
-    alignas(64) C buffer[kBlock], made[kBlock];
+    alignas(64) T buffer[kBlock], made[kBlock];
     for (int64_t k = begin; k < end; ++k) {
       C mean, rstd;
       statistics(a, x, k * s.length, s.length, buffer, mean, rstd);
@@ -102,8 +102,8 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
       const C *wk = w.data() + k % s.groups * s.channels, *bk = b.data() + k % s.groups * s.channels;
       for (int64_t i = 0; i < s.length; i += kBlock) {
         const int64_t from = k * s.length + i, n = std::min(kBlock, s.length - i);
-        const C* p = s.length <= kBlock && x.dtype != dtype_of<C> ? buffer : read_row<C>(x, from, 1, n, buffer);
-        C* to = begin_row(out, from, made);
+        const T* p = s.length <= kBlock && x.dtype != dtype_of<T> ? buffer : read_row<T>(x, from, 1, n, buffer);
+        T* to = begin_row(out, from, made);
         if (s.run == 1)
           map_row(p, mean, rstd, wk + i, bk + i, to, n);
         else
@@ -114,7 +114,7 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
   });
 }
 
-template <class C>
+template <class C, class T>
 struct Backward {
   const NormArgs& a;
   const TensorView &grad, &x, &mean, &rstd, &dx;
@@ -123,8 +123,8 @@ struct Backward {
 
   // The inputs of a block in the cache.
   struct Block {
-    alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
-    const C *g, *x;
+    alignas(64) T g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
+    const T *g, *x;
     C mean, rstd;
   };
   void begin(Block& t, int64_t slice) const {
@@ -133,8 +133,8 @@ struct Backward {
   }
   int64_t read(Block& t, int64_t slice, int64_t i) const {
     const int64_t n = std::min(kBlock, s.length - i), from = slice * s.length + i;
-    t.g = read_row<C>(grad, from, 1, n, t.g_buffer);
-    t.x = read_row<C>(x, from, 1, n, t.x_buffer);
+    t.g = read_row<T>(grad, from, 1, n, t.g_buffer);
+    t.x = read_row<T>(x, from, 1, n, t.x_buffer);
     return n;
   }
   void finish(const double (&sums)[2], C& first, C& second) const {
@@ -162,7 +162,7 @@ struct Backward {
     finish(sums, first, second);
     for (int64_t i = 0; i < s.length; i += kBlock) {
       if (s.length > kBlock) n = read(t, slice, i);
-      C* to = begin_row(dx, slice * s.length + i, t.made);
+      T* to = begin_row(dx, slice * s.length + i, t.made);
       gradient_row(t.g, t.x, wk + i, t.mean, t.rstd, first, second, to, n);
       end_row(dx, slice * s.length + i, to, n);
     }
@@ -185,8 +185,8 @@ struct Backward {
         const int64_t group = c / s.channels, i = c - group * s.channels, k = r * s.groups + group;
         const int64_t width = std::min(from + n - c, s.channels - i), at_column = c - from;
         begin(t, k);
-        t.g = read_row<C>(grad, k * s.length + i, 1, width, t.g_buffer);
-        t.x = read_row<C>(x, k * s.length + i, 1, width, t.x_buffer);
+        t.g = read_row<T>(grad, k * s.length + i, 1, width, t.g_buffer);
+        t.x = read_row<T>(x, k * s.length + i, 1, width, t.x_buffer);
         add_gradient(t.g, t.x, t.mean, t.rstd, into[1] + at_column, into[0] + at_column, width);
         c += width;
       }
@@ -224,7 +224,7 @@ struct Backward {
         for (int64_t i = 0; i < s.length; i += kBlock) {
           each_run(s, i, read(t, k, i), [&](int64_t j, int64_t width, int64_t c) {
             double first, second;
-            gradient_sums<false>(t.g + j, t.x + j, t.g, t.mean, t.rstd, width, first, second);
+            gradient_sums<false, C>(t.g + j, t.x + j, nullptr, t.mean, t.rstd, width, first, second);
             dbk[c] += first;
             dwk[c] += second;
           });
@@ -239,7 +239,7 @@ struct Backward {
         finish(sums, first, second);
         for (int64_t i = 0; i < s.length; i += kBlock) {
           const int64_t n = read(t, k, i);
-          C* to = begin_row(dx, k * s.length + i, t.made);
+          T* to = begin_row(dx, k * s.length + i, t.made);
           each_run(s, i, n, [&](int64_t j, int64_t width, int64_t c) {
             weighted_run(t.g + j, t.x + j, wk[c], t.mean, t.rstd, first, second, to + j, width);
           });
@@ -257,8 +257,7 @@ struct Backward {
 void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
                const TensorView& mean, const TensorView& rstd) {
   if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(args, x, weight, bias, out, mean, rstd);
-  const auto run = [&](auto tag) { forward<decltype(tag)>(args, x, weight, bias, out, mean, rstd); };
-  x.dtype == DType::f64 ? run(double{}) : run(float{});
+  with_types({&x, &out}, [&](auto c, auto t) { forward<decltype(c), decltype(t)>(args, x, weight, bias, out, mean, rstd); });
 }
 
 void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
@@ -266,13 +265,12 @@ void normalize_backward(const NormArgs& args, const TensorView& grad, const Tens
                         const TensorView& dbias) {
   if (x.format() == MemoryFormat::channels_last)
     return normalize_channels_last_backward(args, grad, x, weight, mean, rstd, dx, dweight, dbias);
-  const auto run = [&](auto tag) {
-    using C = decltype(tag);
-    Backward<C> b{args, grad, x, mean, rstd, dx};
+  with_types({&x, &grad, &dx}, [&](auto c, auto t) {
+    using C = decltype(c);
+    Backward<C, decltype(t)> b{args, grad, x, mean, rstd, dx};
     b.w = parameter<C>(weight, args.groups * args.channels, b.s.repeat, C(1));
     b.s.run == 1 ? b.by_rows(dweight, dbias) : b.by_runs(dweight, dbias);
-  };
-  x.dtype == DType::f64 ? run(double{}) : run(float{});
+  });
 }
 
 }  // namespace halfstep::cpu

@@ -31,7 +31,8 @@ struct Out {
   }
 };
 
-template <class C>
+// T: C, or bfloat16 where x is.
+template <class C, class T>
 void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space& reduced) {
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
   std::vector<Moments> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
@@ -39,7 +40,7 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
   const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
   const auto write = [&](int64_t o, const Moments& m) { out.write(m, Cursor(kept, 2, o).offset(), Cursor(kept, 0, o).offset()); };
   parallel_for(kept.numel * segments, grain, work, [&](int64_t begin, int64_t end) {
-    alignas(64) C buffer[kBlock];
+    alignas(64) T buffer[kBlock];
     TensorView row = x;
     for (int64_t task = begin; task < end; ++task) {
       const int64_t o = task / segments, first = task % segments * kSegment, last = std::min(reduced.numel, first + kSegment);
@@ -47,7 +48,7 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
       Moments m;
       for (int64_t i = first; i < last; i += kBlock) {
         const int64_t n = std::min(kBlock, last - i);
-        m.join(moments_of<C>(fetch<C>(reduced, 0, row, i, n, buffer), n));
+        m.join(moments_of<C>(fetch<T>(reduced, 0, row, i, n, buffer), n));
       }
       if (segments > 1)
         partial[size_t(task)] = m;
@@ -223,14 +224,10 @@ void variance(const TensorView& x, double correction, const TensorView& mean, co
   const Strides mean_out = mean ? Split(x, mean).kept_out : split.kept_out;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in, &mean_out}), reduced(split.reduced, {&split.reduced_in});
   const Out out{mean, var, correction};
-  const auto run = [&](auto tag) {
-    using C = decltype(tag);
-    if (split.by_columns())
-      by_columns<C>(x, out, kept, reduced);
-    else
-      by_rows<C>(x, out, kept, reduced);
-  };
-  x.dtype == DType::f64 ? run(double{}) : run(float{});
+  if (split.by_columns())
+    return x.dtype == DType::f64 ? by_columns<double>(x, out, kept, reduced) : by_columns<float>(x, out, kept, reduced);
+  if (x.dtype == DType::f64) return by_rows<double, double>(x, out, kept, reduced);
+  x.dtype == DType::bf16 ? by_rows<float, bf16>(x, out, kept, reduced) : by_rows<float, float>(x, out, kept, reduced);
 }
 
 }  // namespace halfstep::cpu

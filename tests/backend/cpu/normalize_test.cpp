@@ -107,6 +107,7 @@ TEST_CASE("normalisations of channels, in both formats, against plain loops") {
       check_norm({3, 40, 30, 0, format}, t);
       check_norm({2, 3, 700, 0, format}, t);
       check_norm({2, 6, 9, 3, format}, t);
+      check_norm({2, 6, 2, 3, format}, t);     // no whole vector
       check_norm({10, 24, 33, 4, format}, t);  // samples shared among the threads
       check_norm({2, 20, 70, 20, format}, t);
       check_norm({1, 1100, 5, 2, format}, t);
@@ -117,9 +118,10 @@ TEST_CASE("normalisations of channels, in both formats, against plain loops") {
   }
 }
 
-TEST_CASE("normalisations in channels_last do not depend on the number of threads") {
+TEST_CASE("normalisations do not depend on the number of threads") {
   for (DType t : {DType::f32, DType::bf16}) {
-    for (const Images& s : {Images{8, 24, 200}, {1, 300, 150}, {16, 24, 90, 4}, {1, 64, 600, 8}}) {
+    for (const Images& s :
+         {Images{8, 24, 200}, {1, 300, 150}, {16, 24, 90, 4}, {1, 64, 600, 8}, {8, 24, 200, 0, kRows}, {16, 24, 90, 4, kRows}}) {
       const Inputs in(s, t);
       same_for_any_threads([&] { return run(s, in, t).raw(); });
     }

@@ -15,7 +15,7 @@ struct ConvProblem {
   int64_t images, channels, filters, groups;
   Window window;
   Spatial in, out;
-  DType from = DType::f32;  // of the two operands: f32, or bf16 where bf16_is_native()
+  DType from = DType::f32;  // of the two operands: f32, or bf16 where has_bf16_code()
   DType to = DType::f32;    // of the result: f32, or bf16 from bf16
   MemoryFormat format = MemoryFormat::contiguous;  // of the three tensors
   bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none

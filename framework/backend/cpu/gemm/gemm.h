@@ -51,8 +51,10 @@ void product(const GemmArgs& args);
 // max(x, 0) in place, of rows that lie `step` elements apart; NaN stays. t: f32 or bf16.
 void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step);
 
-// Whether bf16 products run on bf16 instructions; otherwise they are widened to float.
+// Whether bf16 products run on bf16 instructions, which the CPU must have and be fast at; otherwise they are widened to float.
 bool bf16_is_native();
+// Whether the library has code for bf16 at all, which may be slower than that for float.
+bool has_bf16_code();
 // "native (AMX)", "native (AVX512-BF16)" or "widened to float32".
 std::string bf16_support();
 
