@@ -1,11 +1,13 @@
 // Memory of the emulated device and of its host, and copies. Device memory is one range without access rights outside kernels
-// and copies: a host that touches it faults. HALFSTEP_EMU_MEMORY limits it. Writes behind an allocation show when it is freed.
+// and copies: a host that touches it faults. HALFSTEP_EMU_GUARD=0 leaves it open, which is faster. HALFSTEP_EMU_MEMORY limits it.
+// Writes behind an allocation show when it is freed.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include "hooks.h"
 #include "runtime.h"
@@ -34,14 +36,21 @@ size_t used;   // from its beginning: the part whose access rights change, beyon
 size_t live_bytes;
 Blocks live, pinned;
 int opened;
+const bool guarded = [] {
+  const char* text = std::getenv("HALFSTEP_EMU_GUARD");
+  return !text || std::string_view(text) != "0";
+}();
 
 size_t reserved_for(size_t bytes) { return (bytes + 255) / 256 * 256 + kGap; }
 
-void protect(int rights) { mprotect(device, (used + kHugePage - 1) / kHugePage * kHugePage, rights); }
+void protect(int rights) {
+  if (guarded) mprotect(device, (used + kHugePage - 1) / kHugePage * kHugePage, rights);
+}
 
 void reserve() {
   if (device) return;
-  void* space = mmap(nullptr, kAddressSpace + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const int rights = guarded ? PROT_NONE : PROT_READ | PROT_WRITE;
+  void* space = mmap(nullptr, kAddressSpace + kHugePage, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) fail("no address space for device memory");
   device = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(space) + kHugePage - 1) / kHugePage * kHugePage);
   madvise(device, kAddressSpace, MADV_HUGEPAGE);  // rights change often, and are kept by page

@@ -29,7 +29,8 @@ void race_acquire(const void*) {}
 namespace {
 
 constexpr unsigned kMaxThreads = 1024;
-constexpr size_t kStackBytes = 256 << 10;
+// No power of two, with which the ends of all stacks would share a few lines of the cache.
+constexpr size_t kStackBytes = (256 << 10) + 9 * 64;
 
 enum class State : uint8_t { fresh, ready, at_barrier, in_warp_op, done };
 enum class WarpOp : uint8_t { barrier, shuffle, ballot };
@@ -90,6 +91,16 @@ std::string name(int t) {
   return text;
 }
 
+// What lanes exchange is a word or two, for which a call takes longer than the copy.
+void copy_words(void* to, const void* from, size_t bytes) {
+  if (bytes == 4)
+    std::memcpy(to, from, 4);
+  else if (bytes == 8)
+    std::memcpy(to, from, 8);
+  else
+    std::memcpy(to, from, bytes);
+}
+
 bool same_site(Site a, Site b) { return a == b || std::strcmp(a, b) == 0; }
 
 void become(int t) {
@@ -99,11 +110,11 @@ void become(int t) {
   where.warp_epoch = warp_epochs[t / 32];
 }
 
-void wait() { fibers[size_t(threads[current].stack)].suspend(); }
+[[gnu::always_inline]] inline void wait() { fibers[size_t(threads[current].stack)].suspend(); }
 
-// What every stack runs: threads, one after another, until the block has no unstarted one.
-void fiber_main() {
-  Fiber::entered();
+// Threads, one after another, until the block has no unstarted one. A function that is called anew for each block: the next launch
+// may come from another thread of the host, with a `where` of its own.
+[[gnu::noinline]] void run_threads() {
   for (;;) {
     where.in_kernel = true;
     (*body)();
@@ -112,14 +123,20 @@ void fiber_main() {
     me.state = State::done;
     ++done;
     while (next_in_order < order.size() && threads[order[next_in_order]].state != State::fresh) ++next_in_order;
-    if (next_in_order < order.size()) {
-      const int next = order[next_in_order++];
-      threads[next].stack = me.stack;
-      threads[next].state = State::ready;
-      become(next);
-    } else {
-      wait();
-    }
+    if (next_in_order == order.size()) return;
+    const int next = order[next_in_order++];
+    threads[next].stack = me.stack;
+    threads[next].state = State::ready;
+    become(next);
+  }
+}
+
+// What every stack runs.
+void fiber_main() {
+  Fiber::entered();
+  for (;;) {
+    run_threads();
+    wait();
   }
 }
 
@@ -274,7 +291,7 @@ void meet(Site site, unsigned mask, WarpOp op, int source, const void* value, si
     const int from = other.source & 31;
     if (!(mask >> from & 1))
       fail("%s: the shuffle at %s reads lane %d, which is not in the mask %08x", name(warp + l).c_str(), site, from, mask);
-    std::memcpy(other.received, threads[warp + from].value, bytes);
+    copy_words(other.received, threads[warp + from].value, bytes);
   }
 }
 
@@ -343,7 +360,7 @@ void warp_shuffle(Site site, unsigned mask, int source_lane, void* value, size_t
   const int self = current;
   if (bytes > sizeof threads[self].received) fail("a shuffle of %zu bytes at %s", bytes, site);
   meet(site, mask, WarpOp::shuffle, source_lane, value, bytes, false);
-  std::memcpy(value, threads[self].received, bytes);
+  copy_words(value, threads[self].received, bytes);
 }
 
 int lane() { return current % 32; }

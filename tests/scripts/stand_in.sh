@@ -84,13 +84,11 @@ case $name in
         [ "$FAULT" = "crashing" ] && { echo "error: [cuda] out of memory" >&2; exit 2; }
         rung=fused plain=0
         [ "$FAULT" = "plain products" ] && rung=plain plain=2
-        tr -d '\n' <<END
-{"description": "a stand-in", "arms": [{"arm": "float16", "median_ms": 2.0, "fastest_ms": 1.9, "p90_ms": 2.1, "peak_bytes": 1000,
- "first_loss": 1.0, "final_loss": 0.5, "losses": [1.0, 0.5], "skipped": 0, "plain_products": $plain,
- "products": [{"m": 4096, "n": 512, "k": 4096, "batch": 1, "a_transposed": true, "b_transposed": false, "in": "float16",
- "out": "float16", "compute": "f32", "epilogue": "relu+bias", "rung": "$rung", "top": "fused", "candidates": 8, "status": 0,
- "algorithm": 66, "workspace": 0, "tuned": false, "calls": 3}]}]}
-END
+        printf %s '{"description": "a stand-in", "arms": [{"arm": "float16", "median_ms": 2.0, "fastest_ms": 1.9, "p90_ms": 2.1,' \
+          ' "peak_bytes": 1000, "first_loss": 1.0, "final_loss": 0.5, "losses": [1.0, 0.5], "skipped": 0, "plain_products": ' $plain \
+          ', "products": [{"m": 4096, "n": 512, "k": 4096, "batch": 1, "a_transposed": true, "b_transposed": false, "in": "float16",' \
+          ' "out": "float16", "compute": "f32", "epilogue": "relu+bias", "rung": "' $rung '", "top": "fused", "candidates": 8,' \
+          ' "status": 0, "algorithm": 66, "workspace": 0, "tuned": false, "calls": 3}]}]}'
         echo
         [ $plain = 0 ] ;;
     esac ;;

@@ -89,8 +89,12 @@ int launches_of(const F& f) {
   return counter.count;
 }
 
-// All elements close, with the first that is not in the message.
+// All elements close, with the first that is not in the message. Equal bytes are, whatever they mean.
 inline void check_close(const Buffer& got, const Buffer& want, double ulps, double absolute, const std::string& what) {
+  const auto dense = [](const TensorView& v) { return v.strides == contiguous_strides(v.shape); };
+  const bool same = dense(got.view) && dense(want.view) && got.view.dtype == want.view.dtype && got.numel() == want.numel() &&
+                    std::memcmp(got.view.data, want.view.data, size_t(want.numel()) * size_of(want.view.dtype)) == 0;
+  if (same) return;
   int64_t bad = -1;
   for (int64_t i = 0; i < want.numel() && bad < 0; ++i) {
     if (!close(want.view.dtype, got[i], want[i], ulps, absolute)) bad = i;
