@@ -1,5 +1,6 @@
 #include "apps/catalog/losses.h"
 
+#include "amp/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/layer_rows.h"
 #include "apps/schema/suggest.h"
@@ -234,7 +235,7 @@ std::unique_ptr<Loss> build_loss(const Json& loss) {
   return row.targets == Targets::classes ? std::make_unique<ByPosition>(std::move(made)) : std::move(made);
 }
 
-void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, Issues& issues) {
+void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues) {
   const LossRow& row = loss_catalog().row(loss);
   const Targets given = facts.targets();
   const Shape& output = *model.output;
@@ -248,6 +249,7 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
+    const Autocast region(Device::meta, low.value_or(DType::bf16), low.has_value());
     const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));

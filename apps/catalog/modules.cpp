@@ -2,6 +2,7 @@
 
 #include "apps/catalog/initial.h"
 #include "apps/catalog/layer_rows.h"
+#include "apps/schema/pattern.h"
 
 namespace halfstep::app {
 
@@ -31,6 +32,20 @@ std::shared_ptr<Module> build_model(const Json& model) {
   const std::shared_ptr<Module> made = module_catalog().row(model).make(model);
   initialise(*made, model);
   return made;
+}
+
+void recompute_activations(Module& model, const Json& patterns) {
+  for (const Json& text : patterns.is_array() ? patterns : Json::array({patterns})) {
+    const Pattern pattern(text.get<std::string>());
+    bool found = false;
+    for (const auto& [name, module] : model.named_modules()) {
+      if (!pattern.found_in(name)) continue;
+      module->recompute_in_backward(true);
+      found = true;
+    }
+    check<ConfigError>(found, "train.checkpoint_activations", text.dump(), " is in no module's name",
+                       Help{"halfstep train --dry-run lists the layers by their names"});
+  }
 }
 
 }  // namespace halfstep::app

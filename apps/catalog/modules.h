@@ -69,6 +69,10 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
 // by `init`; files of `weights` are read by load_weights (apps/catalog/initial.h).
 std::shared_ptr<Module> build_model(const Json& model);
 
+// The modules that "train.checkpoint_activations" names, a pattern or a list of them, compute again in backward what they would
+// have kept (Module::recompute_in_backward). Throws ConfigError for a pattern that is in no module's name.
+void recompute_activations(Module& model, const Json& patterns);
+
 }  // namespace halfstep::app
 
 // Makes a class of yours a layer of JSON configs, under its own name, with fields that its constructor takes in order:

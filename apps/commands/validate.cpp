@@ -20,12 +20,21 @@ int validate_files(const Options& o) {
   for (const std::string& file : o.files) {
     try {
       const Config config = load_config(file, o.config);
+      const bool readable = config.data_fault.empty();
       if (o.json) {
-        std::cout << line_of(Json{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}}) << '\n';
-        continue;
+        Json told{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
+        if (!readable) told["data_error"] = config.data_fault;
+        std::cout << line_of(told) << '\n';
+      } else {
+        print_warnings(config);
+        const char* unchecked = readable ? " (shapes not checked: the data files are not there)" : " (shapes not checked)";
+        std::cout << file << ": valid" << (config.facts ? "" : unchecked) << (readable ? "" : ", but its data cannot be read")
+                  << '\n';
       }
-      print_warnings(config);
-      std::cout << file << ": valid" << (config.facts ? "" : " (shapes not checked: the data files are not there)") << '\n';
+      if (!readable) {
+        std::cerr << config.data_fault << '\n';
+        if (code == kDone) code = kData;
+      }
     } catch (const ConfigError& e) {
       if (o.json) std::cout << line_of(Json{{"file", file}, {"valid", false}, {"error", e.what()}}) << '\n';
       std::cerr << e.what() << '\n';

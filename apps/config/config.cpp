@@ -26,6 +26,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   config.scaler = scaler_options(config.amp, config.device);
   for (const Issue& issue : issues.list()) config.warnings.push_back(Issues::line(issue, parsed.origins));
   config.facts = std::move(result.facts);
+  config.data_fault = std::move(result.data_fault);
   config.layers = std::move(result.layers);
   return config;
 }

@@ -25,7 +25,8 @@ struct Config : Sections {
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
   GradScalerOptions scaler;
   std::vector<std::string> warnings;  // "file:line:column: path: message"
-  std::optional<DataFacts> facts;     // of data.train; nothing when its files are needed to know and are not there
+  std::optional<DataFacts> facts;  // of data.train; nothing when its files are needed to know and are not there, or cannot be read
+  std::string data_fault;          // why data that is there cannot be read: an error of the data, which whoever reads it throws
   std::vector<LayerRow> layers;       // empty without facts
 };
 

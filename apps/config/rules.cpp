@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
-#include "apps/catalog/optimizers.h"
-#include "apps/catalog/transforms.h"
+#include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 
@@ -17,45 +17,28 @@ namespace {
 constexpr size_t kMaxName = 255, kMaxPath = 3500;  // bytes; Linux takes 4095 in all, and a run adds names of its own
 constexpr int64_t kMaxParameters = int64_t(1) << 50;
 
-bool sample_fits(const Json& shape) {
-  int64_t values = 1;
-  for (const Json& size : shape) {
-    if (size.get<int64_t>() > kMaxSample / values) return false;
-    values *= size.get<int64_t>();
-  }
-  return true;
-}
-
-class Rules {
+class Rules : private RuleSet {
  public:
-  Rules(Json& config, Issues& issues) : c_(config), issues_(issues) {}
+  using RuleSet::RuleSet;
 
   RuleResult run() {
     length();
     output_dir();
     precision();
     schedule();
-    ranges();
-    streams();
+    data_rules(c_, issues_);
     RuleResult out;
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
-      batches(*out.facts);
-      class_users(*out.facts);
+      data_rules(c_, *out.facts, issues_);
       if (clean({"model"})) model(out);
     }
     if (clean({"metrics", "data"})) metrics(out.facts);
+    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, issues_);
     return out;
   }
 
  private:
-  bool clean(std::initializer_list<const char*> paths) const {
-    for (const char* p : paths) {
-      if (issues_.touches(p)) return false;
-    }
-    return true;
-  }
-
   void length() {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
@@ -80,6 +63,7 @@ class Rules {
     const std::filesystem::path path = c_["output_dir"].get<std::string>();
     const bool long_part = std::any_of(path.begin(), path.end(), [](const auto& p) { return p.native().size() > kMaxName; });
     if (path.empty()) issues_.error("output_dir", "must not be empty");
+    if (clean({"name"}) && c_["name"] == "") issues_.error("name", "must not be empty");
     if (long_part || path.native().size() > kMaxPath) {
       issues_.error("output_dir", "may have " + std::to_string(kMaxPath) + " bytes, and " + std::to_string(kMaxName) +
                                       " between two slashes, got " + std::to_string(path.native().size()));
@@ -118,103 +102,44 @@ class Rules {
     }
   }
 
-  void ranges() {
-    for (const char* split : {"train", "val", "test"}) {
-      const std::string path = join_path("data", split);
-      if (issues_.touches(path) || c_["data"][split].is_null()) continue;
-      const Json& self = c_["data"][split];
-      if (!(self["range"][0].get<double>() < self["range"][1].get<double>())) {
-        issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
-      }
-      parts(self, path);
-      if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
-        issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
-      }
-      for (const char* shape : {"input_shape", "target_shape"}) {
-        if (!self.contains(shape) || sample_fits(self[shape])) continue;
-        issues_.error(join_path(path, shape),
-                      "a sample may have " + std::to_string(kMaxSample) + " values, got " + self[shape].dump());
-      }
-      if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
-        issues_.error(path + ".target_shape", "must not be given together with classes");
-      }
-    }
-  }
-
-  // "fold" and "stratified".
-  void parts(const Json& self, const std::string& path) {
-    const bool folds = !self["fold"].is_null(), whole = self["range"] == Json{0.0, 1.0};
-    if (folds && !whole) issues_.error(path + ".fold", "must not be given together with range");
-    if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
-      issues_.error(path + ".fold", "must be [k, K] with 0 <= k < K and K >= 2, got " + self["fold"].dump());
-    const bool cut_here = folds || (self["stratified"] == true && !whole);
-    if (cut_here && self.contains("standardize") && self["standardize"] == true)
-      issues_.error(path + ".standardize",
-                    R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
-    if (self["stratified"] == true && self.contains("task") && self["task"] == "regression")
-      issues_.error(path + ".stratified", "needs data with classes");
-  }
-
-  // Transforms that make shares of classes, and samplers that weigh classes.
-  void class_users(const DataFacts& facts) {
-    const Json& transforms = c_["data"]["train"]["transforms"];
-    for (size_t i = 0; i < transforms.size(); ++i) {
-      if (!transform_catalog().row(transforms[i]).softens_targets || !clean({"loss"})) continue;
-      if (c_["loss"]["type"] != "CrossEntropyLoss")
-        issues_.error(join_path("data.train.transforms", i),
-                      transforms[i]["type"].get<std::string>() +
-                          " makes shares of classes, which CrossEntropyLoss takes, but loss is " +
-                          c_["loss"]["type"].get<std::string>());
-    }
-    const Json& sampler = c_["data"]["loader"]["sampler"];
-    if (sampler.is_null() || sampler["type"] != "weighted") return;
-    if (facts.classes == 0) return issues_.error("data.loader.sampler", "weighted needs data with classes");
-    if (sampler["weights"].is_array() && int64_t(sampler["weights"].size()) != facts.classes)
-      issues_.error("data.loader.sampler.weights", "must have one number for each of the " + std::to_string(facts.classes) +
-                                                       " classes, got " + std::to_string(sampler["weights"].size()));
-  }
-
-  // Data that is read in streams has an order of its own.
-  void streams() {
-    if (!clean({"data"})) return;
-    Json& loader = c_["data"]["loader"];
-    const bool stateful = loader["stateful"] == true;
-    if (stateful && loader["shuffle"] == true)
-      issues_.error("data.loader.shuffle", "must not be true with stateful: a batch goes on where the one before it ended");
-    if (stateful && !loader["sampler"].is_null())
-      issues_.error("data.loader.sampler", "must not be given with stateful: a batch goes on where the one before it ended");
-    if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
-      issues_.error("train.checkpoint_activations", "must not be given with stateful, whose layers would go on twice");
-    if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
-    for (const char* split : {"train", "val", "test"}) {
-      const Json& self = c_["data"][split];
-      if (stateful && !self.is_null() && !dataset_catalog().row(self).streams) {
-        issues_.error("data.loader.stateful", joined("needs data that can be read in streams, which is Text, but data.", split,
-                                                     " is ", self["type"].get<std::string>()));
-      }
-      if (stateful && !self.is_null() && (!self["fold"].is_null() || self["stratified"] == true))
-        issues_.error(join_path("data", split), "fold and stratified take samples out of order, which stateful does not allow");
-    }
-  }
-
   void facts(RuleResult& out) {
-    try {
-      out.facts = dataset_facts(c_, "train");
-    } catch (const ConfigError& e) {  // columns that the file does not have
-      issues_.error("data.train", e.what());
-    } catch (const Error&) {
-      // bad data, which the run itself reports as such
-    }
-    if (out.facts) hold(*out.facts);
-    if (!out.facts || c_["data"]["val"].is_null()) return;
-    try {
-      const auto val = dataset_facts(c_, "val");
-      if (val && (!(val->input == out.facts->input) || val->classes != out.facts->classes || !(val->target == out.facts->target) ||
-                  val->vocabulary != out.facts->vocabulary)) {
-        issues_.error("data.val", "must have the shapes and classes of data.train");
+    out.facts = facts_of_split("train", out);
+    if (!out.facts) return;
+    hold(*out.facts);
+    for (const char* split : {"val", "test"}) {
+      if (c_["data"][split].is_null()) continue;
+      const auto held_out = facts_of_split(split, out);
+      if (!held_out) continue;
+      const std::string path = join_path("data", split), own = told(*held_out), wanted = told(*out.facts);
+      if (own != wanted) {
+        issues_.error(path, "must have the shapes and classes of data.train, " + wanted + ", but has " + own);
+      } else if (held_out->size && *held_out->size < 1) {
+        issues_.error(path, "has no samples");
       }
-    } catch (const ConfigError& e) { issues_.error("data.val", e.what()); } catch (const Error&) {
     }
+  }
+
+  // Bad data is no mistake of the config: it is told apart from data that is not there.
+  std::optional<DataFacts> facts_of_split(const char* split, RuleResult& out) {
+    const auto unreadable = [&](const Error& e) {
+      if (out.data_fault.empty()) out.data_fault = e.what();
+      return std::nullopt;
+    };
+    try {
+      return dataset_facts(c_, split);
+    } catch (const DataError& e) { return unreadable(e); } catch (const IoError& e) {
+      return unreadable(e);
+    } catch (const Error& e) {  // such as columns that the file does not have
+      issues_.error(join_path("data", split), one_line(e));
+      return std::nullopt;
+    }
+  }
+
+  static std::string told(const DataFacts& facts) {
+    std::string out = joined("input ", facts.input);
+    if (facts.vocabulary > 0) out += joined(" of ", facts.vocabulary, " tokens");
+    if (facts.classes == 0 || !facts.target.empty()) out += joined(", target ", facts.target);
+    return facts.classes > 0 ? out + joined(", ", facts.classes, " classes") : out;
   }
 
   // What was learnt from the training data about what its numbers stand for: held-out data is read alike, also where the training
@@ -228,15 +153,6 @@ class Rules {
     };
     if (tokens.is_null()) fill("vocab_size", facts.vocabulary);
     fill("classes", facts.classes);
-  }
-
-  void batches(const DataFacts& facts) {
-    const int64_t batch = c_["data"]["loader"]["batch_size"];
-    if (facts.size && *facts.size < 1) return issues_.error("data.train", "has no samples");
-    if (facts.size && c_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
-      issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " +
-                                                  std::to_string(*facts.size) + " samples: with drop_last there is no batch");
-    }
   }
 
   void metrics(const std::optional<DataFacts>& facts) {
@@ -281,12 +197,18 @@ class Rules {
     for (const NamedMetric& m : build_metrics(c_["metrics"], targets)) legal.push_back("val/" + m.name);
     legal.push_back("train/loss");
     const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
-    if (ck["mode"].is_null()) ck["mode"] = more_is_better ? "max" : "min";
+    const char* better = more_is_better ? "max" : "min";
+    if (ck["mode"].is_null()) ck["mode"] = better;
+    if ((known || fits) && ck["mode"] != better)
+      issues_.warn(path + ".mode", "is " + ck["mode"].dump() + ", but " + what + " is better the " +
+                                       (more_is_better ? "larger" : "smaller") + " it is");
     if (!known && !fits)
       return issues_.error(path + ".monitor",
                            "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
     if (!used) return;
     if (what.starts_with("val/") && !val) issues_.error(path + ".monitor", what + " needs data.val");
+    if (path == "train.early_stopping" && never_evaluated(c_, what))
+      issues_.error(path, "looks at " + what + ", but train.eval_every is \"never\"");
     if (!fits)
       issues_.error(path + ".monitor",
                     what + (targets == Targets::numbers ? " needs data with classes" : " needs numbers as targets"));
@@ -309,14 +231,15 @@ class Rules {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!clean({"loss"})) return;
-    check_loss(c_["loss"], inferred, *out.facts, issues_);
+    check_loss(c_["loss"], inferred, *out.facts, low(), issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }
+    if (c_["loss"]["type"] == "NLLLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Linear("))
+      issues_.warn("model",
+                   "ends in Linear, but NLLLoss takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss");
   }
 
-  Json& c_;
-  Issues& issues_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace halfstep::app {
 struct RuleResult {
   std::optional<DataFacts> facts;
   std::vector<LayerRow> layers;
+  std::string data_fault;  // why data that is there cannot be read
 };
 RuleResult apply_rules(Json& config, Issues& issues);
 

@@ -27,7 +27,7 @@ struct ScalerSection {
   std::optional<bool> enabled;
 
   void keys(auto& key) {
-    key(init_scale, number("init_scale", 65536.0, "first loss scale").above(0));
+    key(init_scale, number("init_scale", 65536.0, "first loss scale").at_least(1e-7).at_most(1e38));
     key(growth_factor, number("growth_factor", 2.0, "after growth_interval clean steps").above(1));
     key(backoff_factor, number("backoff_factor", 0.5, "after a skipped step").above(0).below(1));
     key(growth_interval, integer("growth_interval", 2000, "clean steps").at_least(1).at_most(kMaxCount));

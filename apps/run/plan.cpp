@@ -111,6 +111,7 @@ double StepPlan::cast_bytes() const {
 }
 
 StepPlan plan_step(const Config& config, int64_t batch) {
+  if (!config.facts && !config.data_fault.empty()) throw DataError(config.data_fault);
   check<DataError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
                    Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
   const DataFacts& facts = *config.facts;
@@ -134,7 +135,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
   }();
   if (config.performance.channels_last) model->to(MemoryFormat::channels_last);
   model->train();
-  recompute_activations(*model, config);
+  recompute_activations(*model, config.train.checkpoint_activations);
   plan.parameters = model->parameter_count();
   const auto loss = build_loss(config.loss);
   const auto optimizer = build_optimizer(config.optimizer, *model);

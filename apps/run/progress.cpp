@@ -1,9 +1,11 @@
 #include "apps/run/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 
 namespace halfstep::app {
 namespace {
@@ -17,10 +19,20 @@ std::string formatted(const char* format, Args... args) {
   return buffer;
 }
 
+// As much as fits into a line of the terminal: of one that wraps only the last part could be overdrawn.
+std::string fitting(const std::string& text, int terminal) {
+  struct winsize size = {};
+  if (ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || text.size() < size.ws_col) return text;
+  const size_t room = size.ws_col - 1u;
+  return room > 3 ? text.substr(0, room - 3) + "..." : text.substr(0, room);
+}
+
 }  // namespace
 
 Progress::Progress(const ProgressOptions& options) : options_(options) {
-  terminal_ = !options.plain && isatty(fileno(options.out)) != 0;
+  const char* term = std::getenv("TERM");
+  const bool dumb = term && std::string_view(term) == "dumb";  // it knows no escape sequences
+  terminal_ = !options.plain && !dumb && isatty(fileno(options.out)) != 0;
   const char* no_color = std::getenv("NO_COLOR");
   color_ = terminal_ && options.color && !(no_color && *no_color);
 }
@@ -71,7 +83,7 @@ void Progress::update(const ProgressView& v) {
   text += "  peak " + bytes_text(v.peak_bytes);
   text += "  eta " + duration_text(v.seconds_left);
   if (!terminal_) return line(text);
-  std::fprintf(options_.out, "\r\033[K%s", paint("2", text).c_str());
+  std::fprintf(options_.out, "\r\033[K%s", paint("2", fitting(text, fileno(options_.out))).c_str());
   std::fflush(options_.out);
   drawn_ = true;
 }
@@ -96,6 +108,6 @@ std::string count_text(double n) {
   return n < 1e6 ? formatted("%.1fk", n / 1e3) : formatted("%.2fM", n / 1e6);
 }
 
-std::string number_text(double v, int digits) { return formatted("%.*g", digits, v); }
+std::string number_text(double v, int digits) { return std::isnan(v) ? "nan" : formatted("%.*g", digits, v); }
 
 }  // namespace halfstep::app

@@ -10,7 +10,6 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/schema/pattern.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/data/permutation.h"
@@ -30,7 +29,7 @@ void infer_from(Config& config, const Dataset& data) {
   const DataFacts facts = facts_of(data);
   Issues issues;
   InferredModel inferred = infer_model(config.model, facts, config.low, "model", issues);
-  if (inferred.output) check_loss(config.loss, inferred, facts, issues);
+  if (inferred.output) check_loss(config.loss, inferred, facts, config.low, issues);
   check_metrics(config.metrics, facts.targets(), issues);
   issues.raise("the config", {});
   config.model = inferred.model;
@@ -140,21 +139,6 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
                       .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is}};
 }
 
-void recompute_activations(Module& model, const Config& config) {
-  const Json& given = config.train.checkpoint_activations;
-  for (const Json& text : given.is_array() ? given : Json::array({given})) {
-    const Pattern pattern(text.get<std::string>());
-    bool found = false;
-    for (const auto& [name, module] : model.named_modules()) {
-      if (!pattern.found_in(name)) continue;
-      module->recompute_in_backward(true);
-      found = true;
-    }
-    check<ConfigError>(found, "train.checkpoint_activations", text.dump(), " is in no module's name",
-                       Help{"halfstep train --dry-run lists the layers by their names"});
-  }
-}
-
 Session make_session(Config config, const ProcessGroup* group) {
   backend_for(config.device);
   auto train = make_loader(config, "train", group);
@@ -162,7 +146,7 @@ Session make_session(Config config, const ProcessGroup* group) {
   Session s;
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
-  recompute_activations(*s.model, config);
+  recompute_activations(*s.model, config.train.checkpoint_activations);
   if (config.distributed.sync_batch_norm) {
     s.model->apply([](Module& m) {
       if (auto* const norm = dynamic_cast<BatchNormNd*>(&m)) norm->set_sync(true);
@@ -241,7 +225,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
   for (size_t i = 1; i < n.bests.size(); ++i) trainer["next_best"].push_back({n.bests[i].value, n.bests[i].step});
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
-  out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
+  out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
   out.meta["config"] = config;
   return out;
 }
@@ -288,6 +272,10 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});
   }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
+  check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint stands behind batch ", at.next_batch,
+                         " of an epoch, which has only ", s.train->size(), " now: data.train or data.loader is another",
+                         Help{"go on with the data and the batches of before, or from a checkpoint at the end of an epoch"});
+  counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   halfstep::unpack(contents, parts_of(s));
   s.train->set_state(at);
   return counters;

@@ -49,8 +49,6 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
                                                                  int64_t steps_per_epoch, int64_t total_steps);
 // Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
 int use_averages(const CheckpointContents& contents, StateDict& state);
-// train.checkpoint_activations. Throws ConfigError for a pattern that is in no module's name.
-void recompute_activations(Module& model, const Config& config);
 // Of "train", "val" or "test", on the config's device.
 std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
@@ -58,6 +56,7 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
 // How far a run has come; what a checkpoint holds besides the parts of a session.
 struct Counters {
   int64_t steps = 0, skipped = 0, samples = 0;  // steps tried; of them skipped
+  int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
   double epoch_loss = 0;
   int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
   double window_loss = 0;

@@ -62,6 +62,9 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     report_changes(config_.json, stored_config(contents), progress_);
     n_ = unpack(contents, s_);
+    if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
+      progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
+                            " when the checkpoint was written: the run will not repeat bit for bit"));
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;
@@ -103,6 +106,8 @@ TrainSummary Trainer::run() {
     }
   }
   drain();
+  // No checkpoint is written of such weights, so that a run that ends with them is not done.
+  if (bad_run_ > 0 && !s_.scaler.is_enabled()) diverged("the last losses are not finite");
   if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
   if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
   if (config_.checkpoint.every.unit != Interval::Unit::never)

@@ -123,7 +123,9 @@ class Checker {
     if (!value.is_array()) {
       Issues unsaid;  // what the one item must be is part of what is said about the list
       const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
-      return one.is_null() ? wrong(value, f, path) : one;
+      if (one.is_null()) return wrong(value, f, path);
+      for (const Issue& issue : unsaid.list()) issues_.error(issue.path, issue.message, issue.at_key);  // of its kind, but wrong
+      return one;
     }
     if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);
     Json out = Json::array();

@@ -25,7 +25,9 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
 Tensor read_target(const std::string& label, const Tensor& t, bool classes) {
   const MemoryScope scope(MemoryTag::data);
   check<DataError>(!classes || whole(t), label, "classes must be whole numbers, got ", t.dtype());
-  return t.to(classes ? DType::i64 : DType::f32).contiguous();
+  if (classes) return t.to(DType::i64).contiguous();
+  const Tensor numbers = t.to(DType::f32).contiguous();
+  return numbers.dim() == 1 ? numbers.view({numbers.size(0), 1}) : numbers;
 }
 
 int64_t largest(const Tensor& t) {

@@ -17,7 +17,8 @@ struct ArrayOptions {
   int64_t vocabulary = 0;                 // of tokens; 0: one more than the largest
 };
 
-// Inputs [N, ...], targets [N, ...], a row of each a sample. Bytes (u8) stay bytes and become f32 as batches are made.
+// Inputs [N, ...], targets [N, ...], a row of each a sample; numbers [N] to predict become [N, 1], as those of a table.
+// Bytes (u8) stay bytes and become f32 as batches are made.
 // Throws as the readers of the formats; DataError, which names path and array, for an array that is not there, arrays with
 // different numbers of rows or none, negative tokens, classes that are no whole numbers or outside the classes.
 class ArrayDataset : public TensorDataset {

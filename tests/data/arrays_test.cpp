@@ -67,6 +67,10 @@ TEST_CASE("arrays: what targets and inputs become") {
   CHECK(numbers.classes() == 0);
   CHECK(numbers.input().dtype() == DType::f32);
   CHECK(numbers.target_shape() == Shape{1});
+  write_bytes(dir / "flat", npy("<f4", "(2,)", raw<float>({7, 8})));
+  const ArrayDataset flat = ArrayDataset::npy(dir / "x", dir / "flat");
+  CHECK(flat.target_shape() == Shape{1});
+  CHECK(flat.batch(std::vector<int64_t>{1, 0}).target.to_vector<float>() == std::vector<float>{8, 7});
   const ArrayDataset tokens = ArrayDataset::npy(dir / "t", dir / "t", {.tokens = true, .vocabulary = 9});
   CHECK(tokens.input_dtype() == DType::i64);
   CHECK(tokens.vocabulary() == 9);

@@ -29,6 +29,107 @@ TEST_CASE("rules between keys") {
   CHECK(contains(warned.warnings[0], "float16 without a gradient scaler loses small gradients"));
 }
 
+TEST_CASE("what a run would refuse of optimizer, schedule and steps is found when its config is checked") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);  // 4 steps
+  const auto with = [&](std::vector<std::string> sets) { return error_of(file, {.sets = std::move(sets)}); };
+  CHECK(contains(with({R"(optimizer={"type": "SGD", "nesterov": true})"}), ": optimizer: [SGD] nesterov needs momentum > 0"));
+  CHECK(
+      contains(with({R"(optimizer.groups=[{"match": "nope", "lr": 1}])"}), ": optimizer.groups: match \"nope\" must be found in"));
+  CHECK(contains(with({R"(optimizer={"type": "Rprop", "step_sizes": [50, 1]})"}),
+                 ": optimizer: [Rprop] step_sizes must be in order"));
+  CHECK(contains(with({"model.freeze=true"}), ": optimizer: the model has no parameters to train: all are frozen"));
+  const auto schedule = [&](const std::string& text) { return with({"scheduler=" + text}); };
+  const std::string cosine = R"({"type": "CosineAnnealingLR", "warmup_steps": 4})";
+  CHECK(contains(schedule(cosine), ": scheduler.warmup_steps: must be less than the 4 steps until T_max, got 4"));
+  CHECK(with({"scheduler=" + cosine, "train.epochs=2"}).empty());
+  CHECK(contains(with({"scheduler=" + cosine, "train.epochs=2", "train.accumulate_steps=2"}), "less than the 4 steps until T_max"));
+  CHECK(contains(with({"scheduler=" + cosine, "train.epochs=2", "train.limit_batches=1"}), "less than the 2 steps until T_max"));
+  CHECK(contains(with({"scheduler=" + cosine, "train.epochs=2", "train.overfit_batches=2"}), "less than the 4 steps until T_max"));
+  CHECK(contains(schedule(R"({"type": "CyclicLR", "base_lr": 1, "max_lr": 0.1})"), ": scheduler: [CyclicLR] max_lr must be >= 1"));
+  CHECK(contains(schedule(R"([{"type": "StepLR", "step_size": 3}, "PolynomialLR"])"), ": scheduler.0: needs a \"length\""));
+  CHECK(contains(schedule(R"({"type": "StepLR", "step_size": 3, "length": 4})"),
+                 ": scheduler.length: is for a schedule that another"));
+  CHECK(
+      contains(with({"scheduler=OneCycleLR", "optimizer=Adagrad"}), ": scheduler: [OneCycleLR] cycle_momentum needs an optimizer"));
+  const auto warned = load_config(file, {.sets = {R"(scheduler={"type": "StepLR", "step_size": 3, "warmup_steps": 9})"}}).warnings;
+  REQUIRE(warned.size() == 1);
+  CHECK(contains(warned[0], "scheduler.warmup_steps: 9 steps of warm-up do not end within the run, which takes 4"));
+
+  CHECK(contains(with({"optimizer=LBFGS", "train.accumulate_steps=2"}), ": train.accumulate_steps: must not be given with LBFGS"));
+  CHECK(contains(with({"optimizer=LBFGS", "train.clip_grad_norm=1"}), ": train.clip_grad_norm: must not be given with LBFGS"));
+  CHECK(contains(with({"optimizer=LBFGS", "amp.dtype=float16"}), ": optimizer: LBFGS evaluates the loss several times a step"));
+  CHECK(contains(with({R"(optimizer={"type": "LBFGS", "groups": [{"match": "bias", "lr": 1}]})"}),
+                 "takes all parameters in one group"));
+  CHECK(with({"optimizer=LBFGS", "amp.dtype=bfloat16"}).empty());
+
+  CHECK(contains(with({"train.checkpoint_activations=nope"}), ": train.checkpoint_activations: \"nope\" is in no module's name"));
+  CHECK(contains(with({"train.checkpoint_activations=("}),
+                 ": train.checkpoint_activations: must be a regular expression, got \"(\""));
+  CHECK(contains(with({R"(data.train={"type": "Random", "input_shape": [4], "target_shape": [1]})", "loss=BCELoss", "amp=true"}),
+                 ": loss: [binary_cross_entropy] is unsafe to autocast"));
+  CHECK(contains(with({R"(data.train={"type": "Sines", "stratified": true, "range": [0, 0.5]})", "loss=MSELoss"}),
+                 ": data.train: [class_labels] needs data with one class a sample"));
+  CHECK(contains(with({R"(data.loader.sampler={"type": "weighted", "weights": [0,0,0,0,0,0,0,0,0,0]})"}),
+                 "weights: must not all be 0"));
+  CHECK(contains(with({R"(data.loader.sampler={"type": "weighted", "num_samples": 65, "replacement": false})"}),
+                 ": data.loader.sampler.num_samples: must be at most the 64 samples of data.train without replacement, got 65"));
+  CHECK(contains(with({"amp.scaler.init_scale=1e39"}), ": amp.scaler.init_scale: must be a number in [1e-07, 1e+38], got 1e+39"));
+  const std::string never = "train.eval_every=never", val = "data.val=Digits";
+  CHECK(contains(with({val, never, R"(train.early_stopping={"patience": 1})"}),
+                 ": train.early_stopping: looks at val/accuracy, but"));
+  CHECK(contains(with({val, never, "scheduler=ReduceLROnPlateau"}), ": scheduler: ReduceLROnPlateau looks at val/accuracy, but"));
+  CHECK(with({val, never, "scheduler=ReduceLROnPlateau", "checkpoint.monitor=train/loss"}).empty());
+}
+
+TEST_CASE("held-out data shares no samples with the training data, and is no other kind of inputs") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto with = [&](std::vector<std::string> sets) { return error_of(file, {.sets = std::move(sets)}); };
+  const auto warnings = [&](std::vector<std::string> sets) {
+    std::string out;
+    for (const std::string& w : load_config(file, {.sets = std::move(sets)}).warnings) out += w + '\n';
+    return out;
+  };
+  const std::string fold = R"(data.train={"type": "Spirals", "split": "train", "fold": [0, 5]})";
+  const auto val = [](const std::string& rest) { return R"(data.val={"type": "Spirals", "split": "train")" + rest + "}"; };
+  CHECK(with({fold, val(R"(, "fold": [0, 5])")}).empty());
+  CHECK(contains(with({fold, val(R"(, "fold": [1, 5])")}),
+                 ": data.val.fold: must be that of data.train, [0,5], or both share samples"));
+  CHECK(contains(with({fold, val(R"(, "fold": [0, 100000])")}), ": data.val.fold: must be that of data.train"));
+  const std::string range = R"(data.train={"type": "Spirals", "split": "train", "range": [0, 0.8]})";
+  CHECK(warnings({range, val(R"(, "range": [0.8, 1])")}).empty());
+  CHECK(contains(warnings({range, val(R"(, "range": [0.7, 1])")}),
+                 "data.val.range: shares the samples of [0.7, 0.8) with data.train"));
+  CHECK(warnings({range, R"(data.val={"type": "Spirals", "range": [0.7, 1]})"}).empty());  // of another split
+
+  CHECK(
+      contains(with({"data.val.type=Digits", "data.val.transforms=[\"Mixup\"]"}), ": data.val.transforms.0: Mixup mixes samples"));
+  const std::string normalized = R"(data.train={"type": "Digits", "transforms": [{"type": "Normalize", "preset": "mnist"}]})";
+  CHECK(contains(warnings({normalized, "data.val=Digits"}), "data.val.transforms: has no Normalize, but data.train has"));
+  CHECK(contains(with({"data.test=Spirals"}),
+                 ": data.test: must have the shapes and classes of data.train, input [1, 28, 28], 10 classes, "
+                 "but has input [2], 2 classes"));
+  CHECK(contains(warnings({"data.val=Digits", "checkpoint.mode=min"}),
+                 "mode: is \"min\", but val/accuracy is better the larger it is"));
+  CHECK(contains(warnings({"loss=NLLLoss"}), "ends in Linear, but NLLLoss takes log-probabilities"));
+}
+
+TEST_CASE("validate tells data that cannot be read from data that is not there") {
+  TempDir dir;
+  write(dir / "c.json", kGood);
+  const std::string table = " --set data.root=. --set 'data.train={\"type\": \"CSV\", \"path\": \"t.csv\"}'";
+  const Ran absent = run(dir, "validate c.json" + table);
+  CHECK(absent.code == 0);
+  CHECK(absent.out == "c.json: valid (shapes not checked: the data files are not there)\n");
+  write(dir / "t.csv", "1,2,a\n1,x,b\n");
+  const Ran bad = run(dir, "validate c.json" + table);
+  CHECK(bad.code == 3);
+  CHECK(bad.out == "c.json: valid (shapes not checked), but its data cannot be read\n");
+  CHECK(contains(bad.err, "t.csv:2:2: column \"1\" must be a number, got \"x\""));
+  CHECK(contains(run(dir, "plan c.json" + table).err, "t.csv:2:2"));
+}
+
 TEST_CASE("metrics, and which value is the best's") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);

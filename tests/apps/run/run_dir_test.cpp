@@ -149,10 +149,12 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   CHECK(dir.train("--set output_dir=s --overwrite --resume r/step-00000012").code == 0);
   CHECK(list_checkpoints(dir / "s") == std::vector<int64_t>{12});
   CHECK(read(dir / "s/step-00000012/model.safetensors") == read(dir / "r/step-00000012/model.safetensors"));
-  // It ends with a loss that is not finite, too early to call it diverged: no checkpoint of it is wanted.
+  // It ends with a loss that is not finite: no checkpoint of it is wanted, and it is not done.
   const auto finished = snapshot(dir / "s");
   const Ran infinite = dir.train("--set output_dir=s --overwrite --set optimizer.lr=1e39 --set train.epochs=1");
+  CHECK(infinite.code == 4);
   CHECK(contains(infinite.err, "no checkpoint was written"));
+  CHECK(contains(infinite.err, "[train] the run diverged at step 3 (epoch 2, lr 1e+39): the last losses are not finite"));
   CHECK(contains(infinite.err, "was put back"));
   CHECK(snapshot(dir / "s") == finished);
 }
@@ -341,4 +343,15 @@ TEST_CASE("broken states, manifests and names: plain words, and nothing changes"
     CHECK_FALSE(shows_library_text(from.err));
   }
   CHECK_FALSE(fs::exists(dir / "t"));
+}
+
+TEST_CASE("a run that is resumed with other data says so") {
+  Folder dir;
+  REQUIRE(dir.train("--set checkpoint.every=2 --set train.epochs=1").code == 0);
+  const Ran more = dir.train("--set output_dir=s --resume r/step-00000002 --set data.train.num_batches=5");
+  CHECK(more.code == 0);
+  CHECK(contains(more.err, "data.train has 40 samples, but had 24 when the checkpoint was written"));
+  const Ran fewer = dir.train("--set output_dir=t --resume r/step-00000002 --set data.train.num_batches=1");
+  CHECK(fewer.code == 3);
+  CHECK(contains(fewer.err, "[resume] the checkpoint stands behind batch 2 of an epoch, which has only 1 now"));
 }

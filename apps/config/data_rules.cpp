@@ -1,0 +1,183 @@
+// Rules of the section "data".
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/transforms.h"
+#include "apps/config/rule_set.h"
+
+namespace halfstep::app {
+namespace {
+
+bool sample_fits(const Json& shape) {
+  int64_t values = 1;
+  for (const Json& size : shape) {
+    if (size.get<int64_t>() > kMaxSample / values) return false;
+    values *= size.get<int64_t>();
+  }
+  return true;
+}
+
+class DataRules : private RuleSet {
+ public:
+  using RuleSet::RuleSet;
+
+  void alone() {
+    ranges();
+    held_out();
+    streams();
+  }
+
+  void with(const DataFacts& facts) {
+    batches(facts);
+    class_users(facts);
+  }
+
+ private:
+  void ranges() {
+    for (const char* split : {"train", "val", "test"}) {
+      const std::string path = join_path("data", split);
+      if (issues_.touches(path) || c_["data"][split].is_null()) continue;
+      const Json& self = c_["data"][split];
+      if (!(self["range"][0].get<double>() < self["range"][1].get<double>())) {
+        issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
+      }
+      parts(self, path);
+      if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
+        issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
+      }
+      for (const char* shape : {"input_shape", "target_shape"}) {
+        if (!self.contains(shape) || sample_fits(self[shape])) continue;
+        issues_.error(join_path(path, shape),
+                      "a sample may have " + std::to_string(kMaxSample) + " values, got " + self[shape].dump());
+      }
+      if (self.contains("fill") && self["fill"] != 0.0 && self["missing"] != "constant")
+        issues_.error(path + ".fill", "is for \"missing\": \"constant\", but missing is " + self["missing"].dump());
+      if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
+        issues_.error(path + ".target_shape", "must not be given together with classes");
+      }
+    }
+  }
+
+  // Held-out data beside the training data: does it share samples with it, and are its inputs the same in kind?
+  void held_out() {
+    if (!clean({"data.train"})) return;
+    const Json& train = c_["data"]["train"];
+    for (const char* split : {"val", "test"}) {
+      const std::string path = join_path("data", split);
+      const Json& self = c_["data"][split];
+      if (self.is_null() || !clean({path.c_str()})) continue;
+      for (size_t i = 0; i < self["transforms"].size(); ++i) {
+        if (transform_catalog().row(self["transforms"][i]).softens_targets)
+          issues_.error(join_path(path + ".transforms", i),
+                        self["transforms"][i]["type"].get<std::string>() + " mixes samples, which is for data.train alone");
+      }
+      if (normalizes(train) && !normalizes(self))
+        issues_.warn(path + ".transforms",
+                     "has no Normalize, but data.train has: the model is evaluated on inputs of another scale");
+      if (self["type"] != train["type"]) continue;
+      if (self.contains("standardize") && self["standardize"] != train["standardize"])
+        issues_.warn(path + ".standardize", "is " + self["standardize"].dump() + ", but " + train["standardize"].dump() +
+                                                " for data.train: the model is evaluated on inputs of another scale");
+      if (!same_source(self, train)) continue;
+      if (!self["fold"].is_null() && self["fold"] != train["fold"])
+        issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
+                                          self["fold"].dump());
+      const Json whole{0.0, 1.0}, &a = self["range"], &b = train["range"];
+      const double least = std::max(a[0].get<double>(), b[0].get<double>()),
+                   most = std::min(a[1].get<double>(), b[1].get<double>());
+      if (a != whole && b != whole && a != b && least < most)
+        issues_.warn(path + ".range", joined("shares the samples of [", least, ", ", most, ") with data.train"));
+    }
+  }
+
+  static bool normalizes(const Json& self) {
+    return std::any_of(self["transforms"].begin(), self["transforms"].end(),
+                       [](const Json& t) { return t["type"] == "Normalize"; });
+  }
+
+  // Do both have all samples from the same files, or the same generator?
+  static bool same_source(const Json& self, const Json& train) {
+    for (const char* key : {"root", "path", "files", "input", "part", "size"}) {
+      if (self.contains(key) && self[key] != train[key]) return false;
+    }
+    const auto part = [](const Json& of, const char* otherwise) { return of["split"].is_null() ? Json(otherwise) : of["split"]; };
+    return !self.contains("split") || part(self, "test") == part(train, "train");
+  }
+
+  // "fold" and "stratified".
+  void parts(const Json& self, const std::string& path) {
+    const bool folds = !self["fold"].is_null(), whole = self["range"] == Json{0.0, 1.0};
+    if (folds && !whole) issues_.error(path + ".fold", "must not be given together with range");
+    if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
+      issues_.error(path + ".fold", "must be [k, K] with 0 <= k < K and K >= 2, got " + self["fold"].dump());
+    const bool cut_here = folds || (self["stratified"] == true && !whole);
+    if (cut_here && self.contains("standardize") && self["standardize"] == true)
+      issues_.error(path + ".standardize",
+                    R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
+    if (self["stratified"] == true && self.contains("task") && self["task"] == "regression")
+      issues_.error(path + ".stratified", "needs data with classes");
+  }
+
+  // Transforms that make shares of classes, and samplers that weigh classes.
+  void class_users(const DataFacts& facts) {
+    const Json& transforms = c_["data"]["train"]["transforms"];
+    for (size_t i = 0; i < transforms.size(); ++i) {
+      if (!transform_catalog().row(transforms[i]).softens_targets || !clean({"loss"})) continue;
+      if (c_["loss"]["type"] != "CrossEntropyLoss")
+        issues_.error(join_path("data.train.transforms", i),
+                      transforms[i]["type"].get<std::string>() +
+                          " makes shares of classes, which CrossEntropyLoss takes, but loss is " +
+                          c_["loss"]["type"].get<std::string>());
+    }
+    const Json& sampler = c_["data"]["loader"]["sampler"];
+    if (sampler.is_null() || sampler["type"] != "weighted") return;
+    if (facts.classes == 0) return issues_.error("data.loader.sampler", "weighted needs data with classes");
+    const Json &weights = sampler["weights"], &draws = sampler["num_samples"];
+    if (weights.is_array() && int64_t(weights.size()) != facts.classes) {
+      issues_.error("data.loader.sampler.weights", "must have one number for each of the " + std::to_string(facts.classes) +
+                                                       " classes, got " + std::to_string(weights.size()));
+    } else if (weights.is_array() && std::all_of(weights.begin(), weights.end(), [](const Json& w) { return w == 0; })) {
+      issues_.error("data.loader.sampler.weights", "must not all be 0");
+    }
+    if (sampler["replacement"] == false && facts.size && !draws.is_null() && draws.get<int64_t>() > *facts.size)
+      issues_.error("data.loader.sampler.num_samples",
+                    joined("must be at most the ", *facts.size, " samples of data.train without replacement, got ", draws.dump()));
+  }
+
+  // Data that is read in streams has an order of its own.
+  void streams() {
+    if (!clean({"data"})) return;
+    Json& loader = c_["data"]["loader"];
+    const bool stateful = loader["stateful"] == true;
+    if (stateful && loader["shuffle"] == true)
+      issues_.error("data.loader.shuffle", "must not be true with stateful: a batch goes on where the one before it ended");
+    if (stateful && !loader["sampler"].is_null())
+      issues_.error("data.loader.sampler", "must not be given with stateful: a batch goes on where the one before it ended");
+    if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
+      issues_.error("train.checkpoint_activations", "must not be given with stateful, whose layers would go on twice");
+    if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
+    for (const char* split : {"train", "val", "test"}) {
+      const Json& self = c_["data"][split];
+      if (stateful && !self.is_null() && !dataset_catalog().row(self).streams) {
+        issues_.error("data.loader.stateful", joined("needs data that can be read in streams, which is Text, but data.", split,
+                                                     " is ", self["type"].get<std::string>()));
+      }
+      if (stateful && !self.is_null() && (!self["fold"].is_null() || self["stratified"] == true))
+        issues_.error(join_path("data", split), "fold and stratified take samples out of order, which stateful does not allow");
+    }
+  }
+
+  void batches(const DataFacts& facts) {
+    const int64_t batch = c_["data"]["loader"]["batch_size"];
+    if (facts.size && *facts.size < 1) return issues_.error("data.train", "has no samples");
+    if (facts.size && c_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
+      issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " +
+                                                  std::to_string(*facts.size) + " samples: with drop_last there is no batch");
+    }
+  }
+};
+
+}  // namespace
+
+void data_rules(Json& config, Issues& issues) { DataRules(config, issues).alone(); }
+void data_rules(Json& config, const DataFacts& facts, Issues& issues) { DataRules(config, issues).with(facts); }
+
+}  // namespace halfstep::app

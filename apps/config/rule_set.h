@@ -1,0 +1,40 @@
+// The rules of apps/config/rules.h, a file a subject, and what they share.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "apps/catalog/facts.h"
+#include "apps/schema/issues.h"
+#include "apps/schema/json.h"
+
+namespace halfstep::app {
+
+class RuleSet {
+ public:
+  RuleSet(Json& config, Issues& issues) : c_(config), issues_(issues) {}
+
+ protected:
+  // Has nothing been found wrong with these parts of the config?
+  bool clean(std::initializer_list<const char*> paths) const {
+    return std::none_of(paths.begin(), paths.end(), [&](const char* path) { return issues_.touches(path); });
+  }
+
+  Json& c_;
+  Issues& issues_;
+};
+
+// Of the section "data" by itself, and together with what is known of the training data.
+void data_rules(Json& config, Issues& issues);
+void data_rules(Json& config, const DataFacts& facts, Issues& issues);
+
+// Of optimizer, schedule and steps, with a model that was inferred.
+void training_rules(Json& config, const DataFacts& facts, Issues& issues);
+
+// Does the run never look at this value, which checkpoint.monitor or the like may name?
+inline bool never_evaluated(const Json& config, const std::string& value) {
+  return value.starts_with("val/") && config["train"]["eval_every"] == "never";
+}
+
+}  // namespace halfstep::app

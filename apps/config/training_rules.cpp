@@ -1,0 +1,119 @@
+// Rules of optimizer, schedule and steps.
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "apps/catalog/infer.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/config/rule_set.h"
+#include "apps/config/sections.h"
+#include "framework/base/device.h"
+
+namespace halfstep::app {
+namespace {
+
+class TrainingRules : private RuleSet {
+ public:
+  using RuleSet::RuleSet;
+
+  // What goes over the model is made on the device that computes nothing: what it refuses is an error of the config.
+  void run(const DataFacts& facts) {
+    const SavedGenerator generator;
+    const DefaultDevice on(Device::meta);
+    const std::shared_ptr<Module> model = build_model(c_["model"]);
+    if (clean({"train"}))
+      accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
+    std::unique_ptr<Optimizer> optimizer;
+    if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
+    if (optimizer->needs_closure()) closure(*optimizer);
+    if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
+    const std::optional<int64_t> steps = steps_per_epoch(facts);
+    const Json &epochs = c_["train"]["epochs"], &most = c_["train"]["max_steps"];
+    const std::optional<int64_t> total = !most.is_null() ? std::optional(most.get<int64_t>())
+                                         : steps         ? std::optional(*steps * epochs.get<int64_t>())
+                                                         : std::nullopt;
+    const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
+    const bool made = accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
+    if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && clean({"checkpoint"}) &&
+        c_["checkpoint"]["monitor"].is_string() && never_evaluated(c_, c_["checkpoint"]["monitor"]))
+      issues_.error("scheduler", "ReduceLROnPlateau looks at " + c_["checkpoint"]["monitor"].get<std::string>() +
+                                     ", but train.eval_every is \"never\"");
+    if (c_["scheduler"].is_object() && !c_["scheduler"]["length"].is_null())
+      issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
+    if (!made || !total || !c_["scheduler"].is_object()) return;
+    const int64_t warmup = c_["scheduler"]["warmup_steps"];
+    if (warmup >= *total)
+      issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+  }
+
+ private:
+  // Runs `make`; what it throws is an issue at `path`, or at the place below it that the error names.
+  template <class F>
+  bool accepted(const std::string& path, const F& make) {
+    try {
+      make();
+      return true;
+    } catch (const Error& e) {
+      const std::string text = one_line(e);
+      const size_t end = text.find("] ");
+      const std::string where = end == std::string::npos ? "" : text.substr(1, end - 1);
+      if (where == path || where.starts_with(path + "."))
+        issues_.error(where, text.substr(end + 2));
+      else
+        issues_.error(path, text);
+      return false;
+    }
+  }
+
+  // An optimizer that evaluates the loss itself, several times a step.
+  void closure(const Optimizer& optimizer) {
+    const std::string type = c_["optimizer"]["type"];
+    if (optimizer.groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
+    if (clean({"amp", "device"}) && scaler_options(read_amp(c_["amp"]), named_device(c_["device"])).enabled)
+      issues_.error("optimizer", type +
+                                     " evaluates the loss several times a step, which a gradient scaler does not allow; train in "
+                                     "float32 or bfloat16");
+    if (!clean({"train"})) return;
+    const Json none = nullptr;
+    const std::pair<const char*, Json> keys[] = {{"accumulate_steps", 1},
+                                                 {"clip_grad_norm", none},
+                                                 {"clip_grad_value", none},
+                                                 {"clip_grad_agc", none},
+                                                 {"grad_norm", false}};
+    for (const auto& [key, only] : keys) {
+      if (c_["train"][key] != only)
+        issues_.error(join_path("train", key), "must not be given with " + type + ", which evaluates the loss itself");
+    }
+  }
+
+  // Optimizer steps of an epoch, where the size of the data is known.
+  std::optional<int64_t> steps_per_epoch(const DataFacts& facts) const {
+    const Json &loader = c_["data"]["loader"], &sampler = loader["sampler"], &t = c_["train"];
+    if (!facts.size) return {};
+    const int64_t batch = loader["batch_size"], accumulate = t["accumulate_steps"];
+    const auto rounded_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+    int64_t samples = *facts.size, batches = 0;
+    if (t["overfit_batches"].is_null()) {
+      if (!sampler.is_null() && !sampler["num_samples"].is_null()) samples = sampler["num_samples"];
+      batches = loader["drop_last"] == true ? samples / batch : rounded_up(samples, batch);
+    } else {
+      batches = rounded_up(std::min(samples, t["overfit_batches"].get<int64_t>() * batch), batch);
+    }
+    if (!t["limit_batches"].is_null()) batches = std::min(batches, t["limit_batches"].get<int64_t>());
+    return std::max<int64_t>(rounded_up(batches, accumulate), 1);
+  }
+
+  static constexpr int64_t kUnknownSteps = int64_t(1) << 20;  // of an epoch: more than others count on
+
+  static bool has_type(const Json& schedule, const char* type) {
+    if (schedule.is_array()) return std::any_of(schedule.begin(), schedule.end(), [&](const Json& s) { return has_type(s, type); });
+    return schedule.is_object() &&
+           (schedule["type"] == type || (schedule.contains("schedulers") && has_type(schedule["schedulers"], type)));
+  }
+};
+
+}  // namespace
+
+void training_rules(Json& config, const DataFacts& facts, Issues& issues) { TrainingRules(config, issues).run(facts); }
+
+}  // namespace halfstep::app
