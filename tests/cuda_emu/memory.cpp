@@ -1,6 +1,6 @@
 // Memory of the emulated device and of its host, and copies. Device memory is one range without access rights outside kernels
-// and copies: a host that touches it faults. HALFSTEP_EMU_GUARD=0 leaves it open, which is faster. HALFSTEP_EMU_MEMORY limits it.
-// Writes behind an allocation show when it is freed.
+// and copies: a host that touches it faults. HALFSTEP_EMU_GUARD=0 leaves what is used open, which is faster. HALFSTEP_EMU_MEMORY
+// limits it. Writes behind an allocation show when it is freed.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -43,14 +43,22 @@ const bool guarded = [] {
 
 size_t reserved_for(size_t bytes) { return (bytes + 255) / 256 * 256 + kGap; }
 
+// Of what is used; what lies behind it has no rights ever.
 void protect(int rights) {
-  if (guarded) mprotect(device, (used + kHugePage - 1) / kHugePage * kHugePage, rights);
+  static size_t open_bytes = 0;  // without the guard
+  const size_t bytes = (used + kHugePage - 1) / kHugePage * kHugePage;
+  if (guarded) {
+    mprotect(device, bytes, rights);
+  } else if (bytes != open_bytes) {
+    mprotect(device, open_bytes, PROT_NONE);
+    mprotect(device, bytes, PROT_READ | PROT_WRITE);
+    open_bytes = bytes;
+  }
 }
 
 void reserve() {
   if (device) return;
-  const int rights = guarded ? PROT_NONE : PROT_READ | PROT_WRITE;
-  void* space = mmap(nullptr, kAddressSpace + kHugePage, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* space = mmap(nullptr, kAddressSpace + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) fail("no address space for device memory");
   device = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(space) + kHugePage - 1) / kHugePage * kHugePage);
   madvise(device, kAddressSpace, MADV_HUGEPAGE);  // rights change often, and are kept by page
