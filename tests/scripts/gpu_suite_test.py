@@ -223,9 +223,12 @@ class Quick(unittest.TestCase):
             self.assertEqual(self.tree.run("--part", "build", fault="no GPU"), 0)
 
     def test_what_hangs_is_cut_off_with_its_children(self):
-        began = time.monotonic()
-        self.assertEqual(self.tree.run("--deadline", 4, fault="hanging cuda", delay=0.02), 2, self.tree.output)
-        self.assertLess(time.monotonic() - began, 9)  # it ignores SIGTERM
+        for deadline in 4, 12, 36:  # a busy machine takes longer to come to what hangs
+            began = time.monotonic()
+            self.assertEqual(self.tree.run("--deadline", deadline, fault="hanging cuda", delay=0.02), 2, self.tree.output)
+            self.assertLess(time.monotonic() - began, 2 * deadline + 1)  # it ignores SIGTERM
+            if self.tree.step("cuda")["state"] != "not run":
+                break
         self.assertEqual(self.tree.step("cuda")["state"], "cut off")
         self.assertFalse([line for line in self.tree.called("sleeper") if alive(line.split()[1])])
 
