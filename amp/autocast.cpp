@@ -1,6 +1,9 @@
 #include "amp/autocast.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <mutex>
 #include <sstream>
 
 #include "framework/autograd/grad_mode.h"
@@ -40,8 +43,15 @@ bool keeps_shadow(const Tensor& x, DType low) {
          impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view;
 }
 
+// Threads may run one model at once. A few locks serve all parameters, so that those of different models rarely wait.
+std::mutex& lock_of(const TensorImpl* parameter) {
+  static std::array<std::mutex, 64> locks;
+  return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
+}
+
 Tensor low_data(const Tensor& x, DType low) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
+  const std::lock_guard lock(lock_of(x.impl()));
   Shadow& shadow = x.impl()->meta().shadow;
   if (shadow.low.defined() && shadow.low.dtype() == low && shadow.version == x.version()) {
     Ledger::cast(x, low, true);

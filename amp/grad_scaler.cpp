@@ -61,7 +61,16 @@ struct GradScaler::Impl {
   int64_t init_tracker = 0;
   Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
   Tensor one;             // what a backward starts from when disabled
-  std::map<const Optimizer*, Record> records;
+  std::map<uint64_t, Record> records;  // by the optimizer's id
+
+  static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }
+  static void check_backoff_factor(double v) {
+    check<ValueError>(v > 0 && v < 1, "GradScaler", "backoff_factor must be in (0, 1), got ", v);
+  }
+  static void check_growth_interval(int64_t v) {
+    check<ValueError>(v >= 1 && v <= std::numeric_limits<int32_t>::max(), "GradScaler",
+                      "growth_interval must be >= 1 and below 2^31, got ", v);
+  }
 
   void need_scale(const char* where) const {
     check<AmpError>(scale.defined(), where, "needs a scale, but scale() was not used in this iteration",
@@ -123,11 +132,9 @@ GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl
   if (o.enabled) {
     check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ",
                       o.init_scale);
-    check<ValueError>(o.growth_factor > 1, "GradScaler", "growth_factor must be > 1, got ", o.growth_factor);
-    check<ValueError>(o.backoff_factor > 0 && o.backoff_factor < 1, "GradScaler", "backoff_factor must be in (0, 1), got ",
-                      o.backoff_factor);
-    check<ValueError>(o.growth_interval >= 1 && o.growth_interval <= std::numeric_limits<int32_t>::max(), "GradScaler",
-                      "growth_interval must be >= 1 and below 2^31, got ", o.growth_interval);
+    Impl::check_growth_factor(o.growth_factor);
+    Impl::check_backoff_factor(o.backoff_factor);
+    Impl::check_growth_interval(o.growth_interval);
   }
   impl_->options = o;
   impl_->init_scale = o.init_scale;
@@ -167,7 +174,7 @@ Tensors GradScaler::scale(const Tensors& losses) {
 void GradScaler::unscale_(Optimizer& optimizer) {
   if (!is_enabled()) return;
   impl_->need_scale("GradScaler.unscale_");
-  Record& record = impl_->records[&optimizer];
+  Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
                   "was already called on this optimizer since the last update()",
                   Help{"call it once per iteration, after the last backward"});
@@ -192,7 +199,7 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
 
 StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTail& tail, bool& left) {
   impl_->need_scale("GradScaler.step");
-  Record& record = impl_->records[&optimizer];
+  Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
                   Help{"call scaler.update() once, at the end of each iteration"});
   NoGrad off;
@@ -244,7 +251,7 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail) {
     return outcome;
   }
   impl_->need_scale("GradScaler.finish");
-  const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(&optimizer));
+  const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
   if (alone) impl_->add_to(tail);
   bool left;
   StepOutcome outcome = step_and_leave(optimizer, tail, left);
@@ -310,11 +317,20 @@ int64_t GradScaler::get_growth_tracker() const {
   return impl_->tracker.defined() ? impl_->tracker.item<int64_t>() : impl_->init_tracker;
 }
 double GradScaler::get_growth_factor() const { return impl_->options.growth_factor; }
-void GradScaler::set_growth_factor(double v) { impl_->options.growth_factor = v; }
+void GradScaler::set_growth_factor(double v) {
+  Impl::check_growth_factor(v);
+  impl_->options.growth_factor = v;
+}
 double GradScaler::get_backoff_factor() const { return impl_->options.backoff_factor; }
-void GradScaler::set_backoff_factor(double v) { impl_->options.backoff_factor = v; }
+void GradScaler::set_backoff_factor(double v) {
+  Impl::check_backoff_factor(v);
+  impl_->options.backoff_factor = v;
+}
 int64_t GradScaler::get_growth_interval() const { return impl_->options.growth_interval; }
-void GradScaler::set_growth_interval(int64_t v) { impl_->options.growth_interval = v; }
+void GradScaler::set_growth_interval(int64_t v) {
+  Impl::check_growth_interval(v);
+  impl_->options.growth_interval = v;
+}
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
 
 GradScaler::StateDict GradScaler::state_dict() const {

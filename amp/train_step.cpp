@@ -27,6 +27,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
                      const TrainStepOptions& options)
     : module_(module), loss_(loss), optimizer_(optimizer), scaler_(scaler), schedule_(schedule), options_(options) {
   check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
+  check<ValueError>(!options.amp || is_half(options.dtype), "TrainStep", "amp needs the dtype float16 or bfloat16, got ",
+                    options.dtype);
   check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
   check<ValueError>(options.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", options.clip_grad_agc);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);

@@ -16,6 +16,13 @@ struct LogOnePlusExp : Function<LogOnePlusExp> {
   static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * sigmoid(ctx.saved()[0])}; }
 };
 
+// x where |x| <= bound, and its sign times the bound beyond, with a gradient of 1 everywhere. What is no tensor follows the
+// tensors.
+struct StraightClip : Function<StraightClip> {
+  static Tensors forward(FunctionContext&, const Tensors& in, double bound) { return {clamp(in[0], -bound, bound)}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0]}; }
+};
+
 // Stands for a kernel that exists for float32 only: in a region its inputs are cast, and autocast is off inside.
 struct OnlyFloat32 : Function<OnlyFloat32> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
@@ -43,6 +50,10 @@ int main() {
     gradgradcheck(f, {x});
     claim(true, "first and second derivatives agree with differences");
   } catch (const AutogradError& e) { claim(false, e.what()); }
+
+  const Tensor far = tensor({-3, 0.5, 7}).set_requires_grad(), near = StraightClip::apply({far}, 2.0)[0];
+  near.sum().backward();
+  claim(equal(near, tensor({-2, 0.5, 2})) && equal(far.grad(), ones({3})), "a function with a number beside its tensors");
 
   const Tensor a = randn({2, 3}, {.dtype = DType::f16}).set_requires_grad(), b = randn({3, 2}).set_requires_grad();
   Tensor product;

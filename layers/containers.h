@@ -14,11 +14,15 @@ namespace halfstep {
 class ModuleList : public Module {
  public:
   ModuleList() = default;
-  template <class... Ms>
-  explicit ModuleList(std::shared_ptr<Ms>... modules) {
-    (push_back(std::move(modules)), ...);
+  template <ModulePart... Ps>
+  explicit ModuleList(Ps&&... modules) {
+    (push_back(as_shared(std::forward<Ps>(modules))), ...);
   }
   void push_back(std::shared_ptr<Module> module) { register_module(std::to_string(size()), std::move(module)); }
+  template <ModuleValue M>
+  void push_back(M&& module) {
+    push_back(as_shared(std::move(module)));
+  }
   size_t size() const { return children().size(); }
   const std::shared_ptr<Module>& operator[](size_t i) const;  // throws IndexError
   // The module as what it is: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError when it is something else.

@@ -40,6 +40,11 @@ bool has_child(const List& list, const std::string& name) {
   return false;
 }
 
+bool holds(const Module& module, const Module* what) {
+  return &module == what || std::any_of(module.children().begin(), module.children().end(),
+                                        [what](const auto& child) { return holds(*child.second, what); });
+}
+
 void indent_into(std::string& out, const std::string& text) {
   for (char c : text) {
     out += c;
@@ -51,6 +56,8 @@ void indent_into(std::string& out, const std::string& text) {
 void replace(const Tensor& t, const Tensor& by) {
   autocast::drop_shadow(t);
   TensorImpl& impl = *t.impl();
+  // A graph that saved t must not take the other memory for what it saved.
+  while (by.version() <= t.version()) by.bump_version();
   impl.storage = by.storage();
   impl.offset = by.impl()->offset;
   impl.strides = by.strides();
@@ -236,7 +243,7 @@ void Module::take_values(const Module& from) {
 void Module::register_module(const std::string& name, std::shared_ptr<Module> child) {
   check_name("register_module", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
   check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
-  check<ValueError>(child.get() != this, "register_module", "a module cannot be its own child");
+  check<ValueError>(!holds(*child, this), "register_module", "a module cannot be its own child, nor that of a module below it");
   // Children are complete before they are registered, so labels grow into full names from the leaves up.
   for (const NamedTensor& p : child->named_parameters(name)) p.tensor.set_label(p.name);
   for (const NamedTensor& b : child->named_buffers(name)) b.tensor.set_label(b.name);
@@ -315,10 +322,26 @@ void Module::apply(const std::function<void(Module&)>& f) {
 
 Module& Module::to(Device device) {
   const auto move = [&](const Tensor& t) {
+    check<MetaError>(device.is_meta() || !t.device().is_meta(), "Module::to", "\"", t.label(),
+                     "\" is on the device meta, so it has no values to bring to ", device,
+                     Help{"to_empty(device), then load or initialise the weights; load() with a device does both"});
     if (t.device() != device) convert(t, [&](const Tensor& x) { return halfstep::to(x, device); });
   };
   for (const NamedTensor& p : named_parameters()) move(p.tensor);
   for (const NamedTensor& b : named_buffers()) move(b.tensor);
+  return *this;
+}
+
+Module& Module::to_empty(Device device) {
+  const auto make = [&](const Tensor& t) {
+    convert(
+        t, [&](const Tensor& x) { return Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = device, .format = x.format()}); });
+  };
+  for (const NamedTensor& p : named_parameters()) {
+    p.tensor.zero_grad();
+    make(p.tensor);
+  }
+  for (const NamedTensor& b : named_buffers()) make(b.tensor);
   return *this;
 }
 

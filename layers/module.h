@@ -12,6 +12,12 @@
 //     std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {});
 //   };
 //   auto [y, next] = (*decoder)(x, state);
+//
+// One that takes a tensor and gives something else takes it by value, `std::pair<Tensor, Tensor> forward(Tensor x)`: a forward of a
+// `const Tensor&` is the one of all modules, which gives a tensor.
+//
+// A part may also be given by value, add("fc1", Linear(784, 256)): it is moved into a shared_ptr. One whose constructor keeps a
+// pointer to itself, or that shall be cloned, is made by make() or std::make_shared.
 #pragma once
 
 #include <concepts>
@@ -40,6 +46,23 @@ using StateDict = std::vector<NamedTensor>;  // in registration order
 struct LoadReport {
   std::vector<std::string> missing;     // in the module, not in the state
   std::vector<std::string> unexpected;  // in the state, not in the module
+};
+
+class Module;
+template <class M>
+concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable, whose copy would share its parameters
+template <class M>
+std::shared_ptr<M> as_shared(std::shared_ptr<M> module) {
+  return module;
+}
+template <ModuleValue M>
+std::shared_ptr<M> as_shared(M&& module) {
+  return std::make_shared<M>(std::move(module));
+}
+// What containers take as a part: a shared_ptr to a module, or a module by value.
+template <class P>
+concept ModulePart = requires(P&& part) {
+  { as_shared(std::forward<P>(part)) } -> std::convertible_to<std::shared_ptr<Module>>;
 };
 
 class Module {
@@ -100,6 +123,7 @@ class Module {
   void requires_grad_(bool on) const;                 // freeze with false
   void apply(const std::function<void(Module&)>& f);  // children first, then this
   Module& to(Device device);                          // moves parameters and buffers in place
+  Module& to_empty(Device device);                    // the same without their values, as from Device::meta, which has none
   Module& to(DType dtype);                            // floating parameters and buffers
   Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
@@ -119,6 +143,10 @@ class Module {
   std::shared_ptr<M> add(const std::string& name, std::shared_ptr<M> child) {
     register_module(name, child);
     return child;
+  }
+  template <ModuleValue M>
+  std::shared_ptr<M> add(const std::string& name, M&& child) {
+    return add(name, as_shared(std::move(child)));
   }
   void register_module(const std::string& name, std::shared_ptr<Module> child);
   virtual void path_changed() {}  // this module, or one above it, was registered in another

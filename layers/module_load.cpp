@@ -19,8 +19,9 @@ const Tensor* find(const StateDict& state, const std::string& name) {
 // Does the state have a tensor of the module that is `n` too, under another of its names?
 bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
   return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
-    return other.tensor.data() == n.tensor.data() && other.tensor.shape() == n.tensor.shape() && find(state, other.name);
-  });
+           return other.tensor.shares_memory_with(n.tensor) && other.tensor.data() == n.tensor.data() &&
+                  other.tensor.shape() == n.tensor.shape() && find(state, other.name);
+         });
 }
 
 void list(std::ostringstream& out, const char* title, const std::vector<std::string>& names, const std::vector<std::string>& near) {
@@ -49,6 +50,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   }
   for (const NamedTensor& n : state) {
     if (!find(mine, n.name)) report.unexpected.push_back(n.name);
+    if (!find(state, n.name)->same(n.tensor)) misshapen << "\n  twice: " << n.name;
   }
 
   std::ostringstream problems;

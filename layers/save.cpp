@@ -1,14 +1,17 @@
 #include "layers/save.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "framework/io/safetensors.h"
 
 namespace halfstep {
 
 SavedState saved_state(const Module& module) {
   SavedState out;
-  std::map<const void*, NamedTensor> first;  // by address
+  std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
   for (const NamedTensor& t : module.state_dict()) {
-    const auto [seen, fresh] = first.try_emplace(t.tensor.data(), t);
+    const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.data()}, t);
     const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
     if (again)
       out.shared[t.name] = seen->second.name;
@@ -36,7 +39,17 @@ LoadReport load(Module& module, const std::filesystem::path& path, const LoadOpt
   }
   check<ValueError>(!state.empty() || file.tensors.empty() || !options.strict, "load", "no name in ", path.string(),
                     " begins with \"", options.prefix, '"');
-  if (options.device) module.to(*options.device);
+  if (!options.device) return module.load_state_dict(state, options.strict);
+  const StateDict mine = module.state_dict();
+  const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
+  if (planned && !options.device->is_meta()) {
+    const LoadReport fits = module.load_state_dict(state, options.strict);  // on meta it compares, and copies nothing
+    check<ValueError>(fits.missing.empty(), "load", "a module on the device meta needs all its tensors, but ", path.string(),
+                      " lacks ", fits.missing.size(), " of them, the first of which is ",
+                      fits.missing.empty() ? "" : fits.missing.front());
+    module.to_empty(*options.device);
+  }
+  module.to(*options.device);
   return module.load_state_dict(state, options.strict);
 }
 

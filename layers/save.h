@@ -30,7 +30,7 @@ struct LoadOptions {
   bool strict = true;                                       // every name of the module must be in the file, and the other way round
   std::string prefix{};                                     // read only names that begin with it, and take it off: "model."
   std::function<std::string(const std::string&)> rename{};  // a name of the file (without the prefix) to one of the module
-  std::optional<Device> device{};                           // where the module goes before
+  std::optional<Device> device{};                           // where the module goes before; from meta without values
 };
 // Copies the file's tensors into the module's. Throws IoError for a file that is malformed, and ValueError listing all names and
 // shapes that do not fit; then nothing has changed.

@@ -18,12 +18,20 @@ namespace halfstep {
 class Sequential : public Module {
  public:
   Sequential() = default;
-  template <class... Ms>
-  explicit Sequential(std::shared_ptr<Ms>... layers) {
-    (push_back(layers), ...);
+  template <ModulePart... Ps>
+  explicit Sequential(Ps&&... layers) {
+    (push_back(as_shared(std::forward<Ps>(layers))), ...);
   }
   Sequential& push_back(std::shared_ptr<Module> layer);
   Sequential& push_back(const std::string& name, std::shared_ptr<Module> layer);
+  template <ModuleValue M>
+  Sequential& push_back(M&& layer) {
+    return push_back(as_shared(std::move(layer)));
+  }
+  template <ModuleValue M>
+  Sequential& push_back(const std::string& name, M&& layer) {
+    return push_back(name, as_shared(std::move(layer)));
+  }
   Tensor forward(const Tensor& x) override;
   std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override;  // when all children are

@@ -1,5 +1,6 @@
 #include "optim/optimizer.h"
 
+#include <atomic>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,8 @@ DType state_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DT
 }  // namespace
 
 Optimizer::Optimizer(std::vector<ParamGroup> groups, double lr) : default_lr_(lr) {
+  static std::atomic<uint64_t> next{1};
+  id_ = next++;
   check<ValueError>(!groups.empty(), "optimizer", "needs at least one parameter, got an empty list");
   for (ParamGroup& group : groups) place(std::move(group), groups.size() > 1);
 }

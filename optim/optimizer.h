@@ -42,6 +42,7 @@ class Optimizer {
   // True when step() evaluates the loss itself, more than once: LBFGS.
   virtual bool needs_closure() const { return false; }
   virtual std::string describe() const = 0;   // "SGD(lr=0.1, momentum=0.9)"
+  uint64_t id() const { return id_; }         // no other optimizer has it, also when one is made where this one was
 
   void zero_grad();  // sets gradients to undefined
   // More parameters, also between steps. A TrainStep on a GPU must be made afterwards.
@@ -151,6 +152,7 @@ class Optimizer {
   std::function<void()> settle_;
   std::vector<Follower*> followers_;
   double default_lr_;
+  uint64_t id_;
 };
 
 // An optimizer whose step is one rule of framework/math/more_rules.h, in one pass over all parameters of a group.

@@ -3,9 +3,9 @@
 // The engine is iterative (a chain of 300,000 ops works and is freed) and runs with autocast off, so that a backward inside a
 // region gives the same gradients as outside. A gradient has its tensor's shape and dtype; where an op cannot know better, the
 // engine converts.
-// Threads may differentiate graphs of their own at once, and ask one graph for grad() with retain_graph; what two threads add to
-// one .grad is theirs to order. The hooks of a leaf run, and its .grad is complete, as soon as all uses of the leaf have been
-// through; what was computed from other tensors before may still be to come.
+// Threads may differentiate graphs of their own at once, also of one model, and ask one graph for grad() with retain_graph; what
+// two threads add to one .grad comes in the order of their arrival. The hooks of a leaf run, and its .grad is complete, as soon as
+// all uses of the leaf have been through; what was computed from other tensors before may still be to come.
 #pragma once
 
 #include "framework/autograd/grad_mode.h"

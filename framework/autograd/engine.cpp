@@ -53,6 +53,8 @@ class Engine {
   Engine(bool retain_graph, bool create_graph) : retain_(retain_graph || create_graph), mode_(create_graph) {}
 
   void seed(const Tensors& outputs, const Tensors& grad_outputs) {
+    check<AutogradError>(grad_outputs.size() <= outputs.size(), "backward", "there are more gradients than outputs, got ",
+                         grad_outputs.size(), " and ", outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Tensor& out = outputs[i];
       check<AutogradError>(out.defined() && out.requires_grad(), "backward", "output ", i,
@@ -66,6 +68,8 @@ class Engine {
       }
       check<ShapeError>(g.shape() == out.shape(), "backward", "gradient of output ", i, " must have its shape ", out.shape(),
                         ", got ", g.shape());
+      check<DeviceError>(g.device() == out.device(), "backward", "gradient of output ", i, " must be on its device ", out.device(),
+                         ", got ", g.device());
       const Edge edge = edge_of(out);
       deliver(edge, g.dtype() == edge.dtype ? g : g.to(edge.dtype));
     }
@@ -157,6 +161,8 @@ class Engine {
         if (!replaced.defined()) continue;
         check<ShapeError>(replaced.shape() == grads[i].shape(), "hook", "a hook must return a gradient of shape ", grads[i].shape(),
                           ", got ", replaced.shape());
+        check<DeviceError>(replaced.device() == grads[i].device(), "hook", "a hook must return a gradient on ", grads[i].device(),
+                           ", got one on ", replaced.device());
         grads[i] = replaced.to(grads[i].dtype());
       }
     }
@@ -189,6 +195,8 @@ class Engine {
       const OutputMeta& want = edge.node->outputs[edge.index];
       check<AutogradError>(g.shape() == want.shape, node.name(), "its backward gave input ", i, " a gradient of shape ", g.shape(),
                            ", but the input has ", want.shape);
+      check<DeviceError>(g.device() == want.device, node.name(), "its backward gave input ", i, " a gradient on ", g.device(),
+                         ", but the input is on ", want.device);
       if (g.dtype() != edge.dtype && !(is_half(g.dtype()) && may_stay_low(edge))) g = g.to(edge.dtype);
       deliver(edge, std::move(g));
     }

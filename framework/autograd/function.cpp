@@ -12,7 +12,9 @@ Tensors FunctionContext::saved() const {
   return out;
 }
 
-bool FunctionContext::needs(size_t input) const { return call_ && call_->needs(input); }
+bool FunctionContext::needs(size_t input) const {
+  return call_ ? call_->needs(input) : input < may_need_.size() && may_need_[input];
+}
 
 class FunctionNode final : public Node {
  public:
@@ -29,7 +31,7 @@ class FunctionNode final : public Node {
     of_this_run.call_ = &call;
     Tensors result = backward_(of_this_run, full);
     check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(),
-                         " gradients, one per input, got ", result.size());
+                         edges.size() == 1 ? " gradient" : " gradients", ", one per input, got ", result.size());
     return result;
   }
   void release_saved() override {
@@ -46,6 +48,10 @@ class FunctionNode final : public Node {
     ctx.pending_.clear();
   }
 
+  void will_record(const Tensors& inputs) {
+    for (const Tensor& t : inputs) ctx.may_need_.push_back(t.defined() && t.requires_grad());
+  }
+
   FunctionContext ctx;
 
  private:
@@ -53,9 +59,10 @@ class FunctionNode final : public Node {
   FunctionBackward backward_;
 };
 
-Tensors apply_function(std::string_view name, FunctionForward forward, FunctionBackward backward, const Tensors& inputs) {
+Tensors apply_function(std::string_view name, const FunctionForward& forward, FunctionBackward backward, const Tensors& inputs) {
   auto node = make_node<FunctionNode>(name, backward);
   const bool record = should_record(inputs);
+  if (record) node->will_record(inputs);
   Tensors outputs;
   {
     const NoGrad off;

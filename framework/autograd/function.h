@@ -6,11 +6,17 @@
 //   };
 //   Tensors y = Square::apply({x});
 //
+// What is not a tensor follows the tensors, `Clip::apply({x}, 0.5)` for `forward(FunctionContext& ctx, const Tensors& in, double
+// bound)`; what backward needs of it is put into ctx.state.
+//
 // forward runs without recording. backward may be recorded (create_graph), then it must be written in differentiable ops.
 // Mixed precision: see amp/custom.h for custom_fwd and custom_bwd.
 #pragma once
 
 #include <any>
+#include <functional>
+#include <string_view>
+#include <vector>
 
 #include "framework/autograd/node.h"
 
@@ -20,25 +26,30 @@ class FunctionContext {
  public:
   void save(const Tensors& tensors);  // inputs or outputs of forward
   Tensors saved() const;
-  bool needs(size_t input) const;     // is this input's gradient wanted?
+  bool needs(size_t input) const;     // is this input's gradient wanted? In forward: may it be, later?
   std::any state;                     // anything else
   std::any amp;                       // used by custom_fwd / custom_bwd
 
  private:
   friend class FunctionNode;
+  std::vector<bool> may_need_;  // by input
   std::vector<Tensor> pending_;
   std::vector<SavedTensor> saved_;
   Node* node_ = nullptr;
   const BackwardCall* call_ = nullptr;  // while backward runs
 };
 
-using FunctionForward = Tensors (*)(FunctionContext&, const Tensors&);
+using FunctionForward = std::function<Tensors(FunctionContext&, const Tensors&)>;
 using FunctionBackward = Tensors (*)(FunctionContext&, const Tensors&);
-Tensors apply_function(std::string_view name, FunctionForward forward, FunctionBackward backward, const Tensors& inputs);
+Tensors apply_function(std::string_view name, const FunctionForward& forward, FunctionBackward backward, const Tensors& inputs);
 
 template <class F>
 struct Function {
-  static Tensors apply(const Tensors& inputs) { return apply_function("custom function", &F::forward, &F::backward, inputs); }
+  template <class... Args>
+  static Tensors apply(const Tensors& inputs, const Args&... args) {
+    const auto forward = [&](FunctionContext& ctx, const Tensors& in) { return F::forward(ctx, in, args...); };
+    return apply_function("custom function", forward, &F::backward, inputs);
+  }
 };
 
 }  // namespace halfstep

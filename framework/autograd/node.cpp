@@ -1,6 +1,7 @@
 #include "framework/autograd/node.h"
 
 #include <atomic>
+#include <mutex>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
@@ -29,6 +30,18 @@ class AccumulateGrad final : public Node {
   Tensors backward(Tensors grads, const BackwardCall&) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
+    check<AutogradError>(leaf_.dtype() == outputs[0].dtype && leaf_.device() == outputs[0].device, "backward",
+                         leaf_.label().empty() ? "a leaf" : leaf_.label(), " of shape ", leaf_.shape(), " was ", outputs[0].dtype,
+                         " on ", outputs[0].device, " in the forward and is ", leaf_.dtype(), " on ", leaf_.device(), " now",
+                         Help{"convert and move modules before the forward"});
+    add(g);
+    tell_accumulated(leaf_);
+    return {};
+  }
+
+ private:
+  void add(const Tensor& g) {
+    const std::lock_guard lock(mutex_);
     leaf_.grad();  // one in a 16-bit dtype is converted before more is added
     Tensor& slot = leaf_.impl()->meta().grad;
     if (grad_enabled()) {
@@ -40,11 +53,9 @@ class AccumulateGrad final : public Node {
       const MemoryFormat format = leaf_.format();
       slot = is_sole(g) && g.is_contiguous(format) ? g : g.detach().clone(format);
     }
-    tell_accumulated(leaf_);
-    return {};
   }
 
- private:
+  std::mutex mutex_;  // threads whose graphs share the leaf
   Tensor leaf_;
 };
 
@@ -129,6 +140,8 @@ Edge edge_of(const Tensor& t) {
     return {meta.node, meta.output_index, impl.dtype};
   }
   if (!meta.requires_grad) return {};
+  static std::mutex mutex;  // threads may build graphs upon one leaf
+  const std::lock_guard lock(mutex);
   auto accumulator = meta.accumulator.lock();
   if (!accumulator) {
     accumulator = make_node<AccumulateGrad>(t);

@@ -46,6 +46,12 @@ const Tensor& Tensor::raw_grad() const {
 void Tensor::set_grad(const Tensor& g) const {
   check<ShapeError>(!g.defined() || g.shape() == shape(), "set_grad", "the gradient must have shape ", shape(), ", got ",
                     g.defined() ? g.shape() : Shape{});
+  if (g.defined()) {
+    check<DeviceError>(g.device() == device(), "set_grad", "the gradient must be on ", device(), ", got ", g.device());
+    // Float32 leaves may keep theirs in 16 bits: see LowGradients.
+    check<DTypeError>(g.dtype() == dtype() || (dtype() == DType::f32 && is_half(g.dtype())), "set_grad", "the gradient must be ",
+                      dtype(), ", got ", g.dtype());
+  }
   if (g.defined() || get().autograd) get().meta().grad = g;
 }
 
@@ -68,6 +74,7 @@ void Tensor::retain_grad() const {
 
 uint64_t Tensor::register_hook(TensorHook hook) const {
   check<AutogradError>(requires_grad(), "register_hook", "the tensor does not require grad");
+  check<ValueError>(hook != nullptr, "register_hook", "needs a function, got an empty one");
   static std::atomic<uint64_t> next{1};
   AutogradMeta& meta = get().meta();
   if (!meta.hooks) meta.hooks = std::make_shared<HookList>();

@@ -1,6 +1,10 @@
 // Shadow weights: the 16-bit copy beside a parameter. At most one, never stale, never cast in a steady training step.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "framework/autograd/autograd.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
@@ -192,4 +196,26 @@ TEST_CASE("an optimizer step between forward and backward is noticed") {
   w.set_grad(ones({3, 8}));
   opt.step();
   CHECK_THROWS_WITH_AS(sum(y).backward(), doctest::Contains("was modified in place after linear saved it"), AutogradError);
+}
+
+TEST_CASE("threads may run one model in regions of their own") {
+  const Tensor x = randn({2, 8});
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Linear> layers;
+    for (int i = 0; i < 8; ++i) layers.emplace_back(8, 8);
+    std::vector<std::thread> threads;
+    std::vector<std::vector<float>> results(4);
+    std::atomic<size_t> waiting{results.size()};
+    for (auto& result : results)
+      threads.emplace_back([&] {
+        for (--waiting; waiting > 0;) std::this_thread::yield();
+        const Autocast region(Device::cpu, DType::bf16);
+        Tensor y = x;
+        for (Linear& layer : layers) y = layer(y);
+        y.sum().backward();
+        result = y.to_vector<float>();
+      });
+    for (std::thread& t : threads) t.join();
+    for (const auto& result : results) CHECK(result == results[0]);
+  }
 }

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <functional>
+#include <new>
 
 #include "framework/backend/backend.h"
 #include "tests/amp/scaling.h"
@@ -270,4 +272,27 @@ TEST_CASE("finish beside another optimizer's step, and with nothing to step") {
   GradScaler off({.enabled = false});
   m.set(1);
   CHECK(off.finish(m.opt).applied());
+}
+
+TEST_CASE("what is set later is checked as what the constructor gets is") {
+  GradScaler s;
+  CHECK_THROWS_WITH_AS(s.set_growth_factor(1), "[GradScaler] growth_factor must be > 1, got 1", ValueError);
+  CHECK_THROWS_WITH_AS(s.set_backoff_factor(2), "[GradScaler] backoff_factor must be in (0, 1), got 2", ValueError);
+  CHECK_THROWS_WITH_AS(s.set_growth_interval(0), "[GradScaler] growth_interval must be >= 1 and below 2^31, got 0", ValueError);
+  CHECK((s.get_growth_factor() == 2 && s.get_backoff_factor() == 0.5 && s.get_growth_interval() == 2000));
+}
+
+TEST_CASE("an optimizer made where a stepped one was is another one") {
+  GradScaler s({.init_scale = 4});
+  const Tensor w = ones({1}, {.requires_grad = true});
+  alignas(SGD) std::byte place[sizeof(SGD)];
+  for (int i = 0; i < 2; ++i) {
+    SGD* const opt = new (place) SGD({w}, {.lr = 0.5});
+    w.zero_grad();
+    s.scale(w.sum()).backward();
+    CHECK(s.step(*opt).applied());
+    opt->~SGD();
+  }
+  s.update();
+  CHECK(w.item() == 0);
 }

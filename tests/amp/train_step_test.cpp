@@ -184,6 +184,8 @@ TEST_CASE("clip_grad_value bounds true gradients") {
 TEST_CASE("train step options and losses are checked") {
   CHECK_THROWS_WITH_AS(Bench({.accumulate_steps = 0}), "[TrainStep] accumulate_steps must be >= 1, got 0", ValueError);
   CHECK_THROWS_WITH_AS(Bench({.clip_grad_norm = -1}), "[TrainStep] clip_grad_norm must be >= 0, got -1", ValueError);
+  CHECK_THROWS_WITH_AS(Bench({.amp = true, .dtype = DType::f32}),
+                       "[TrainStep] amp needs the dtype float16 or bfloat16, got float32", ValueError);
   Bench a({});
   const MSELoss none(Reduction::none);
   TrainStep step(*a.net, none, a.opt, a.scaler, nullptr);

@@ -1,6 +1,7 @@
 // The backward pass: sums, paths, freeing, targets, depth.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -248,6 +249,9 @@ TEST_CASE("detach and requires_grad") {
 TEST_CASE("set_grad") {
   const Tensor x = leaf({1, 2});
   CHECK_THROWS_WITH_AS(x.set_grad(ones({3})), "[set_grad] the gradient must have shape [2], got [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(x.set_grad(ones({2})), "[set_grad] the gradient must be float64, got float32", DTypeError);
+  CHECK_THROWS_WITH_AS(x.set_grad(empty({2}, {.dtype = DType::f64, .device = Device::meta})),
+                       "[set_grad] the gradient must be on cpu, got meta", DeviceError);
   x.set_grad(full({2}, 4, {.dtype = DType::f64}));
   sum(x).backward();
   CHECK(values(x.grad()) == V{5, 5});
@@ -304,4 +308,34 @@ TEST_CASE("threads may ask one kept graph for gradients of different tensors") {
     });
   for (std::thread& t : threads) t.join();
   CHECK(right == std::vector<int>(4, 100));
+}
+
+TEST_CASE("gradients given for outputs are one for each, on their devices") {
+  const Tensor x = leaf({1, 2});
+  CHECK_THROWS_WITH_AS(backward({sum(x)}, {Tensor(), Tensor()}), "[backward] there are more gradients than outputs, got 2 and 1",
+                       AutogradError);
+  CHECK_THROWS_WITH_AS(sum(x).backward(empty({}, {.dtype = DType::f64, .device = Device::meta})),
+                       "[backward] gradient of output 0 must be on its device cpu, got meta", DeviceError);
+  CHECK(!x.grad().defined());
+}
+
+TEST_CASE("threads may build and differentiate graphs upon the same leaves") {
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Tensor> leaves;
+    for (int i = 0; i < 20; ++i) leaves.push_back(leaf({double(i)}));
+    std::vector<std::thread> threads;
+    std::atomic<int> waiting{4}, wrong{0};
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (--waiting; waiting > 0;) std::this_thread::yield();
+        Tensor y = leaves[0];
+        for (const Tensor& x : leaves) y = y + x * x;
+        const Tensors asked = grad({y}, leaves, {}, {.retain_graph = true, .allow_unused = true});
+        for (size_t i = 1; i < asked.size(); ++i) wrong += !asked[i].defined() || asked[i].item<double>() != 2.0 * double(i);
+        y.backward();
+      });
+    for (std::thread& t : threads) t.join();
+    CHECK(wrong == 0);
+    for (size_t i = 1; i < leaves.size(); ++i) CHECK(leaves[i].grad().item<double>() == 8.0 * double(i));
+  }
 }

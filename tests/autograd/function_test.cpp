@@ -171,8 +171,8 @@ TEST_CASE("an undefined gradient is none") {
 
 TEST_CASE("the number of gradients must be the number of inputs") {
   const Tensor x = leaf({1});
-  CHECK_THROWS_WITH_AS(TooMany::apply({x})[0].backward(),
-                       "[custom function] backward must return 1 gradients, one per input, got 2", AutogradError);
+  CHECK_THROWS_WITH_AS(TooMany::apply({x})[0].backward(), "[custom function] backward must return 1 gradient, one per input, got 2",
+                       AutogradError);
 }
 
 TEST_CASE("an input handed through becomes a tensor of its own") {
@@ -217,4 +217,59 @@ TEST_CASE("a backward that failed can be run again whole") {
   y.backward();
   CHECK(values(a.grad()) == V{3});
   CHECK(values(b.grad()) == V{2});
+}
+
+namespace {
+
+// x where it is within the bound. Keeps x only where its gradient may be wanted.
+struct Clip : Function<Clip> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in, double bound, const std::string& side) {
+    if (ctx.needs(0)) ctx.save({in[0]});
+    ctx.state = bound;
+    return {side == "above" ? clamp(in[0], {}, bound) : clamp(in[0], bound, {})};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+    return {where(ctx.saved().at(0) < std::any_cast<double>(ctx.state), g[0], 0.0)};
+  }
+};
+
+struct Needs : Function<Needs> {
+  static inline std::vector<bool> asked;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    asked = {ctx.needs(0), ctx.needs(1), ctx.needs(2)};
+    return {in[0] + in[1]};
+  }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0], g[0]}; }
+};
+
+struct ElsewhereGradient : Function<ElsewhereGradient> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0] * 1.0}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) {
+    return {empty(g[0].shape(), {.dtype = g[0].dtype(), .device = Device::meta})};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a function takes what is no tensor behind the tensors") {
+  const Tensor x = leaf({1, 5});
+  const Tensor y = Clip::apply({x}, 2.0, "above")[0];
+  CHECK(values(y) == V{1, 2});
+  sum(y).backward();
+  CHECK(values(x.grad()) == V{1, 0});
+}
+
+TEST_CASE("a forward may ask which gradients may be wanted") {
+  const Tensor x = leaf({1});
+  Needs::apply({x, x.detach()});
+  CHECK(Needs::asked == std::vector<bool>{true, false, false});
+  Needs::apply({x.detach(), x * 2.0});
+  CHECK(Needs::asked == std::vector<bool>{false, true, false});
+  no_grad([&] { return Needs::apply({x, x}); });
+  CHECK(Needs::asked == std::vector<bool>{false, false, false});
+}
+
+TEST_CASE("a gradient on another device is refused") {
+  CHECK_THROWS_WITH_AS(sum(ElsewhereGradient::apply({leaf({1})})[0]).backward(),
+                       "[custom function] its backward gave input 0 a gradient on meta, but the input is on cpu", DeviceError);
 }

@@ -117,6 +117,10 @@ TEST_CASE("a hook must keep the shape and belongs to tensors that require grad")
   CHECK_THROWS_WITH_AS(sum(x).backward(), "[hook] a hook must return a gradient of shape [2], got [3]", ShapeError);
   CHECK_THROWS_WITH_AS(tensor({1}).register_hook([](const Tensor&) { return Tensor(); }),
                        "[register_hook] the tensor does not require grad", AutogradError);
+  CHECK_THROWS_WITH_AS(leaf({1}).register_hook(nullptr), "[register_hook] needs a function, got an empty one", ValueError);
+  const Tensor y = leaf({1});
+  y.register_hook([](const Tensor& g) { return empty(g.shape(), {.dtype = g.dtype(), .device = Device::meta}); });
+  CHECK_THROWS_WITH_AS(y.backward(), "[hook] a hook must return a gradient on cpu, got one on meta", DeviceError);
 }
 
 TEST_CASE("a hook's dtype is converted back") {

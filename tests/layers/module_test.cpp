@@ -215,3 +215,68 @@ TEST_CASE("an error in a forward says in which layer") {
                        "layer: 2, Linear(in_features=3, out_features=2, bias=True)",
                        ShapeError);
 }
+
+TEST_CASE("a module that was converted since the forward has no backward") {
+  const Tensor x = ones({2, 3}, {.requires_grad = true});
+  const auto refused = [&](const auto& change) {
+    Linear layer(3, 3);
+    layer.to(DType::f64).to(DType::f32);  // so that its memory has never been written to in place
+    const Tensor loss = layer(x).sum();
+    change(layer);
+    CHECK_THROWS_WITH_AS(loss.backward(), doctest::Contains("weight of shape [3, 3] was modified in place after linear saved it"),
+                         AutogradError);
+  };
+  refused([](Module& m) { m.to(DType::f64); });
+  refused([](Module& m) { m.to(DType::f16); });
+  refused([](Module& m) { m.to(Device::meta); });
+  Linear layer(3, 3);
+  const Tensor sum = (layer.bias + 1.0).sum();  // saves nothing
+  layer.to(DType::f64);
+  CHECK_THROWS_WITH_AS(sum.backward(),
+                       "[backward] bias of shape [3] was float32 on cpu in the forward and is float64 on cpu now\n"
+                       "help: convert and move modules before the forward",
+                       AutogradError);
+}
+
+TEST_CASE("no module is below itself") {
+  const auto outer = std::make_shared<Sequential>(), middle = std::make_shared<Sequential>(),
+             inner = std::make_shared<Sequential>();
+  outer->push_back(middle);
+  middle->push_back(inner);
+  for (const auto& above : {outer, middle, inner})
+    CHECK_THROWS_WITH_AS(inner->push_back(above),
+                         "[register_module] a module cannot be its own child, nor that of a module below it", ValueError);
+}
+
+TEST_CASE("parts may be given by value") {
+  struct Net : Module {
+    std::shared_ptr<Sequential> body =
+        add("body", Sequential{Conv2d(1, 2, 3, {.padding = 1}), BatchNorm2d(2), std::make_shared<ReLU>()});
+    std::shared_ptr<ModuleList> heads = add("heads", ModuleList{Linear(2, 3), LSTM(2, 3, {.batch_first = true})});
+    Tensor forward(const Tensor& x) override { return heads->at<Linear>(0)((*body)(x).mean({2, 3})); }
+  } net;
+  net.body->push_back(Dropout(0));
+  Strings labels;
+  for (const NamedTensor& p : net.named_parameters()) labels.push_back(p.tensor.label());
+  CHECK(labels == Strings{"body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "heads.0.weight", "heads.0.bias",
+                          "heads.1.weight_ih_l0", "heads.1.weight_hh_l0", "heads.1.bias_ih_l0", "heads.1.bias_hh_l0"});
+  CHECK(net.body->children()[0].second->path() == "body.0");
+  net(rand({2, 1, 4, 4})).sum().backward();
+  CHECK(net.parameters()[0].grad().defined());
+  net.eval();
+  CHECK(!net.body->children()[3].second->training());
+  CHECK(net.heads->at<LSTM>(1)(rand({1, 5, 2})).output.shape() == Shape{1, 5, 3});
+  // One that is a variable stays what it is: two modules with the same parameters would be a surprise.
+  static_assert(!ModulePart<Linear&> && ModulePart<Linear> && ModulePart<std::shared_ptr<Linear>&>);
+  CHECK(Sequential(Sequential{ReLU()}).children().size() == 1);
+}
+
+TEST_CASE("a module that takes one tensor may give several") {
+  struct Halves : ModuleOf<Halves> {
+    std::pair<Tensor, Tensor> forward(Tensor x) { return {x * 0.5, x * 2.0}; }
+  } halves;
+  const auto [half, twice] = halves(ones({}));
+  CHECK(half.item() == 0.5);
+  CHECK(twice.item() == 2);
+  CHECK_THROWS_AS(static_cast<Module&>(halves).forward(ones({})), ValueError);
+}

@@ -57,6 +57,9 @@ TEST_CASE("a part of a file by its prefix, names of another program, and what do
   CHECK(report.missing == std::vector<std::string>{"weight", "bias"});
   CHECK(report.unexpected.size() == 3);
   CHECK_THROWS_AS(load(layer, folder / "absent.safetensors"), IoError);
+  const auto both = [](const std::string&) { return "weight"; };
+  CHECK_THROWS_WITH_AS(load(layer, path, {.strict = false, .prefix = "model.", .rename = both}), doctest::Contains("twice: weight"),
+                       ValueError);
 }
 
 TEST_CASE("a shared weight is saved once, under its first name, as safetensors.torch.save_model does") {
@@ -76,4 +79,45 @@ TEST_CASE("a shared weight is saved once, under its first name, as safetensors.t
   Sequential apart;
   apart.push_back("encoder", std::make_shared<Linear>(3, 3, false)).push_back("head", std::make_shared<Linear>(3, 3));
   CHECK_THROWS_WITH_AS(load(apart, path), doctest::Contains("missing: head.weight"), ValueError);
+}
+
+TEST_CASE("a module that was planned on meta is filled from a file") {
+  const testing::TempDir folder;
+  const auto path = folder / "tied.safetensors";
+  Tied written;
+  save(written, path);
+  const auto planned = [] {
+    const DefaultDevice on(Device::meta);
+    return Tied();
+  };
+  Tied net = planned();
+  CHECK_THROWS_WITH_AS(net.to(Device::cpu),
+                       "[Module::to] \"encoder.weight\" is on the device meta, so it has no values to bring to cpu\n"
+                       "help: to_empty(device), then load or initialise the weights; load() with a device does both",
+                       MetaError);
+  load(net, path);  // fits, and stays a plan
+  CHECK(net.encoder->weight.device() == Device::meta);
+  load(net, path, {.device = Device::cpu});
+  CHECK(values(net(ones({1, 3}))) == values(written(ones({1, 3}))));
+  CHECK(net.head->weight.same(net.encoder->weight));
+  net(ones({1, 3})).sum().backward();
+
+  Tied unfit = planned();
+  save_safetensors(path, {{"encoder.weight", zeros({3, 3})}});
+  CHECK_THROWS_WITH_AS(load(unfit, path, {.device = Device::cpu}), doctest::Contains("missing: head.bias"), ValueError);
+  CHECK_THROWS_WITH_AS(load(unfit, path, {.strict = false, .device = Device::cpu}),
+                       doctest::Contains("a module on the device meta needs all its tensors, but"), ValueError);
+  CHECK(unfit.encoder->weight.device() == Device::meta);
+}
+
+TEST_CASE("to_empty gives memory without values") {
+  Sequential net{Conv2d(1, 2, 3), BatchNorm2d(2)};
+  net.to(MemoryFormat::channels_last);
+  const Tensor weight = net.parameters()[0];
+  net.to_empty(Device::meta);
+  CHECK(weight.device() == Device::meta);
+  net.to_empty(Device::cpu);
+  CHECK((weight.device() == Device::cpu && weight.requires_grad() && weight.shape() == Shape{2, 1, 3, 3}));
+  init::ones_(weight);
+  CHECK(weight.sum().item() == 18);
 }
