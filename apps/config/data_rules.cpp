@@ -48,7 +48,7 @@ class DataRules : private RuleSet {
         issues_.error(join_path(path, shape),
                       "a sample may have " + std::to_string(kMaxSample) + " values, got " + self[shape].dump());
       }
-      if (self.contains("fill") && self["fill"] != 0.0 && self["missing"] != "constant")
+      if (self["type"] == "CSV" && self["fill"] != 0.0 && self["missing"] != "constant")
         issues_.error(path + ".fill", "is for \"missing\": \"constant\", but missing is " + self["missing"].dump());
       if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
         issues_.error(path + ".target_shape", "must not be given together with classes");
