@@ -170,5 +170,5 @@ TEST_CASE("samplers of a config") {
                  "data.loader.sampler: weighted needs data with classes"));
   CHECK_THROWS_WITH_AS(counts("\"bucket\""), doctest::Contains("bucket needs samples that differ in length"), ConfigError);
   CHECK_THROWS_WITH_AS(counts(R"({"type": "weighted", "weights": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]})"),
-                       doctest::Contains("must have a positive sum"), ConfigError);
+                       doctest::Contains("data.loader.sampler.weights: must not all be 0"), ConfigError);
 }

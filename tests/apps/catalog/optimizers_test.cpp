@@ -164,7 +164,7 @@ TEST_CASE("wrong schedules and optimizers are told with their place") {
     return r.err;
   };
   CHECK(contains(error(R"(scheduler=[{"type": "LinearLR"}, {"type": "ExponentialLR", "gamma": 0.9}])"),
-                 "[scheduler.0] needs a \"length\", as another schedule follows"));
+                 "scheduler.0: needs a \"length\", as another schedule follows"));
   CHECK(contains(error(R"(scheduler={"type": "OneCycleLR", "pct_start": 2})"),
                  "scheduler.pct_start: must be a number in [0, 1], got 2"));
   CHECK(contains(error(R"(optimizer={"type": "Rprop", "no_decay_norm_bias": true})"),

@@ -78,8 +78,8 @@ std::vector<std::string> small_enough(const std::string& name) {
             "data.train.target_shape=[512]"};
   // An epoch of two batches, and neither is a view of the data set.
   if (name == "wine_regression.json") return {"device=cpu", "data.loader.batch_size=100", "data.loader.shuffle=true"};
-  // Two steps need few of the digits, and drawing all of them takes longer than everything else here.
-  if (name.starts_with("digits_")) return {"device=cpu", "data.train.size=512", "data.val.size=32"};
+  // Two steps need few of the digits, and drawing all of them takes longer than everything else here. Schedules are of all.
+  if (name.starts_with("digits_")) return {"device=cpu", "data.train.size=512", "data.val.size=32", "scheduler=null"};
   return {"device=cpu"};
 }
 

@@ -135,7 +135,7 @@ TEST_CASE("checkpoint_activations: the same weights, to the bit") {
   for (const Json& line : lines(dir / "plain/metrics.jsonl", "train/loss")) CHECK(line["grad_norm"].get<double>() > 0);
   const Ran wrong = run(dir, base + "--set output_dir=w --set train.checkpoint_activations=nowhere");
   CHECK(wrong.code == 2);
-  CHECK(contains(wrong.err, "[train.checkpoint_activations] \"nowhere\" is in no module's name"));
+  CHECK(contains(wrong.err, "train.checkpoint_activations: \"nowhere\" is in no module's name"));
   CHECK(contains(error_of(dir / "c.json", {.sets = {"train.checkpoint_activations=norm", "performance.cuda_graph=true"}}),
                  "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
 }
