@@ -180,6 +180,12 @@ std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const 
     if (c != target) out.push_back(c);
   }
   check<ConfigError>(!out.empty(), kWhere, path, " has only one column, which leaves none for the features");
+  for (auto c = out.begin(); c != out.end(); ++c) {
+    check<ConfigError>(*c != target, kWhere, path, ": column \"", sheet.names()[*c],
+                       "\" is the target, which a model must not be given as a feature");
+    check<ConfigError>(std::find(out.begin(), c, *c) == c, kWhere, path, ": column \"", sheet.names()[*c],
+                       "\" is among the features twice");
+  }
   if (!o.encoding || o.encoding->columns.empty()) return out;
   const std::vector<CsvEncoding::Column>& wanted = o.encoding->columns;
   std::vector<std::string> names;

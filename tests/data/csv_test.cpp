@@ -146,6 +146,16 @@ TEST_CASE("csv: another file is read as the training data was: columns by name, 
   CHECK(CsvDataset(numbers.path, {.encoding = counted.encoding()}).target().to_vector<int>() == std::vector<int>{2});
 }
 
+TEST_CASE("csv: the target is no feature, and no feature comes twice") {
+  const File file("a,b,y\n1,2,0\n3,4,1\n");
+  const auto refused = [&](std::vector<std::string> features) {
+    return message_of<ConfigError>([&] { CsvDataset data(file.path, {.features = std::move(features)}); });
+  };
+  CHECK(contains(refused({"a", "y"}), "column \"y\" is the target, which a model must not be given as a feature"));
+  CHECK(contains(refused({"a", "-1"}), "column \"y\" is the target"));
+  CHECK(contains(refused({"b", "a", "1"}), "column \"b\" is among the features twice"));
+}
+
 TEST_CASE("csv: errors say where") {
   CHECK(csv_error("1,2\n3,nan\n", kRegression) == "t.csv:2:2: column \"1\" must be finite in float32, got \"nan\"");
   CHECK(csv_error("a,b\n1,2\ninf,4\n", kRegression) == "t.csv:3:1: column \"a\" must be finite in float32, got \"inf\"");
@@ -216,9 +226,10 @@ TEST_SUITE("data") {
   TEST_CASE("csv: quoted headers and dates") {
     const auto root = data_root();
     if (!root) return;
-    const CsvOptions months{.classification = false, .features = {"Passengers"}};
+    const CsvOptions months{.target = "Month", .features = {"Passengers"}};
     const CsvDataset data(*root / "timeseries/airline-passengers.csv", months);
     CHECK(data.size() == 144);
+    CHECK(data.classes() == 144);
     CHECK(data.input().to_vector<float>()[0] == 112);
     const std::string dates =
         message_of<DataError>([&] { CsvDataset bad(*root / "timeseries/airline-passengers.csv", kRegression); });
