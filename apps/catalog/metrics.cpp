@@ -1,6 +1,7 @@
 #include "apps/catalog/metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/catalog/infer.h"
 #include "framework/ops/ops.h"
@@ -22,6 +23,24 @@ class Accuracy : public Metric {
 
  private:
   int64_t correct_ = 0, samples_ = 0;
+};
+
+// A metric of classes but one, which is passed on as a negative class: those no metric counts.
+class Counted : public Metric {
+ public:
+  Counted(std::unique_ptr<Metric> of, int64_t ignored) : of_(std::move(of)), ignored_(ignored) {}
+  void reset() override { of_->reset(); }
+  void add(const Tensor& output, const Tensor& target) override {
+    of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
+  }
+  double value() const override { return of_->value(); }
+  Json details() const override { return of_->details(); }
+  bool more_is_better() const override { return of_->more_is_better(); }
+  bool is_share() const override { return of_->is_share(); }
+
+ private:
+  std::unique_ptr<Metric> of_;
+  int64_t ignored_;
 };
 
 std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
@@ -54,11 +73,13 @@ Catalog<MetricRow>& metric_catalog() {
   return all;
 }
 
-std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given) {
+std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored) {
   std::vector<NamedMetric> out;
   for (const Json& self : completed(list, given)) {
     const MetricRow& row = metric_catalog().row(self);
-    out.push_back({name_of(self), row.make(self), row.always});
+    std::unique_ptr<Metric> metric = row.make(self);
+    if (ignored && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
+    out.push_back({name_of(self), std::move(metric), row.always});
   }
   return out;
 }

@@ -54,7 +54,8 @@ struct NamedMetric {
   bool always;  // see MetricRow
 };
 // The metrics of a config's list, after those that are always there. `given`: what the data has as targets; empty: not known.
-std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given);
+// `ignored`: a class that the loss does not count, and so they do not.
+std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored = {});
 // Do the listed metrics fit the data, and have they names of their own? Paths "metrics.N".
 void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues);
 

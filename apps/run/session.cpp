@@ -98,7 +98,9 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
-  return build_metrics(config.metrics, facts_of(data).targets());
+  std::optional<int64_t> ignored;
+  if (config.loss.contains("ignore_index")) ignored = config.loss["ignore_index"].get<int64_t>();
+  return build_metrics(config.metrics, facts_of(data).targets(), ignored);
 }
 
 ModelParts make_model(const Config& config) {

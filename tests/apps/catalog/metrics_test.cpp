@@ -69,6 +69,22 @@ TEST_CASE("metrics: the values of the formulas") {
   CHECK(compared == 11 + 10 + 1 + 11 + 3);
 }
 
+TEST_CASE("metrics do not count the class that the loss ignores") {
+  const Tensor output = tensor({3.0, 1, 0, 1, 3, 0, 0, 9, 0, 0, 2, 1, 5, 0, 1}).reshape({5, 3}).to(DType::f32);
+  const Tensor target = tensor({0.0, 0, 1, 1, 2}).to(DType::i64);
+  Issues issues;
+  const Json list = Json::array({validate("perplexity", component("", metric_family(), ""), "", issues)});
+  const auto all = build_metrics(list, Targets::classes), counted = build_metrics(list, Targets::classes, 0);
+  const Tensor rest = output.narrow(0, 2, 3), of_rest = target.narrow(0, 2, 3);
+  REQUIRE(counted.size() == 2);
+  CHECK(counted[0].name == "accuracy");
+  CHECK(counted[0].metric->is_share());
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(gathered(*counted[i].metric, output, target) == gathered(*all[i].metric, rest, of_rest));
+    CHECK(gathered(*all[i].metric, output, target) != gathered(*all[i].metric, rest, of_rest));
+  }
+}
+
 TEST_CASE("metrics: by hand") {
   // Targets 0 0 1 1 2, answers 0 1 1 1 0.
   const Tensor output = tensor({3.0, 1, 0, 1, 3, 0, 0, 9, 0, 0, 2, 1, 5, 0, 1}).reshape({5, 3}).to(DType::f32);
