@@ -53,9 +53,9 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
 // have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise.
-// Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for one
-// that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not finite, not
-// numeric, or a class or category that the encoding does not have.
+// Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for
+// one that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not
+// finite, not numeric, or a class or category that the encoding does not have.
 class CsvDataset : public TensorDataset {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
