@@ -78,7 +78,7 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
   for (const Json& self : completed(list, given)) {
     const MetricRow& row = metric_catalog().row(self);
     std::unique_ptr<Metric> metric = row.make(self);
-    if (ignored && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
+    if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
     out.push_back({name_of(self), std::move(metric), row.always});
   }
   return out;

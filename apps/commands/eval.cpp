@@ -74,8 +74,8 @@ int eval(const Options& o) {
     std::cout << out.dump() << '\n';
     return kDone;
   }
-  std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", " << r.samples << " samples: loss "
-            << number_text(r.loss, 6);
+  std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
+            << r.samples << " samples: loss " << number_text(r.loss, 6);
   for (const MetricValue& m : r.metrics) {
     std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
   }
@@ -96,7 +96,8 @@ void add_eval(CLI::App& program, Action& chosen) {
       ->check(CLI::IsMember({"train", "val", "test"}));
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "evaluate in float32");
-  c->add_flag("--trained-weights", o->trained_weights, "those that were trained, where the run has an average of them (train.ema, swa)");
+  c->add_flag("--trained-weights", o->trained_weights,
+              "those that were trained, where the run has an average of them (train.ema, swa)");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->config.device);
   add_threads(*c, o->threads);
