@@ -1,12 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything a program that trains needs. #include <halfstep.h>
 #pragma once
 
-#include "amp/autocast.h"
-#include "amp/data_parallel.h"
-#include "amp/grad_scaler.h"
-#include "amp/param_groups.h"
-#include "amp/run_state.h"
-#include "amp/train_step.h"
+#include "amp/autocast/autocast.h"
+#include "amp/step/data_parallel.h"
+#include "amp/step/grad_scaler.h"
+#include "amp/step/param_groups.h"
+#include "amp/step/run_state.h"
+#include "amp/step/train_step.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/function.h"

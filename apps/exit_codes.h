@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the halfstep program tells the shell.
 #pragma once
 

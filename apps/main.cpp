@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if defined(__unix__)
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step times of the benchmark MLP: halfstep against PyTorch on the CPU, interleaved: float32 and autocast.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step times of the benchmark MLPs on a GPU: halfstep against the variants of PyTorch, interleaved A B A B.
 
     python3 benchmarks/compare_torch_cuda.py --binary build/gpu/halfstep --out result.json     # scripts/gpu_suite.sh runs this

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Training steps of 1 and 2 ranks beside PyTorch's DistributedDataParallel with gloo, one thread a rank.
 
     scripts/build.sh release bench_ranks

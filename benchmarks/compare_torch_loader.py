@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Epochs of augmented CIFAR-10 batches: halfstep's DataLoader against PyTorch's, interleaved, on the CPU.
 
     python3 benchmarks/compare_torch_loader.py --data data_batch_1.bin --json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Networks against PyTorch, interleaved: forward in evaluation, and whole training steps.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ops against PyTorch on the CPU, interleaved: forward alone, and forward with backward, float32 and bfloat16.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Steps of optimizers against PyTorch's on the CPU, interleaved: float32, 8 Linear layers of 1024 with layer norms between.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy

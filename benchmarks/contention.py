@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Step times of the benchmark MLP with all cores free and with one of them busy: halfstep against PyTorch on the CPU.
 
     /tmp/torch/bin/python benchmarks/contention.py --json FILE

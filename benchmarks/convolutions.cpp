@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the convolutions of ResNet-18 and of a depthwise network are on a GPU, in either layout and each direction, beside what
 // making their plans takes (cuDNN compiles some of its kernels when they are first used).
 //   bench_convolutions [--batch 64] [--rounds 20] [--shrink 1]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast batches of augmented images are made: compare_torch_loader.py asks it.
 //   loader FILE SAMPLES BATCH WORKERS EPOCHS     FILE: CIFAR-10's binary format, repeated as needed; or - for random bytes
 // Prints one JSON object: the seconds of each epoch, after one that is not counted, and a sum over the batches.

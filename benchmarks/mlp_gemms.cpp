@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floor under a training step: the 8 matrix products of a 3-layer MLP (3 forward, 3 weight gradients, 2 input gradients) and
 // nothing else, in float32, bfloat16 and float16. "backend" goes through Backend::gemm, "bare" through oneDNN's primitives, created
 // once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark MLPs of compare_torch_cuda.py: their cases, floors and predicted times by GPU, and the tables of a result."""
 import re
 

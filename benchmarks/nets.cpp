@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times networks made from the JSON of a config, for compare_torch_nets.py and compare_torch_optim.py: a line of JSON in, a line
 // out.
 //   {"model": {"type": "LSTM", "input_size": 256, "hidden_size": 256, "batch_first": false}, "input": [64, 32, 256],

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times ops by name, for compare_torch_ops.py: a line of JSON in, a line of JSON out.
 //   {"op": "linear", "in": [[512, 1024], [1024, 1024], [1024]], "attrs": {}, "dtype": "bfloat16", "backward": true, "repeat": 5,
 //   "seconds": 0.03}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times training steps of several ranks, for compare_torch_ddp.py and scaling_model.py; also of one process:
 //   mpirun -np 2 ranks mlp 512 1 3            net, samples of a rank, threads of a rank, seconds
 //   {"ms": 12.3, "wait_ms": 0.5, "bucket_bytes": [...], "ranks": 2}

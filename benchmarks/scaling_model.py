@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long a training step of N ranks takes: a model, its table for GPUs that are not here, and its check on ranks that are.
 
     python3 benchmarks/scaling_model.py                                      the table of docs/distributed.md

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the constants of framework/backend/cpu/team.h rest on: the cost of a cheap element and of a product's operations, of calling
 // the other threads, and the work from which several threads are faster than one.
 //   teams [THREADS]

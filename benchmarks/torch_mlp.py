@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The PyTorch side of compare_torch_cuda.py: the benchmark MLP in its variants, and what the chip reaches."""
 import json
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The networks of compare_torch_nets.py, NETS for the CPU and GPU_NETS for a GPU, each as the JSON of a config and as PyTorch's modules."""
 
 

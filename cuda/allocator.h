@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caching allocator of a GPU.
 //
 // Device memory is taken in segments and handed out in blocks. A released block is free for the next caller at once, while

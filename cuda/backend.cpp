@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: every call queues its kernels on one stream and returns.
 //
 // Index checks leave a note on the device, which the next copy to the host reads and throws. HALFSTEP_SYNC=1 in the environment

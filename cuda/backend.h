@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The door to the CUDA backend. No CUDA headers here: framework/backend/registry.cpp includes this.
 #pragma once
 

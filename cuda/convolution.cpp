@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions on CUDA: by cuDNN, and what it declines by unfold and matrix products.
 #include "cuda/blas/gemm.h"
 #include "cuda/kernels/kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who must know what goes into a recording: every launch, and memory that is used otherwise.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library that is opened when something first needs it, so that a run which does not never loads it: cuBLASLt, cuDNN, NCCL.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which GPU a rank computes on: the first one that CUDA shows it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded work as a CUDA graph: capture of the stream, and its replay.
 //
 // Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). One that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime with every call checked: errors, the device, its stream and memory that transfers do not wait for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tensor in another layout or dtype for the time of one call.
 #pragma once
 

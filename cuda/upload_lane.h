@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies from the host on a stream of their own.
 #pragma once
 

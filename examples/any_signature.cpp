@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module that takes several tensors and gives several, hooks that look into it, a copy, and a file that Python reads.
 #include <algorithm>
 #include <filesystem>

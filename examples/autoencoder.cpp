@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An autoencoder of drawn digits: the target of each image is the image itself, and all that passes between is a code of a few
 // numbers.
 //   autoencoder [--dtype float16|bfloat16|float32] [--code 8] [--epochs 12] [--size 8000]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A character LSTM: reads a text, learns to continue it, and writes some of its own. In mixed precision, as a user writes it.
 //   char_lstm [--dtype float16|bfloat16|float32] [--hidden 128] [--steps 400] [--text FILE]
 // The text is tiny Shakespeare where the environment's HALFSTEP_DATA has it, else the few lines below.

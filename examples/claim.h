@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Examples state what they show; a claim that does not hold is printed and makes the program fail.
 #pragma once
 

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A differentiable function of your own, checked against differences, and told what to do in an autocast region.
-#include "amp/custom.h"
+#include "amp/step/custom.h"
 #include "examples/claim.h"
 #include "halfstep.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module of your own in JSON configs: registered once, it is in the schema, in error texts, in `plan` and in `train`. This
 // program is the halfstep program with one more layer:
 //   custom_layer_in_json train my.json        custom_layer_in_json plan my.json

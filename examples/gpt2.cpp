@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2 (Radford et al., 2019) with the names of Hugging Face's checkpoints: a small one learns letters in mixed precision and
 // writes a few lines; the published one runs where nothing is computed, to see the memory that a training step takes.
 //

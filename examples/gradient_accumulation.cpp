@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A batch in four parts: gradients add up, scaled by one and the same scale; unscale, step and update come once, at the end.
 #include <algorithm>
 #include <cmath>

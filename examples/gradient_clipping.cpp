@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clipping in mixed precision: the bound is meant for true gradients, so they are unscaled first.
 #include <algorithm>
 #include <cmath>

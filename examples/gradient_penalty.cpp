@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loss that contains the norm of its own gradient (a gradient penalty), in mixed precision: backward through a backward.
 //
 // The gradients that the penalty is made of come from a scaled loss, so they are unscaled by hand before they enter it; then

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors: making, printing, broadcasting, gradients, views.
 #include "examples/claim.h"
 #include "halfstep.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an autocast region does to dtypes, and why: seen on a CPU, where float16 arithmetic is rounded as on a GPU.
 #include <cmath>
 

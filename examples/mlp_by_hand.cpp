@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training loop in mixed precision, written out: digits, a small network, evaluation.
 #include "examples/claim.h"
 #include "framework/data/digits.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResNet-18 (He et al., 2015) with torchvision's names, so that its weights travel both ways: a narrow one learns drawn digits in
 // mixed precision; the published one runs where nothing is computed, to hold its names and to see the memory of a training step.
 //

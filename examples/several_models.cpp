@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two models, two losses, two optimizers, one scaler: each loss is scaled, each optimizer steps by itself, one update ends the
 // step. An optimizer whose gradients overflowed skips; the other steps; the scale backs off for both.
 #include <limits>

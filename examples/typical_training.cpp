@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The usual loop in mixed precision: autocast around forward and loss, backward outside it, one scaler.update() a step.
 //
 // The same loop runs in float32 when both switches are off, which is the control that this program compares with.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Wasserstein GAN with a gradient penalty (Gulrajani et al. 2017) on drawn digits, in mixed precision: the critic's loss contains
 // the norm of its gradient by its input, so that backward goes through a backward.
 //   wgan_gp [--dtype float16|bfloat16|float32] [--steps 300]

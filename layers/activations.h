@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations. Constructor arguments, names and defaults are PyTorch's, except that nothing works in place.
 #pragma once
 

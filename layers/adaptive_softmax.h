@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A softmax over many classes of which few are frequent.
 #pragma once
 

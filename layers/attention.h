@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Multi-head attention ("Attention Is All You Need", Vaswani et al., 2017).
 //
 //   MultiheadAttention attention(512, 8, {.batch_first = true});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules and parameters in lists and maps, registered under the names that PyTorch gives them.
 #pragma once
 

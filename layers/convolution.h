@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
 //
 //   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dropout: what is zeroed while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here return
 // their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
 #pragma once

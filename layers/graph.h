@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules whose branches meet again: skip connections, towers, and graphs of named nodes. PyTorch has no such modules; each stands
 // for a few lines of a forward, for models that are put together without one, as those of a config are.
 #pragma once

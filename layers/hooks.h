@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks of modules: what is called with the tensors that go into a module, come out of it, and with their gradients.
 #pragma once
 

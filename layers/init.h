@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initialisers: PyTorch's torch.nn.init. All fill a floating tensor in place, are not recorded, and do nothing on Device::meta
 // beyond their checks. Random ones take numbers from `generator`, or from the default generator.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What layers are made of: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
 #pragma once
 

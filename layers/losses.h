@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses: the ops of the same names with their options, framework/ops/loss and cross_entropy, nll_loss and mse_loss of
 // framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "layers/module.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/generator.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module: a tree of named parameters and buffers with a forward. Names, shapes and state_dict keys are PyTorch's.
 //
 //   struct Net : Module {

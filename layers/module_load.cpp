@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module::load_state_dict.
 #include <algorithm>
 #include <sstream>

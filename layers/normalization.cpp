@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "layers/normalization.h"
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/parallel/sum_over_ranks.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each of these is one gather of rows, or one write of rows into padding, however many sequences and steps there are.
 #include "layers/packed_sequence.h"
 

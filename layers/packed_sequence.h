@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences of different lengths in one batch, as torch.nn.utils.rnn has them.
 //
 //   PackedSequence packed = pack_padded_sequence(x, {5, 2, 0, 3}, /*batch_first=*/true, /*enforce_sorted=*/false);

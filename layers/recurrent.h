@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers (framework/ops/linalg/recurrent.h has the formulas, shapes of weights and the order of gates).
 //
 //   LSTM lstm(28, 64, {.num_layers = 2, .batch_first = true});
@@ -30,7 +31,7 @@ namespace halfstep {
 //
 // stateful: where no state is given the layer goes on from the one that its last call ended in, detached, so that batches that
 // continue each other are read as one long sequence; no gradient goes from a batch to the one before. It begins at zero, and again
-// after reset_states(). It is no part of the state_dict, but of a run that amp/run_state.h saves. Throws ValueError when
+// after reset_states(). It is no part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError when
 // bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
 // forward would go on once more.
 struct RNNOptions {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running statistics of a model whose weights have changed without any forward, such as averaged ones.
 #pragma once
 

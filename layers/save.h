@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A module's state as a safetensors file, and back. Python reads the file with safetensors.torch.load_file and load_state_dict, or
 // with safetensors.torch.load_model where weights are shared; files that save_file and save_model wrote are read here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The transformer ("Attention Is All You Need", Vaswani et al., 2017): blocks of attention and a feed-forward net, and stacks of
 // them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights that go along with those that are trained: averages, which are often better than the last weights, and Lookahead.
 //
 //   WeightAverage ema(opt, {.decay = 0.999});

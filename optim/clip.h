@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient clipping. Under a GradScaler call scaler.unscale_(optimizer) first: the bound is for true gradients.
 #pragma once
 

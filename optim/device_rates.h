@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An optimizer's learning rates and its schedule's count in device memory: a step that may be skipped then needs no host to
 // know what the next step's rate is, and a recorded step (Backend::begin_recording) follows the schedule.
 //

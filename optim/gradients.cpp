@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/gradients.h"
 
 #include "framework/autograd/grad_mode.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of a list of parameters, as kernels want them.
 #pragma once
 

@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/lbfgs.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // L-BFGS: Newton's method with an inverse Hessian made of the last steps (Liu & Nocedal 1989; PyTorch's LBFGS, its arguments,
 // defaults and stopping rules), for full batches and few parameters. It evaluates the loss several times a step:
 //

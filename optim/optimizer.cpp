@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer.h"
 
 #include <atomic>
 #include <set>
 #include <utility>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"

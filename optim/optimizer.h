@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer: parameter groups, named state, and one fused pass over all parameters per step.
 //
 // The pass updates the float32 master, the moments and (under autocast) the 16-bit shadow together. With a GradScaler it also

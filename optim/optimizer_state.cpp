@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer::state_dict and load_state_dict.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The optimizers: PyTorch's names, arguments, defaults and state; where PyTorch has none, those of the paper's authors. Formulas
 // stand with the rules, in framework/math/update_rules.h and more_rules.h. Each takes one pass over all parameters of a group.
 //

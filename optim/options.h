@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of an optimizer as a list that can be walked: its text, its checks, its JSON and the docs are made from it.
 #pragma once
 

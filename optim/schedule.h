@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them. Names, arguments and
 // formulas are PyTorch's where it has the schedule; its values are held to in tests/optim/schedule_test.cpp.
 //

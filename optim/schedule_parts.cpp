@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules that look at a metric, and schedules made of others.
 #include <algorithm>
 #include <cmath>

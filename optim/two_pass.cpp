@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "optim/two_pass.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers whose step depends on whole tensors: norms, means of rows and columns, products. A first pass, or ops, make of a
 // gradient the direction of the step; a second takes it. Both heed found_inf on the device, as those of one pass do
 // (optim/optimizers.h).

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Configures (the first time) and builds: scripts/build.sh PRESET [TARGET...]
 # Presets: cpu, cuda, release, asan, tsan, fuzz (CMakePresets.json). Writes to stderr, and nothing when all is up to date.
 set -euo pipefail

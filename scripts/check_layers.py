@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the code to its floors, and to a few rules of the house.
 
     scripts/check_layers.py [ROOT]      prints "file:line: rule" for each violation; exits 1 when there is one
@@ -8,7 +9,7 @@ Floors: a file includes only from its own floor or below.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < commands
-    7  amp/grad_scaler, param_groups, train_step, run_state, custom, data_parallel and halfstep.h, the header for users
+    7  amp/step and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel
        framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
@@ -25,14 +26,14 @@ import tempfile
 
 # Path prefix -> floor; the longest match counts. tests are above all.
 FLOORS = {
-    "framework/base/": 0, "amp/policy.": 0,
+    "framework/base/": 0, "amp/policy/": 0,
     "framework/math/": 1,
     "framework/tensor/": 2,
     "framework/backend/": 3, "framework/comm/": 3, "cuda/": 3,
-    "framework/autograd/": 4, "amp/autocast.": 4,
+    "framework/autograd/": 4, "amp/autocast/": 4,
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/grad_scaler.": 7, "amp/param_groups.": 7, "amp/run_state.": 7, "amp/train_step.": 7, "amp/step_recorder.": 7, "amp/custom.": 7, "amp/data_parallel.": 7, "halfstep.h": 7,
+    "amp/step/": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
@@ -46,6 +47,7 @@ TESTS_OF_THEIR_OWN = {  # folders of tests/ that mirror no folder of the tree: e
 }
 CODE = (".h", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")
+LICENSED = CODE + (".py", ".sh", ".cmake", ".cmake.in", ".h.in", "CMakeLists.txt")
 SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}
 SKIPPED_AT_THE_TOP = {"build"}
 
@@ -54,7 +56,8 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cu
                          r"device_launch_parameters|mma\.h)")
 GENERATED = {"generated/halfstep_version.h"}  # written by CMake
 
-MAX_LINES = 400
+MAX_LINES = 400  # without the line of the license
+LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
 }
@@ -204,7 +207,9 @@ def violations(root):
         lost = mirrors_nothing(root, path) if is_code else None
         if lost:
             found.append((path, 1, f"{lost} mirrors no folder of the tree: move it, or name it in TESTS_OF_THEIR_OWN of scripts/check_layers.py"))
-        if is_code and len(lines) > MAX_LINES and path not in LONG_FILES:
+        if path.endswith(LICENSED) and "/corpus/" not in path and not any(LICENSE in line for line in lines[:2]):
+            found.append((path, 1, f"has no line with {LICENSE}"))
+        if is_code and len(lines) > MAX_LINES + 1 and path not in LONG_FILES:
             found.append((path, len(lines), f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
         if is_code and not path.endswith(".def"):  # what includes a table of rows has their types
             found += [(path, number, rule) for number, rule in missing_headers(root, path, lines, known)]
@@ -220,6 +225,7 @@ def violations(root):
     return found
 
 
+UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/base/a.h", "#pragma once\n", None),
     ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is on floor 2, above this file's floor 0"),
@@ -228,18 +234,18 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/math/blas.h", "#  include <cublasLt.h>\n", "only cuda/ includes those"),
     ("framework/backend/registry.cpp", '#include "cuda/a.h"\n', None),
     ("framework/backend/other.cpp", '#include "cuda/a.h"\n', "nobody includes cuda/"),
-    ("framework/autograd/a.h", '#include "amp/policy.h"\n#include "amp/autocast.h"\n', None),
-    ("framework/autograd/up.cpp", '#include "amp/grad_scaler.h"\n', "is on floor 7, above this file's floor 4"),
+    ("framework/autograd/a.h", '#include "amp/policy/policy.h"\n#include "amp/autocast/autocast.h"\n', None),
+    ("framework/autograd/up.cpp", '#include "amp/step/grad_scaler.h"\n', "is on floor 7, above this file's floor 4"),
     ("framework/ops/relative.cpp", '#include "registry.h"\n', "not a path from the repository root"),
     ("framework/ops/side_road.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", "call apply_policy()"),
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
     ("framework/ops/long.cpp", "\n" * 401, "over 400 lines"),
     ("framework/elsewhere/a.cpp", "\n", "on no floor"),
-    ("amp/policy.h", '#include "framework/base/a.h"\n', None),
-    ("amp/policy.cpp", '#include "framework/tensor/a.h"\n', "is on floor 2, above this file's floor 0"),
-    ("amp/autocast.h", '#include "framework/tensor/a.h"\n', None),
-    ("amp/grad_scaler.h", '#include "optim/a.h"\n', None),
+    ("amp/policy/policy.h", '#include "framework/base/a.h"\n', None),
+    ("amp/policy/policy.cpp", '#include "framework/tensor/a.h"\n', "is on floor 2, above this file's floor 0"),
+    ("amp/autocast/autocast.h", '#include "framework/tensor/a.h"\n', None),
+    ("amp/step/grad_scaler.h", '#include "optim/a.h"\n', None),
     ("amp/new_part.h", "\n", "on no floor"),
     ("cuda/a.h", '#include <cuda_runtime.h>\n#include "framework/backend/registry.cpp"\n', None),
     ("cuda/up.cu", '#include "framework/ops/relative.cpp"\n', "is on floor 5, above this file's floor 3"),
@@ -248,7 +254,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/a.h", '#include "framework/tensor/a.h"\n', None),
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is on floor 8, above this file's floor 6"),
-    ("apps/a.h", '#include "amp/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_version.h"\n', None),
+    ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_version.h"\n', None),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),
     ("apps/schema/up.cpp", '#include "apps/catalog/a.h"\n', "apps/schema comes before apps/catalog"),
@@ -264,6 +270,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("layers/no_std.cpp", '#include "layers/std.h"\nconst char* s = "\\"std::map";\nint64_t x = std::numeric_limits<int64_t>::max();\n',
      "of <limits>, which is not included"),
     ("layers/clamp.cpp", '#include <vector>\nint x = std::clamp(1, 2, 3);\n', "of <algorithm>, which is not included"),
+    ("layers/free.h", UNLICENSED, "has no line with SPDX"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
 ]
@@ -275,7 +282,8 @@ def self_test():
         for path, text, _ in PLANTED:
             os.makedirs(os.path.dirname(os.path.join(root, path)) or root, exist_ok=True)
             with open(os.path.join(root, path), "w", encoding="utf-8") as file:
-                file.write(text)
+                licensed = path.endswith(LICENSED) and text != UNLICENSED
+                file.write((f"// {LICENSE}\n" if licensed else "") + text)
         found = violations(root)
         for path, _, expected in PLANTED:
             rules = [rule for where, _, rule in found if where == path]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the tensors of a PyTorch checkpoint (.pt, .pth, .bin) as safetensors, which halfstep reads. Needs torch and safetensors.
 
     scripts/convert_checkpoint.py model.pt model.safetensors

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Builds the CUDA backend on a machine with a GPU, tests it, measures it and looks for its memory errors, within one deadline.
 
     scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]

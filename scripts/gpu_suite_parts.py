@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What each part of gpu_suite.py runs, and how its output is read."""
 import dataclasses
 import datetime

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Finds places in the CUDA kernels that a mutant may change, and writes the text that has all mutants (mutate_kernels.py).
 
     scripts/kernel_mutants.py       tests the rewriting on a few lines of code

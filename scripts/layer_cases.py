@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cases of make_layer_goldens.py: every layer and loss of the catalogues with its arguments and the shape of its input."""
 
 

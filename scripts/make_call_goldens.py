@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/layers/call_goldens.safetensors: calls of PyTorch's modules that take more than one tensor, or give more.
 
 Run by hand where torch and safetensors are installed, after cases were added or changed; the tests only read the file:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/data_goldens.safetensors: torchvision's transforms at given parameters, and metrics by their formulas.
 
 Run by hand where torch, torchvision and safetensors are installed, after cases were added or changed; tests only read the file:

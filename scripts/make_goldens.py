@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/ops/goldens.safetensors: PyTorch's outputs and gradients for every case of the op table.
 
 Run by hand where torch, numpy and safetensors are installed, after cases were added or changed; tests only read the file:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes examples/gpt2_small.txt: the names and shapes of GPT-2 small's parameters in the checkpoints of Hugging Face.
 
     python3 scripts/make_gpt2_names.py

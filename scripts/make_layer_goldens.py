@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/apps/catalog/layer_goldens.safetensors: PyTorch's layers and losses, for every type of the catalogues.
 
 Run by hand where torch, numpy and safetensors are installed, after cases were added or changed; tests only read the file:

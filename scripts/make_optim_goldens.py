@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/optim/torch_goldens.h: optimizer and schedule trajectories in float64, as PyTorch computes them. Of optimizers that
 PyTorch lacks the formulas of the papers are written out here.
 
@@ -208,7 +209,7 @@ PLATEAUS = [
 def metric(step):
     return 2 + math.cos(0.4 * step) / (1 + 0.1 * step)
 
-
+print("// SPDX-License-Identifier: Apache-2.0")
 print(f"// PyTorch {torch.__version__.split('+')[0]}'s trajectories; written by scripts/make_optim_goldens.py.")
 print("#pragma once\n\n#include <vector>\n\nnamespace goldens {\n")
 print(f"struct Trajectory {{\n  const char* name;\n  double at[{len(STEPS)}][6];  // after {', '.join(map(str, STEPS))} steps\n}};")

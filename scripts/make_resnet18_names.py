@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes examples/resnet18.txt: the names and shapes in the state_dict of torchvision's ResNet-18. Needs torchvision.
 
     python3 scripts/make_resnet18_names.py

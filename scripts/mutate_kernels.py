@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Changes the CUDA kernels one place at a time and looks whether a test of the emulator turns red.
 
     scripts/mutate_kernels.py                        all of it, hours of work; in build/mutants

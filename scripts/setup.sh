@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
 # Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds and runs the tests: scripts/test.sh [PRESET] [ctest arguments...]
 #   scripts/test.sh                   preset cuda where nvcc is found, else cpu; all but the slow tests
 #   scripts/test.sh cpu -R autograd   the tests of one folder

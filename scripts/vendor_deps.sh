@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Fetches the packages a build needs, unpacked and not installed, for machines where nothing can be installed or downloaded:
 #   scripts/vendor_deps.sh [FOLDER]        FOLDER: deps/ beside the sources, which git ignores and CMake finds by itself
 # Runs on Debian and needs no root. The copy holds headers, libz.a and libre2.a, nothing that another distribution could not use:

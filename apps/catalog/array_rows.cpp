@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets of arrays in files.
 #include "apps/catalog/dataset_rows.h"
 #include "framework/data/arrays.h"

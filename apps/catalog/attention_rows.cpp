@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a sequence to itself, stacks of such layers, and positions.
 #include "apps/catalog/layer_rows.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A catalogue: the components of one kind that a config may name, each a row of its fields and its maker. What checks configs, what
 // builds from them, the documentation and error texts all read the same rows; programs add rows of their own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers made of layers: a config spells them out, and a batch is followed through each.
 #include <algorithm>
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of apps/catalog/datasets.h, a file a kind, and what they share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known about a data set before, or without, reading it.
 #pragma once
 

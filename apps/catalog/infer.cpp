@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/catalog/infer.h"
 
 #include <algorithm>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 

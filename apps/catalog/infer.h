@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Following a batch of Device::meta through the layers of a model config.
 #pragma once
 

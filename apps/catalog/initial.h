@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values that a model begins with: what `init`, `weights` and `freeze` of a layer's config stand for.
 #pragma once
 

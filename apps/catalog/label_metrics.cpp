@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics of rows of labels, which a model of CTCLoss puts out a step at a time.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations, normalisations, Dropout, Embedding, and layers that move elements.
 #include "apps/catalog/layer_rows.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of layers that take a tensor and return one, and what rows of layers and losses share.
 #pragma once
 

@@ -1,6 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/catalog/losses.h"
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/layer_rows.h"
 #include "apps/schema/suggest.h"

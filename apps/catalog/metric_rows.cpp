@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts as what it has.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogue of metrics: numbers about a model, besides its loss, that an evaluation gathers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogue of layers. A row has the fields of a layer and its maker; widths that a config leaves out, output shapes and dtypes
 // are found by running the layer on Device::meta.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/catalog/optimizers.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <utility>
 
 #include "apps/schema/pattern.h"
-#include "amp/param_groups.h"
+#include "amp/step/param_groups.h"
 #include "optim/lbfgs.h"
 #include "optim/two_pass.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogues of optimizers and schedules.
 #pragma once
 

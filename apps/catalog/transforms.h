@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogue of transforms, which are done to the batches of a data set.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and pooling.
 #include "apps/catalog/layer_rows.h"
 

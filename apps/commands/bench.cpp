@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -10,7 +11,7 @@
 #include <memory>
 #include <sstream>
 
-#include "amp/step_recorder.h"
+#include "amp/step/step_recorder.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"

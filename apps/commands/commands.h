@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands. Each function adds one to the program; running it returns an exit code or throws.
 #pragma once
 

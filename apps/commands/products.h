@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a GPU did its matrix products, for people and for programs.
 #pragma once
 

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"

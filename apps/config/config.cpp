@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/config/config.h"
 
 #include "apps/config/merge.h"

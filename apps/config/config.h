@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The config of a run: from a file, command line options and defaults to one checked object that nothing is missing from.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of the section "data".
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a config comes about before it is checked: extends, --set, ${...}.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of apps/config/rules.h, a file a subject, and what they share.
 #pragma once
 

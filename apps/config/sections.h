@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every key of a config but those of its components, once: its C++ value, and beside it, in keys(), its type, bounds, default and
 // documentation. From keys() come the schema that JSON is held against and the reading of what was found good, so a value here is
 // the document's or the default, and code that runs a config reads members instead of JSON. An empty optional is a key that was
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/grad_scaler.h"
+#include "amp/step/grad_scaler.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON files with comments, and where each value stands in them.
 #pragma once
 

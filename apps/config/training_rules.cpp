@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of optimizer, schedule and steps.
 #include <memory>
 #include <optional>

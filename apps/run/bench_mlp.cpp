@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/bench_mlp.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mixed-precision recipe's benchmark: an MLP on resident random data, once in float32 and once in each mixed precision.
 #pragma once
 
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/step_recorder.h"
+#include "amp/step/step_recorder.h"
 #include "framework/backend/reports.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/doctor.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 #include <functional>
 #include <sstream>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/plan.h"
 #include "apps/run/progress.h"

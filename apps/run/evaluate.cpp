@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/evaluate.h"
 
 #include <chrono>
 #include <cmath>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
 #include "apps/run/ranks.h"
 #include "framework/autograd/grad_mode.h"

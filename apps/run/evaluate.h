@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How well a model does on held-out data.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the data of a config is like, for people to see before they train.
 #pragma once
 

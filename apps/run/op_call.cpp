@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/op_call.h"
 
 #include <charconv>
 #include <new>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/base/check.h"
 #include "framework/io/json.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One op, called by name on tensors of a file: `halfstep op`, for reproducing and for holding ops against another framework.
 //
 // Input file: tensors "0", "1", ... are the tensor arguments in call order, "1.0", "1.1", ... a list argument; one that is not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/plan.h"
 
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"

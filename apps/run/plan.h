@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training step of a config would do, found by running one on Device::meta: through the real layers, autocast, backward,
 // scaler and optimizer, with nothing computed.
 #pragma once

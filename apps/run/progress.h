@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person sees while a model trains: one redrawn line on a terminal, plain lines otherwise.
 #pragma once
 

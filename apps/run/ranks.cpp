@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/ranks.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a run that a launcher started, as the parts of a run see them.
 #pragma once
 

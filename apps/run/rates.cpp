@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/rates.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/session.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning rates before training: what a schedule will give, and which rates a model bears.
 #pragma once
 

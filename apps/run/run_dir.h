@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of a run: config.resolved.json, metrics.jsonl and the checkpoints. One run at a time writes there.
 //
 // A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when

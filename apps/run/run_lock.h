@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One writer a folder: the lock that a run holds on its output_dir.
 #pragma once
 

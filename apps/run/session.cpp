@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/session.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "amp/run_state.h"
+#include "amp/step/run_state.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"

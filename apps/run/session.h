@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything a config stands for, made: data, model, loss, optimizer, scaler, schedule.
 #pragma once
 
@@ -6,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "amp/grad_scaler.h"
-#include "amp/train_step.h"
+#include "amp/step/grad_scaler.h"
+#include "amp/step/train_step.h"
 #include "apps/config/config.h"
 #include "apps/run/evaluate.h"
 #include "framework/data/loader.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C and the signals of batch systems and terminals: asked for between steps, never acted on inside one.
 #pragma once
 

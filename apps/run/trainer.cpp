@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "apps/run/trainer.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
-#include "amp/data_parallel.h"
+#include "amp/step/data_parallel.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains what a config describes: steps, evaluations, checkpoints, metrics.
 //
 // The loss, the scale and the outcome of steps are read back only where something is logged, evaluated or saved. A run that is
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a run must agree on: signals, what is due, and which checkpoints are the best.
 #include <algorithm>
 #include <cmath>

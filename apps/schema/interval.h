@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "500 steps", "1 epoch", "10 min", 500, "never".
 #pragma once
 

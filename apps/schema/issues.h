@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything wrong with a config, gathered before anything is thrown.
 #pragma once
 

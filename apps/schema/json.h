@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON type of the program: keeps the order of keys.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regular expressions of configs, which come from anywhere: RE2 finds them in time proportional to the text, whatever the pattern,
 // and bounds its memory, where a matcher that backtracks can be made to run for years.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types that other frameworks have and this one does not have yet, by kind: a config that names one is told so.
 #include <map>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a config may hold, as data: fields with type, range, default and documentation.
 //
 //   const Section kScaler{"scaler", {number("init_scale", 65536, "first loss scale").above(0), ...}};

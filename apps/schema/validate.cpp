@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holds JSON values against the schema.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The drawn digits of halfstep (framework/data/digits.cpp, generators.cpp) in numpy, so that a twin reads the same ones."""
 import numpy as np
 

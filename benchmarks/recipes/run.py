@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the recipes of configs/recipes with halfstep and their twins in PyTorch, and writes docs/recipes.md from the record.
 
     HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/release/halfstep --json FILE [--match char] [--no-twin]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The recipes of configs/recipes in PyTorch: a twin has the config's data, model, optimizer, schedule, batches and evaluations.
 
     HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/twins.py mnist_lenet --precision bfloat16 --seed 1 --threads 1

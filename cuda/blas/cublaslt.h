@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt, opened when a product first needs it: half a gigabyte that a run on the CPU has no use for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From views to the library's descriptors.
 #include <algorithm>
 

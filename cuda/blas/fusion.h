@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is left to the library's epilogues by default, by dtype and GPU. Measurement overrules it (HALFSTEP_TUNE).
 #pragma once
 

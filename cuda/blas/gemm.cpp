@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a product with its extras is cut into calls: as much as one epilogue takes, and kernels for the rest.
 #include "cuda/blas/gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backend's matrix products (GemmArgs of framework/backend/backend.h), on cuBLASLt where it has code and on kernels of our
 // own where it has none. HALFSTEP_CUDA_BLAS=plain in the environment leaves the library out.
 #pragma once

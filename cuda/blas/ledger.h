@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What became of every kind of product: for reports, and for the tuner's verdicts. Used by one call at a time, as a queue is.
 #pragma once
 

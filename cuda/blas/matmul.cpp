@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans: the library's descriptors and its choice of code for a kind of product, made once and kept.
 #include "cuda/blas/matmul.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One cuBLASLt call for a product and what a single epilogue can do with it.
 //
 // The library is column-major: a row-major matrix is its transpose there, so c = a b is asked for as c^T = b^T a^T with no copy.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tuner's verdicts, kept from run to run: a text file with a line for each kind of product on each combination of GPU, driver
 // and library, and for each kind of convolution (cuda/dnn/library.h), whose rungs are `cudnn` and `unfold`.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by cuDNN's fused graphs: scores and probabilities live in the kernel. The contracts are those of AttentionLibrary
 // (framework/backend/dnn.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The least recently used of so many values goes when another comes. Used by one call at a time, as a queue is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). False, and nothing is done, where the library
 // is not there or declines: float64, integers, tensors that begin off their elements' size, and what it has no engine for.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
 #include <memory>
 

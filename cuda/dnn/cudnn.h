@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN, opened when a convolution first wants it: a gigabyte that a run on the CPU has no use for.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Owner of one of cuDNN's backend descriptors: attributes are set by their C++ type, then it is finalised and stays as it is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/dnn/graph.h"
 
 namespace halfstep::cuda::dnn {

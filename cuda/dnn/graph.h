@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What cuDNN is asked to compute: tensors, and operations on them. The library sees one graph as one piece of work, fused as far as
 // one of its engines can.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuDNN at work: its handle, the plans that it has made, and the choice among them.
 //
 // A kind of work is found by its key. The first of its kind makes the plans, or finds that the library declines; in a recording

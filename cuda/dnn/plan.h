@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the library would run a graph: its engines, those of them that keep our promises, and plans that are ready to run.
 #pragma once
 

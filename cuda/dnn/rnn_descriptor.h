@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What cuDNN is told of a recurrent network and of its sequences, and what it says of its parameters.
 #pragma once
 

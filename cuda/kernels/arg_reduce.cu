@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first index of an extreme along a dimension. Comparing is exact, so results do not depend on how threads share a row.
 #include "cuda/kernels/rows.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalisation: the statistics and sums of each channel first, then one pass over the elements.
 #include "cuda/kernels/norms.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The binary rows of elementwise.def, backward.
 #include "cuda/kernels/elementwise.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The binary rows and their derivatives in packs.
 #include "cuda/kernels/elementwise.cuh"
 

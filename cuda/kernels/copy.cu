@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between dtypes and layouts, and constant and evenly spaced values.
 #include "cuda/kernels/elementwise.cuh"
 

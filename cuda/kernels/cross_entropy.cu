@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy with class weights, an ignored index and label smoothing, and its gradient.
 //   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = logsumexp(x[i]) - x[i][c];  an ignored row's loss is 0.
 // Targets out of range, which check_targets reports, count as ignored: no memory is touched for them.

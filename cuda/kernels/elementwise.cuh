@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // out = Fn(in...), element by element. Two ways for every Fn:
 //   packs  f16, bf16, f32 (of some also bool) in any mixture, and numbers, that are dense or repeated along the innermost
 //   dimension, computing

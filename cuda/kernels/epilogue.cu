@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows a product whose epilogue the library does not fuse: bias, activation and its derivative. A thread takes eight
 // columns of a row, the bits of one byte of a ReLU mask.
 #include "cuda/kernels/elementwise.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products one thread an element: for what cuBLASLt does not take (integers, odd mixtures) and for the emulator.
 #include "cuda/kernels/elementwise.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathering and scattering along one dimension, and the checks of indices and targets. An index has the shape of the output
 // (gather) or the source (scatter_add), or is one-dimensional and then chooses whole slices. Bad indices are passed over.
 #include "cuda/kernels/indexing.cuh"

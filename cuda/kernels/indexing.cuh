@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines along the dimension of an index, as the kernels that scatter see them.
 #pragma once
 

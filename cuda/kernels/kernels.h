@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA kernels' launchers, a free function for each row of framework/backend/kernels.def.
 // They return when the work is queued on the stream. Results do not depend on the device's size: the same bits on every run.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many tensors in one launch: a block takes a chunk of one of them, so that large and small tensors share the device evenly.
 // The list travels in the launch's arguments.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of losses: a partial for each block, whose number the shape alone fixes, then the partials in a fixed order, in one launch.
 #pragma once
 

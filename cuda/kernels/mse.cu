@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mean squared error and its gradient.
 #include "cuda/kernels/losses.cuh"
 

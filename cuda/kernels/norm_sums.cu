@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over a channel, in segments: blocks add up one each, then they are joined.
 #include "cuda/kernels/norms.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer, RMS and group normalisation: a warp for short rows, a block for long ones. A row is read twice, the second time from the
 // cache. The backward pass of rows that fit into registers reads them once, for all of its gradients.
 #include <utility>

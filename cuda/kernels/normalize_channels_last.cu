@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Group normalisation of images in channels_last, [rows, inner, groups * channels]: a block has a strip of whole groups of a
 // sample, so that neighbouring threads read neighbouring channels. A thread has some of the columns and every so manieth pixel of
 // them. The strip is read twice, the second time from the cache.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the normalisations share: operands of any floating dtype, several neighbouring elements at a time, and the sums over a
 // channel that gradients need.
 #pragma once

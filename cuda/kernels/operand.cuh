@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements of any dtype, anywhere: what a kernel reads and writes when its operands are not all dense and of one type.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of framework/math/update_rules.h over lists of parameters: unscaling, update and 16-bit copy in one pass over the
 // memory. Two ways:
 //   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time, streamed past the caches but for the 16-bit

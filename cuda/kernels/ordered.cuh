@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums at places that data chooses, in shared memory, without atomic additions: in the order of the threads, so the same bits on
 // every run.
 #pragma once

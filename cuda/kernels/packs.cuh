@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Neighbouring elements in the fewest accesses: 16 bytes at a time, or all of them at once where they are fewer. The memory is
 // aligned to that. Streaming: nobody wants these bytes soon again, so they need not displace others in the cache.
 #pragma once

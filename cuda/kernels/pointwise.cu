@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of pointwise.def: choice of the kernel, and the general kernels.
 #include "cuda/kernels/pointwise.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the rows of pointwise.def. Two ways for every row and every gradient:
 //   packs  operands of f16, bf16 and f32 in any mixture that are dense, or one element for all: eight elements at a time; compiled
 //          for each row

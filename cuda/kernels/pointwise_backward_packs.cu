@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivatives of the rows of pointwise.def on dense memory.
 #include "cuda/kernels/pointwise.cuh"
 

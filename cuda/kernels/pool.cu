@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
 // of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by side.
 #include "cuda/kernels/divide.cuh"

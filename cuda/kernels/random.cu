@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers by the rules of framework/math/random.h, whole Philox blocks of four elements a thread: the CPU's numbers.
 #include "cuda/kernels/elementwise.cuh"
 #include "framework/math/random.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over ranks on their devices, as framework/comm/rank_sum.h takes them on the host.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The door to all reductions, and those of floats.
 #include "cuda/kernels/reduce.cuh"
 

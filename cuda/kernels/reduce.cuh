@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over any dimensions. The elements of an output are cut into segments by shape alone; a group of threads reduces a
 // segment, and a second kernel joins the segments in order. Floats are added in float by each thread, in double between them.
 #pragma once

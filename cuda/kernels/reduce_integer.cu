@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions in int64.
 #include "cuda/kernels/reduce.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernels a reduction takes, and how its elements are cut into segments: a pure function of shapes, strides and alignment, so
 // the bits of the result do not depend on the device. Plain C++: tests ask it without a GPU.
 #pragma once

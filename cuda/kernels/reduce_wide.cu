@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions in double.
 #include "cuda/kernels/reduce.cuh"
 

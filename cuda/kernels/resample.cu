@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sparse matrix along one dimension: one thread an output.
 #include "cuda/kernels/divide.cuh"
 #include "cuda/kernels/elementwise.cuh"

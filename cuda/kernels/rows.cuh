@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row for a group of threads: one warp for short rows (eight rows a block), the whole block for long ones. Sums are taken in
 // an order that the shape alone fixes.
 #pragma once

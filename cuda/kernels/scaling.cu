@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient scaling: the finite check and the unscaling of lists of gradients, and the end of a step. The host reads nothing.
 #include "cuda/kernels/lists.cuh"
 #include "framework/math/training.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums and products along one dimension. A group of threads walks a row tile by tile: each thread joins its elements,
 // the group their results, and the tile's is carried on. Few long rows are cut into segments, by shape alone: their totals are
 // scanned first. Floats are joined in double.

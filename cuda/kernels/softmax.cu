@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and log-softmax, shifted by the row's maximum; their gradients. A row is read once, apart from the end of a very long
 // one, which is read again from the cache.
 #include "cuda/kernels/rows.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting rows. Elements become unsigned keys of the same order, each with its index: all are distinct, so any method is stable
 // and gives the same result. A tile is sorted in shared memory (a bitonic network), short rows share one; the tiles of longer
 // rows are merged pass by pass, where each element finds its place by a search in the other run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unary rows of elementwise.def, forward.
 #include "cuda/kernels/elementwise.cuh"
 

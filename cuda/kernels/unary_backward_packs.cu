@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unary rows' derivatives in packs.
 #include "cuda/kernels/elementwise.cuh"
 

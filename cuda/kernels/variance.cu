@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. Each is read once; what
 // threads and segments have seen is joined in double, in order.
 #include "cuda/kernels/norms.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's communicator of a group, its stream, and the waiting for both with a deadline.
 //
 // Its calls return before they are done, so that one which waits for a rank that is gone ends too. It lives as long as the last

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda/nccl/group.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ struct Sum {
 
 class NcclGroup final : public ProcessGroup {
  public:
-  NcclGroup(std::unique_ptr<ProcessGroup> host, const Nccl& nccl, const Compute& compute, const GroupOptions& options)
+  NcclGroup(std::unique_ptr<ProcessGroup> host, const Nccl& nccl, const DeviceQueue& compute, const GroupOptions& options)
       : ProcessGroup(host->rank(), host->size()),
         host_(std::move(host)),
         nccl_(nccl),
@@ -341,7 +342,7 @@ class NcclGroup final : public ProcessGroup {
 
   std::unique_ptr<ProcessGroup> host_;
   const Nccl& nccl_;
-  Compute compute_;
+  DeviceQueue compute_;
   const bool library_sums_;
   const int64_t stage_bytes_;
   std::shared_ptr<Communicator> comm_;
@@ -367,7 +368,7 @@ std::string describe_nccl() {
   return nccl ? nccl_version(*nccl) : "no NCCL: " + why;
 }
 
-std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Compute& compute,
+std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const DeviceQueue& compute,
                                               const GroupOptions& options) {
   std::string why;
   const Nccl* const nccl = find_nccl(why);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process group over NCCL: tensors of the GPU stay there. What is on the host goes over a group of the host, which also brings
 // the ranks together.
 //
@@ -6,7 +7,7 @@
 //
 // Recordings (Backend::begin_recording). An operation that begins in one becomes part of it, on a branch of the graph, and wait()
 // joins that branch: every rank must record the same operations, and replay them together. Nobody waits for what is recorded; who
-// waits for the device does so with the group's deadline (Compute::before_waiting).
+// waits for the device does so with the group's deadline (DeviceQueue::before_waiting).
 //
 // Sums of floating numbers are taken in the order of the ranks, those of 16 bits in float32 and rounded once: each rank is sent its
 // part of everybody's numbers, adds them up (cuda/kernels/rank_sum.h), and the sums are gathered. They are the host group's to the
@@ -31,7 +32,7 @@ std::string why_no_nccl();
 std::string describe_nccl();
 
 // What computes: all of it must outlive the group.
-struct Compute {
+struct DeviceQueue {
   const Queue& queue;                               // used under ...
   std::recursive_mutex& mutex;                      // ... this
   std::function<void(std::shared_ptr<void>)> keep;  // until the recording that is under way is gone
@@ -39,7 +40,7 @@ struct Compute {
 };
 
 // All ranks of `host` call it. Throws DeviceError where the library refuses, PeerLostError where a rank does not come.
-std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const Compute& compute,
+std::unique_ptr<ProcessGroup> open_nccl_group(std::unique_ptr<ProcessGroup> host, const DeviceQueue& compute,
                                               const GroupOptions& options);
 
 }  // namespace halfstep::cuda

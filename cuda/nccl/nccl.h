@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL, opened when ranks first want to exchange memory of their GPUs: a run of one process has no use for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation: what a user calls. The graph itself is in node.h.
 //
 // The engine is iterative (a chain of 300,000 ops works and is freed) and runs with autocast off, so that a backward inside a

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/checkpoint.h"
 
 #include <array>
 #include <optional>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/base/draws.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activation checkpointing: memory for time (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 #pragma once
 

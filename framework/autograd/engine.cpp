@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward pass. Nodes run newest first: every consumer of a node's outputs was created after it, so when a node is the
 // newest of the waiting ones, all its gradients have arrived. No dependency counts, no recursion.
 #include <algorithm>
@@ -5,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/node.h"

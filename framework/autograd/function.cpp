@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/function.h"
 
 #include "framework/autograd/grad_mode.h"

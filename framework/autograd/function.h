@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // User-defined differentiable functions.
 //
 //   struct Square : Function<Square> {
@@ -10,7 +11,7 @@
 // bound)`; what backward needs of it is put into ctx.state.
 //
 // forward runs without recording. backward may be recorded (create_graph), then it must be written in differentiable ops.
-// Mixed precision: see amp/custom.h for custom_fwd and custom_bwd.
+// Mixed precision: see amp/step/custom.h for custom_fwd and custom_bwd.
 #pragma once
 
 #include <any>

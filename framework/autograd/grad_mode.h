@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thread-local switches: is a graph being recorded?
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Are an op's gradients right? Compares them with central differences in float64.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who wants to know when gradients are complete: data-parallel training, which sends each away while backward goes on.
 //
 // A hook of a tensor would do, but it sees the gradient before it is added to .grad, and keeps it from staying in a 16-bit dtype

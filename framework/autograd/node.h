@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph: nodes made by ops, edges to the nodes of their inputs, and what backward needs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor's methods that know the graph.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Backend: everything a device must be able to compute. Kernels see TensorViews on their own device and never gradients.
 //
 // Contract, unless a function says otherwise:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device's library of convolutions and attention may do. Only CUDA has one: cuDNN.
 #pragma once
 

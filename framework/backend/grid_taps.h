@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where grid_sample reads, one dimension at a time: the elements around a coordinate, their weights, and how these change with
 // the coordinate. The same for host and device; formulas as in PyTorch's aten/src/ATen/native/GridSampler.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger: what a piece of a program does, op call by op call. Which dtype each call computes in and why, the casts that
 // autocast made for it, what it keeps for backward, and on Device::meta, whose kernels have nothing else to do, operations and
 // bytes.
@@ -15,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "amp/policy.h"
+#include "amp/policy/policy.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backend of Device::meta: it computes nothing. Checks of values find nothing wrong, and whatever hands values to the host
 // throws MetaError. Where backends differ in what they ask callers to allocate, it does as the CPU's does.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Networks of recurrent layers as a device's library computes them: all layers and directions in one call.
 #pragma once
 

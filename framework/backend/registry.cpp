@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which backends there are, and how many threads the CPU's uses.
 #include <omp.h>
 

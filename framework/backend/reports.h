@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a backend can tell of itself besides computing: how it multiplies, and how much memory there is.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolution as matrix products: unfold the input's windows into columns and multiply by the weight. What a device without code
 // of its own for a case uses; its kernels come through ConvKernels.
 #pragma once

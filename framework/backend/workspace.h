@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for the time of one call, from the device's caching allocator, counted as workspace.
 #pragma once
 

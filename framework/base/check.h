@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed errors and the checks that raise them.
 //
 // Every message reads "[where] rule, then what came"; a second line "help: ..." when the cure is known:

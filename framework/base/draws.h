@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random numbers of a part of a batch.
 //
 // Where a batch is computed in parts, by several ranks or one micro-batch after the other, every part must draw what its rows would

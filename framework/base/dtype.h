@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types, the two 16-bit floats, and promotion.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The random state: a seed and a position in its Philox stream. Equal state gives equal numbers on every device and with
 // any number of threads, because element i of a draw is a pure function of (seed, offset, i): see framework/math/random.h.
 #pragma once

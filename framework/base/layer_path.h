@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which layer of a model this thread is in: for errors of the backward pass and for the ledger.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library's own messages (spdlog, to stderr). Programs that train print through their own reporter.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes and strides of a tensor: up to kMaxDims numbers without an allocation.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups whose tensors stay on a device, where it has a library for that (NCCL).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only file that knows Gloo: see transport_plugin.h. It is no part of the library halfstep.
 //
 // Of Gloo it uses connections and buffers: a buffer is sent to, or received from, one rank, which tells whose connection failed.

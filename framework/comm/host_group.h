@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process group over a transport of bytes: a thread that runs the operations, and the sums in the order of the ranks.
 //
 // all_reduce sends each rank its part of everybody's numbers, sums there, and gathers the sums: each byte travels as often as in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread of a HostGroup, and what it shares with the group. Only host_group.cpp includes this.
 #pragma once
 

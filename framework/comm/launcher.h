@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who started this process, and as which of how many: the environment of mpirun, srun and torchrun.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only file that knows MPI: see transport_plugin.h. It is no part of the library halfstep.
 #include <mpi.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every process group asks of the tensors that it is given.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A group over MPI or over Gloo: libhalfstep_mpi.so or libhalfstep_gloo.so (framework/comm/transport_plugin.h) is opened at run
 // time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of one job: processes that compute on parts of a batch and exchange tensors.
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();   // null for a process of its own

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Brings ranks together that no launcher of MPI started: over TCP they tell each other what a transport needs to know before it can
 // connect them. Rank 0 listens, the others come to it. Nothing of training goes this way.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What framework/comm/rendezvous.cpp asks of TCP. Sockets do not block; whoever waits says until when.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What libhalfstep_mpi.so and libhalfstep_gloo.so give to halfstep: a C interface, so that neither needs the other to be built.
  *
  * Each is made of one file, mpi_plugin.cpp or gloo_plugin.cpp, which includes only this header and those of its library. Whoever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets of two arrays in files: what goes in, and what should come out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009), in their binary version.
 // Format: https://www.cs.toronto.edu/~kriz/cifar.html
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Colours of images, by torchvision's formulas for float tensors.
 #include <algorithm>
 #include <cmath>

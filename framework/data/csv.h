@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables in comma-separated files (RFC 4180; LF or CRLF, quoted fields, empty lines at the end).
 #pragma once
 

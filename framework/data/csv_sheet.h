@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of a delimited file with its header told apart, and its cells as numbers.
 #pragma once
 

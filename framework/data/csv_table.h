@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cells of a delimited text file, as text (RFC 4180).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training loop reads: samples by index, handed out in batches.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handwriting-like digits drawn by a formula: a data set that needs no file.
 #pragma once
 

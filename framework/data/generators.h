@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small problems drawn by formulas: data sets that need no files. Sample i is a pure function of (seed, split, i).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The IDX file format of the MNIST family: 2 zero bytes, dtype, rank, big-endian sizes, row-major data.
 // Format: http://yann.lecun.com/exdb/mnist/ ("THE IDX FILE FORMAT").
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/data/image_file.h"
 
 #include <algorithm>
@@ -48,7 +49,7 @@ Picture decode_png(const std::string& path, const std::string& bytes) {
     fail<DataError>(kWhere, path, ": the PNG is cut off or damaged (libpng: ", why, ')');
   };
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
-  Picture out{image.height, image.width, 3};
+  Picture out{image.width, image.height, 3};
   try {
     check_size(path, out.height, out.width, bytes.size());
     image.format = PNG_FORMAT_RGB;
@@ -109,7 +110,7 @@ Picture decode_jpeg(const std::string& path, const std::string& bytes) {
   JpegErrors errors{};
   const auto refuse = [&] { fail<DataError>(kWhere, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')'); };
   if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
-  Picture out{int64_t(info.image_height), int64_t(info.image_width), 3};
+  Picture out{int64_t(info.image_width), int64_t(info.image_height), 3};
   check_size(path, out.height, out.width, bytes.size());
   out.pixels.resize(size_t(out.height) * size_t(out.width) * 3);
   if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();

@@ -1,16 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures in files: PNG by libpng, JPEG by libjpeg-turbo.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <vector>
+
+#include "framework/io/png.h"
 
 namespace halfstep {
-
-struct Picture {
-  int64_t height = 0, width = 0, channels = 0;
-  std::vector<uint8_t> pixels{};  // row by row, the channels of a pixel side by side
-};
 
 // channels: 3, red, green and blue, or 1, gray by 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8, and what is transparent is
 // black. The name's end says the format: .png, .jpg or .jpeg. Throws IoError when the file cannot be read, and DataError, which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torchvision's transforms of images [B, C, H, W] float32 on the host, with its names, arguments, defaults and meaning; what is
 // random is drawn for each sample by itself. All throw ShapeError for samples that are no images [C, H, W], DTypeError for inputs
 // that are not float32 (such as tokens), DeviceError for data on a GPU, and ValueError for arguments out of range.

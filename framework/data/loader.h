@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of a data set, epoch after epoch, in a seeded order that can be saved and taken up again at any batch.
 #pragma once
 

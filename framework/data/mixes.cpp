@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transforms that mix samples of a batch with their neighbours, targets included.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MNIST (LeCun, Cortes, Burges) and data sets in its files' format.
 #pragma once
 

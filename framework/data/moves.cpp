@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Crops, flips and padding: pixels that come from elsewhere, unchanged.
 #include <algorithm>
 #include <cmath>

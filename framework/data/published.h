@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of data sets that others publish: where they are looked for, and what is said where they are missing.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers of one sample of a data set: a function of (seed, split, index) and of how many were asked for before.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which samples an epoch has, and in which order: pure functions of the seed and the epoch.
 #pragma once
 

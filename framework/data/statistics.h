@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the samples of a data set are like, gathered in one pass.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random tensors, for benchmarks and smoke tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A data set held in memory, and the base of most others.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text as numbers: characters, bytes, words, or a file of tokens that another program wrote. A sample is a piece of the text, and
 // its target the same piece one token on.
 #pragma once

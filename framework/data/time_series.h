@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows over a series of numbers: the values before, and those to be told from them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What happens to raw values on their way into a batch. The transforms of images are in image_transforms.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transforms that compute pixels from several: rotation, affine maps, resizing; and erasing.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are either wholly there or not at all: written beside their name, synced to disk, renamed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints: everything a run needs to go on, in one directory a step.
 //
 //   <dir>/step-00001234/model.safetensors   the model's state_dict

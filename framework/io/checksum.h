@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SHA-256 (FIPS 180-4) of bytes, files and tensors, in lower-case hexadecimal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON from outside the process: the one road by which text becomes a value. It bounds how deeply values nest, so that no reader
 // of the result can run out of stack; it refuses NUL characters, at which C interfaces cut names and paths off; and it says in its
 // own words what is wrong.

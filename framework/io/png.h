@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures for people: PNG files of bytes (RFC 2083).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The safetensors file format: 8 bytes little-endian header length, a JSON header, the tensors' bytes without gaps.
 // Files are exchanged with Python's safetensors.torch.load_file and save_file.
 // Format: https://github.com/huggingface/safetensors (README, "Format").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors by name, as files and checkpoints hold them.
 #pragma once
 

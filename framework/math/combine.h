@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How two partial results become one, on host and device: what reductions, scans and norms join their parts with.
 #pragma once
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of elementwise.def as functors, enums and a table of facts.
 #pragma once
 
-#include "amp/policy.h"
+#include "amp/policy/policy.h"
 #include "framework/math/names.h"
 #include "framework/math/scalar.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branch-free float functions for the CPU, so that loops over them vectorise. At most 2 ulp from the true value over the whole
 // range (erfc: 5, normal_cdf: 10; measured in tests/math/scalar_test.cpp), with inf, NaN, signed zero and subnormals as libm has
 // them.

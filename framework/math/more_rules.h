@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // More update rules of the kind that update_rules.h describes: those without moments of Adam's sort, the passes that optimizers of
 // two passes are made of, and the averages that follow an optimizer. Last the list of all.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of pointwise.def as functors, an enum and a table of facts.
 #pragma once
 

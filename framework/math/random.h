@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), host and device.
 // Element i of a draw that starts at (seed, offset) takes lane i % 4 of block offset + i / 4.
 #pragma once

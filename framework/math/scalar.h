@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalar functions for host and device: the `m::` of elementwise.def. On the CPU the float versions of the common ones are
 // branch-free (host_float.h) so that loops over them vectorise; everything else is libm's.
 #pragma once

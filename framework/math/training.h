@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of a training step's tail, shared by host and device: the loss scale, the schedule's clock, the results kept.
 // Source of the scale's rule: PyTorch's amp_update_scale.
 #pragma once

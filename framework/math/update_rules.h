@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The update rules of optimizers, one element at a time, shared by host and device. From a rule in the list UpdateRule both
 // backends make their fused pass, with unscaling, the 16-bit copy and the step's tail (Backend::update). A rule has
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every public op, here and in the headers below. Names, arguments, defaults and broadcasting are PyTorch's; docs/ops.md lists
 // policies and formulas. All are differentiable any number of times unless said otherwise. Shape errors are thrown before anything
 // is recorded.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/parallel/gradient_reducer.h"
 
 #include "framework/autograd/grad_mode.h"

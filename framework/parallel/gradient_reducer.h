@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums gradients over ranks while backward still computes the others.
 //
 // Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors as Eigen's matrices, and back. Not part of halfstep.h, as it brings Eigen with it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caching allocator of the CPU.
 //
 // Fresh pages cost more than the arithmetic done on them (a 128 MB relu takes 7.8 times as long into fresh memory), so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory: the allocator interface, its registry and its books.
 #pragma once
 

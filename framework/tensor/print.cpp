@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Printing as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block of memory on one device, shared by the tensors that view it.
 #pragma once
 

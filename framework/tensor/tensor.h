@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor: a strided view of typed memory on one device, and a place in the autograd graph.
 //
 // A Tensor is a handle; copies share everything. Views share memory and the version counter. Operations named as in PyTorch
@@ -276,7 +277,7 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
-// The low-precision copy of a parameter: true while `version` is the parameter's. See amp/autocast.h.
+// The low-precision copy of a parameter: true while `version` is the parameter's. See amp/autocast/autocast.h.
 struct Shadow {
   Tensor low;
   uint64_t version = 0;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel sees of a tensor: memory, dtype and geometry. No ownership, no gradients.
 #pragma once
 

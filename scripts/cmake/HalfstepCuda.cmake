@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The CUDA compiler, the toolkit and the headers of the libraries opened at run time (cuBLASLt, cuDNN, NCCL).
 # Sets HALFSTEP_WITH_CUDA by HALFSTEP_CUDA, and then, for each NAME of cublaslt, cudnn, nccl:
 #   halfstep_NAME_headers      interface target, only where the header was found

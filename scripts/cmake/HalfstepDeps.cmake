@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Packages that travel with the sources instead of being installed (scripts/vendor_deps.sh): HALFSTEP_DEPS, by default deps/
 # beside the sources where it exists, is searched before the system. Include this before the first find_package().
 if(NOT DEFINED HALFSTEP_DEPS AND EXISTS ${PROJECT_SOURCE_DIR}/deps/usr)

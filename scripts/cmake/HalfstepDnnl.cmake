@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # oneDNN as the target halfstep_dnnl, when it is here. Used by the build and by the installed package.
 # Debian's own CMake config demands OpenCL, which libdnnl-dev does not bring, so it is found by hand.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # `cmake --install`: the public headers, the library, and a package for find_package(halfstep). apps/ installs the program.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

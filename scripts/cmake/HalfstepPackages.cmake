@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 include(HalfstepDeps)
 # A program that takes halfstep in by add_subdirectory links it from its own folder, and must see these targets there.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)

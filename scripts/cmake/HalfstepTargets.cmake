@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 set(HALFSTEP_FLOORS "" CACHE INTERNAL "")
 set(HALFSTEP_LINK "" CACHE INTERNAL "")
 

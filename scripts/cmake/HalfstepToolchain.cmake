@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
@@ -33,6 +34,7 @@ target_compile_options(halfstep_flags INTERFACE
 # GCC 12 warns of its own std::string when it inlines operator+ at -O3 (https://gcc.gnu.org/PR105651).
 target_compile_options(halfstep_flags INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+target_compile_definitions(halfstep_flags INTERFACE EIGEN_MPL2_ONLY=1)  # none of Eigen's few files under the LGPL
 if(HALFSTEP_NATIVE)
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Facts about this build for `halfstep --version`.
 execute_process(COMMAND git describe --always --dirty WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                 OUTPUT_VARIABLE HALFSTEP_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call per op, taken from the op table, for the tests of what a region does to dtypes.
 #pragma once
 
@@ -6,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "tests/ops/op_cases.h"

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients through regions: dtypes, accumulation, grad modes, memory.
 #include <doctest/doctest.h>
 
-#include "amp/custom.h"
+#include "amp/step/custom.h"
 #include "framework/autograd/autograd.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which dtype every op runs in, inside a region and outside.
 #include <doctest/doctest.h>
 

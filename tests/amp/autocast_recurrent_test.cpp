@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Behaviour 55: every recurrent layer in a region against the same layer computed in 16 bits by hand, without one.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shadow weights: the 16-bit copy beside a parameter. At most one, never stale, never cast in a steady training step.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state a region sets and restores.
 #include <doctest/doctest.h>
 

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Regions in dtypes that cannot be: a warning, and the region is off.
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/base/log.h"
 
 using namespace halfstep;

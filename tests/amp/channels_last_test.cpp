@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A network whose weights lie in channels_last trains as one whose weights do not, and its state is the same to others.
 #include <doctest/doctest.h>
 

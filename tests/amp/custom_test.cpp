@@ -1,4 +1,5 @@
-#include "amp/custom.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/custom.h"
 
 #include <doctest/doctest.h>
 

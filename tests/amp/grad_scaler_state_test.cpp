@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradScaler: saved state, limits, and what step forwards. Numbers as in grad_scaler_test.cpp.
 #include <doctest/doctest.h>
 

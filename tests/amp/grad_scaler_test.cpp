@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradScaler by itself: the numbered behaviours of docs/amp.md.
-#include "amp/grad_scaler.h"
+#include "amp/step/grad_scaler.h"
 
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradScaler in training loops, against loops without one. Numbers as in grad_scaler_test.cpp.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run that is saved and loaded goes on as one that never stopped, to the bit.
-#include "amp/run_state.h"
+#include "amp/step/run_state.h"
 
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixtures of the scaler's tests: two equal models, four batches, and optimizers that take the scaler's host path.
 #pragma once
 
@@ -8,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "amp/autocast.h"
-#include "amp/grad_scaler.h"
+#include "amp/autocast/autocast.h"
+#include "amp/step/grad_scaler.h"
 #include "framework/autograd/autograd.h"
 #include "layers/layers.h"
 #include "optim/clip.h"

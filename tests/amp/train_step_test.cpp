@@ -1,4 +1,5 @@
-#include "amp/train_step.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/train_step.h"
 
 #include <doctest/doctest.h>
 

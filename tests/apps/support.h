@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Temporary folders, and the halfstep program as a child process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run of twelve steps, and what tests do to its folder.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // amp 51: activation checkpointing under autocast.
 #include "framework/autograd/checkpoint.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward pass: sums, paths, freeing, targets, depth.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions with a backward of the user's own.
 #include "framework/autograd/function.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NoGrad, EnableGrad, InferenceMode: nesting, threads, exceptions.
 #include "framework/autograd/grad_mode.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hooks and retained gradients.
 #include <doctest/doctest.h>
 

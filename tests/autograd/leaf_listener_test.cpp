@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/leaf_listener.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"

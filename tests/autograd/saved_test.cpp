@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nodes keep: as little as backward needs, and never silently stale.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory with a TensorView for kernel tests, and reading and writing through one element by element.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger says what ran: dtypes and why, casts, products, bytes, where memory peaked.
 #include "framework/backend/ledger.h"
 
@@ -5,7 +6,7 @@
 
 #include <algorithm>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/ops/ops.h"
 #include "halfstep.h"
 

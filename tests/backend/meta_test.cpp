@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training on the device that computes nothing: the same tensors as on the CPU, byte for byte, and no values.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
 #include "tests/backend/buffers.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/comm/process_group.h"
 
 #include <doctest/doctest.h>

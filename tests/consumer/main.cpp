@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fits y = sum of squares with a small network in mixed precision; fails when it does not learn.
 #include <halfstep.h>
 

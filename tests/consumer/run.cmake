@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DBUILD=<build folder> -DSOURCE=<repository> -DWORK=<scratch folder> -DGENERATOR=... -DCXX=... -P run.cmake
 # Installs halfstep, builds the consumer against it and runs it; then sees that add_subdirectory finds every target.
 function(run)

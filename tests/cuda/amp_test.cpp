@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed precision on the device: the law of autocast, shadow weights, the scaler's state, clipping.
 #include <doctest/doctest.h>
 

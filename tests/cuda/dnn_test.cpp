@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions and attention by the device's library: against the CPU in float64, in every layout, recorded, and timed.
 #include "framework/backend/dnn.h"
 

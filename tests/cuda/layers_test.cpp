@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every layer of the catalogue on the device: PyTorch's values and gradients, and the same bits when it is recorded.
 #include "tests/apps/catalog/layer_goldens.h"
 #include "tests/cuda/support.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches that the loader's workers bring to the device beside its work.
 #include "framework/data/loader.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Without a GPU every test here is skipped, and the reason printed.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors on the device: creation, copies both ways, printing, errors, memory running out.
 #include "framework/tensor/memory.h"
 

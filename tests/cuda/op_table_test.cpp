@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every case of the op table on the device against the CPU: values, gradients, other layouts and dtypes.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes into a recorded step and comes out of it: batches wherever they lie, and results for as long as they are held.
 #include <doctest/doctest.h>
 

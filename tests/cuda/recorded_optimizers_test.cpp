@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps of every kind of optimizer, of averages and of schedules that move the momentum.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps of recurrent networks that the device's library computes.
 #include <doctest/doctest.h>
 

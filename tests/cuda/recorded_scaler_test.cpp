@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss scaling inside a recording made by hand: the scale is read when the work runs, not when it was recorded.
 #include <doctest/doctest.h>
 

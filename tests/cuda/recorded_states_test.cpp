@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps of layers that carry a state from batch to batch.
 #include <doctest/doctest.h>
 

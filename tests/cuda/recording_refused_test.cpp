@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps that are not recorded: what reads values, what fails halfway, what may decide on the host.
 #include <doctest/doctest.h>
 

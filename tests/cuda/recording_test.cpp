@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded training steps against eager ones: the same bits, whatever happens in between.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the device's library takes recurrent networks, and how often it was asked.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent networks by the device's library: against the CPU in float64, recorded, and what it declines.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of the framework on the CUDA device: bytes of what is there, and models on either device.
 #pragma once
 
@@ -5,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/base/log.h"
 #include "halfstep.h"
 

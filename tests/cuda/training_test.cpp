@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training on the device: as on the CPU, the same bits in every run, and no value read by the host.
 #include <doctest/doctest.h>
 

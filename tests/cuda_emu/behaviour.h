@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the stand-ins behave, until the end of the scope: a variable of the environment that fake_cublaslt.cpp or the tuner reads.
 #pragma once
 

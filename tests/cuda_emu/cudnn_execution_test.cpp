@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executions of cuDNN's graphs by the library that stands in for it: when they read what, and what they must not be given.
 #include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"

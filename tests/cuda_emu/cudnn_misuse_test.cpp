@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every misuse of cuDNN's graphs that the library that stands in for it must find.
 #include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"

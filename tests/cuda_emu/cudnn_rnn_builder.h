@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recurrent network of cuDNN's API with all its memory, for tests that call the library that stands in for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent networks of the library that stands in for cuDNN, against halfstep's sequences on the CPU.
 #include "framework/ops/linalg/recurrent.h"
 #include "halfstep.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated device says of itself, and errors.
 #include <cstdio>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPUs of several generations, as HALFSTEP_EMU_CAPABILITY pretends them.
 #include "tests/cuda/kernels/device.h"
 

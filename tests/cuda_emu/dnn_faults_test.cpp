@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions, attention and recurrent networks on the device where a way to a library goes wrong easily: one plan for two kinds
 // of work, operands that are rounded more than allowed, a gradient that forgets what was dropped (dnn_mutants.json), and memory
 // that is short.

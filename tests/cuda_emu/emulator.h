@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA kernels on the CPU: what nvcc builds in, as plain C++. cuda/gpu.cuh includes this when HALFSTEP_CUDA_EMU is defined.
 // One OS thread runs everything: the blocks of a launch one after another, the threads of a block as fibers (scheduler.cpp).
 // A broken rule (divergent barrier, absent lane, illegal launch...) ends the program with "cuda_emu: ERROR: ..." and status 99.

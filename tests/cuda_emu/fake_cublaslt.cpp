@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A library with the functions of cuBLASLt that cuda/blas uses, on the emulator's memory and streams. It takes what cublasLt.h
 // says that the real one takes. Where the real one would refuse with a status and the caller would silently take another way,
 // or would compute garbage, it ends the program with the broken rule.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions of cuDNN's handles and backend descriptors; fake_cudnn.h says what stands in for it.
 #include "fake_cudnn.h"
 

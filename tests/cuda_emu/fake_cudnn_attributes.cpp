@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attributes of the backend descriptors: which there are, of which types and how many elements.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans are run here: what the caller passes is checked and copied, and the work goes to the stream.
 #include <algorithm>
 #include <bit>

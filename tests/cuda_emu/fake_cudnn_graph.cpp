@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operation graphs, the engines proposed for them, and plans.
 #include <algorithm>
 #include <set>

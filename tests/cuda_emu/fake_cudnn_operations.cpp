@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a descriptor says once it is complete: a tensor, or an operation whose tensors fit each other.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions of cuDNN's recurrent networks, and the descriptors of tensors and of dropout that they use.
 #include "fake_cudnn_rnn.h"
 

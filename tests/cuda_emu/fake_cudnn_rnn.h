@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent networks of the library that stands in for cuDNN: descriptors, where the weights lie, and the arithmetic.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions by which cuDNN's recurrent networks are run: what the caller passes is checked and copied, and the work goes to
 // the stream.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of recurrent networks, in double; states are rounded to the type of the data at every step, as they are stored.
 #include <bit>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fake_nccl.cpp adds: one addition at a time, each rounded, as NCCL has it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of the library that stands in for cuBLASLt, as the comments of cublasLt.h describe it.
 #include "fake_product.h"
 

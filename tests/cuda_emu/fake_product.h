@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What fake_cublaslt.cpp has computed: D = epilogue(alpha op(A) op(B) + beta C), column-major.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stack of its own to run a function on, and switches between stacks. x86-64; ASan is told of each switch.
 //
 // Kernels switch far more often than they compute. A processor predicts where functions return to, and of that nothing is left

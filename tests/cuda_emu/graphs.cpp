@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captured graphs: pieces of work, each after others.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between the parts of the emulator: where the running kernel is, and who is told of what happens.
 #pragma once
 

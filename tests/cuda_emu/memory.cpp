@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the emulated device and of its host, and copies. Device memory is one range without access rights outside kernels
 // and copies: a host that touches it faults. HALFSTEP_EMU_GUARD=0 leaves what is used open, which is faster. HALFSTEP_EMU_MEMORY
 // limits it. Writes behind an allocation show when it is freed.

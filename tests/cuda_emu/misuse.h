@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of misuses that must end the program with a report of the emulator. Each is done in a child process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What scripts/mutate_kernels.py writes into copies of the kernels: a place that some mutants change asks here whose turn it is.
 //   HALFSTEP_MUTANT=N          mutant N is in force, where 0 is none
 //   HALFSTEP_MUTANT_SEEN=FILE  at the end, the numbers of the places that were reached; negative: not with integers

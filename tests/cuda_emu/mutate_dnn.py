@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Changes the adapter of cuDNN one place at a time and looks whether a test on the emulator turns red.
 
     tests/cuda_emu/mutate_dnn.py             all of dnn_mutants.json; builds in build/dnn_mutants

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every misuse of NCCL that the library which stands in for it must find.
 #include <array>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps of ranks that exchange over NCCL: graphs with collectives in them.
 #include <doctest/doctest.h>
 
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/base/log.h"
 #include "tests/cuda/support.h"
 #include "tests/cuda_emu/rank_gpus.h"

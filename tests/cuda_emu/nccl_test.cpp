@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that exchange memory of the device: threads that share the emulator's, on the library that stands in for NCCL.
 #include <doctest/doctest.h>
 
@@ -8,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/base/log.h"
 #include "framework/comm/device_group.h"
 #include "halfstep.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's settings, and its one way to end a program.
 #include <cstdarg>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels and host code with one bug each, chosen by name, and correct ones ("none"): CMakeLists.txt has what must be reported.
 #include <unistd.h>
 

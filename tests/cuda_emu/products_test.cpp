@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ways products take, as they are reported: by the library's answers, by the table of what is fused, by measurement. On the
 // emulator's library, fake_cublaslt.cpp.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds data races in kernels: these are compiled with -fsanitize=thread but linked with the hooks below instead of libtsan.
 // CUDA's order is regular enough to need no vector clocks. Two accesses to a byte, one of them a write, are in order when made
 //   by one thread | by one block with a block barrier between | by one warp with a warp barrier between | both atomically |

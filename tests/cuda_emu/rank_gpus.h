@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU of its own for each rank that is a thread: ranks that share the emulator's one stream would wait for each other in it for
 // ever, once their graphs exchange.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The main of a program that is built for the emulator with its own main called program_main: where the framework is built without
 // CUDA, nobody else registers the emulated backend.
 #include <iostream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between the files that stand in for the CUDA runtime: memory.cpp, streams.cpp, graphs.cpp, device.cpp.
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's

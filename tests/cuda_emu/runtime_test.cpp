@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulator's own runtime: captures and graphs, what they refuse, work that waits, limited memory.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a launch: blocks one after another, a block's threads as fibers that give way at barriers and warp operations.
 // A thread that never waits runs on the stack of the one before it, without a switch.
 #include <sys/mman.h>

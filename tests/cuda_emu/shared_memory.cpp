@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block's shared memory: each array an allocation of its own, poisoned. For ASan it is exactly as large as asked for; in the
 // other modes some bytes follow, and what is written there shows when the block ends.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training step gives the stream, one by one. Each costs a launch, so the numbers are held.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events and the state of captures.
 #include <algorithm>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of kernels. Most are in anonymous namespaces, so that only the program's own symbol table has them.
 #include <cxxabi.h>
 #include <elf.h>

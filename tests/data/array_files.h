@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of NumPy's formats, byte by byte.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Damaged and mistaken files of every data set, and what is said of each. A message names the file and the fault, and nothing else
 // than a halfstep::Error comes of any.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torchvision's transforms: goldens of what is deterministic, statistics of what is drawn, and how lists of them run.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the lines of docs/from_pytorch.md find: tests/docs/snippets.py makes a test case of each.
 #pragma once
 

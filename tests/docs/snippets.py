@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests of the tables of docs/from_pytorch.md: a function for each line of their right column.
 
     tests/docs/snippets.py DOC OUT.cpp    writes the functions, which tests/docs/from_pytorch_test.h gives their variables

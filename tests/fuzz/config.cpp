@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A config: the parts of the input are the file, a base.json that it may extend, and lines of --set options. What is valid must
 // resolve to itself, and the model and optimizer that it describes are made where they are small.
 #include "apps/config/config.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table in a delimited file. The first byte chooses how it is read.
 #include "framework/data/csv.h"
 

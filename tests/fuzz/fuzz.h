@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzzers share. A harness is one file a format with the function that libFuzzer calls,
 //   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
 // and hands the input to a reader inside typed(). Without libFuzzer main.cpp calls it: with the seeds of corpus/, then with

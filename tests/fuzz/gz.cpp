@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A compressed IDX file. An even first byte: the rest is the file. An odd one: the rest is compressed, in as many members as
 // the second byte says, then cut at and damaged where the next bytes say, which reaches beyond the checksum.
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of the MNIST family, plain: the first byte is the rank, 0 for a folder with images and labels, which a line "====="
 // separates.
 #include "framework/data/idx.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drives a harness where there is no libFuzzer:
 //   fuzz_csv             each seed of corpus/csv, then damaged copies of them: the same ones in every run
 //   fuzz_csv FILE...     these inputs, e.g. one that was found

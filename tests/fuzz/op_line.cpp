@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A line of `halfstep op --batch`. Its op runs on a few small tensors, and without writing anything.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A picture: the first byte is even for a PNG, odd for a JPEG, and says whether it is read in color.
 #include "framework/data/image_file.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/io/checksum.h"
 
 #include <doctest/doctest.h>

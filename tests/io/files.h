@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scratch directories, byte-level files, and the real data sets, for tests.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong arguments and inputs: a typed error with the layer's name, the rule, and what came.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What layers do beyond a formula: random ones, initial values, running statistics, rows of an embedding.
 #include <doctest/doctest.h>
 

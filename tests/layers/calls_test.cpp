@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules that take more than one tensor, or give more: values, gradients, state and text against PyTorch
 // (scripts/make_call_goldens.py), differences, regions, meta and copies.
 #include <doctest/doctest.h>
@@ -6,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Containers, copies of modules, shared parameters.
 #include "layers/containers.h"
 

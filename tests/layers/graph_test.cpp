@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules whose branches meet again: against the same written out by hand.
 #include "layers/graph.h"
 
 #include <doctest/doctest.h>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/tensor/memory.h"

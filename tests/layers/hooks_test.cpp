@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules of any signature, and hooks on modules.
 #include "layers/hooks.h"
 
@@ -9,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "framework/autograd/autograd.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"

@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "layers/module.h"
 
 #include <doctest/doctest.h>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/base/near_name.h"
 #include "layers/layers.h"
 

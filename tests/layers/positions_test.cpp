@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers that tell where something stands. Their values are held against PyTorch in tests/apps/catalog/layer_goldens_test.cpp.
 #include "layers/positions.h"
 
@@ -7,7 +8,7 @@
 #include <cmath>
 #include <vector>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
 
 using namespace halfstep;

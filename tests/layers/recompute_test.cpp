@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules that are computed again in backward.
 #include <doctest/doctest.h>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"

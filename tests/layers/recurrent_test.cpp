@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers: states, lengths, packed sequences, hooks and errors. Their values against PyTorch's are in
 // layer_goldens_test.cpp.
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules to safetensors files and back.
 #include "layers/save.h"
 

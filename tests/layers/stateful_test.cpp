@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers that go on from the state that their last batch ended in.
 #include <doctest/doctest.h>
 

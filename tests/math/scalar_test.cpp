@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The branch-free float functions against libm in double, over floats of every exponent.
 #include "framework/math/scalar.h"
 

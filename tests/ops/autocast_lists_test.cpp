@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry against PyTorch's autocast lists (autocast_lists.json): the same names under the same policies.
 #include <doctest/doctest.h>
 

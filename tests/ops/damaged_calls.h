@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of every op by name, with its cases' arguments damaged one after the other and at random. HALFSTEP_OP=part restricts them
 // to some ops, HALFSTEP_FUZZ_RANDOM=N makes N random calls an op.
 #pragma once

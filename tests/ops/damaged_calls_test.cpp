@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad arguments: every op, called by name with its cases' arguments damaged one after the other and at random, must succeed or
 // throw a halfstep::Error that names it. Never crash, hang, allocate without bound, or throw anything else.
 // HALFSTEP_FUZZ_TRACE=1 prints each call before it is made; damaged_calls.h has more.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values and gradients where geometry or numbers are out of the ordinary; expected values are PyTorch's.
 #include <doctest/doctest.h>
 

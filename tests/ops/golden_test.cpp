@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Outputs, gradients and autocast results against PyTorch's, replayed by name from goldens.safetensors (scripts/make_goldens.py).
 #include <doctest/doctest.h>
 

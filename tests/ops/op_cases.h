@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // THE op table: every op with inputs that exercise it. Rows of elementwise.def bring their own cases; all others stand in
 // tests/ops/cases/*.json, one line a case, read by these tests and by the scripts that ask PyTorch:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The op table on the device that computes nothing: shapes, dtypes, strides and errors are the CPU's.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/ops.md is written from the registry: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_ops -tc="docs/ops.md*"
 #include <doctest/doctest.h>
 
@@ -14,7 +15,7 @@ TEST_CASE("docs/ops.md lists every op as registered") {
   text << "# Ops\n\n"
           "Written from the registry by the test `ops_doc_test.cpp`; do not edit. `halfstep ops` prints the same. Policy: the "
           "autocast list\n"
-          "that the op is on (`amp/policy.h`): `lower` runs in the region's dtype, `fp32` in float32, `promote` in the widest of "
+          "that the op is on (`amp/policy/policy.h`): `lower` runs in the region's dtype, `fp32` in float32, `promote` in the widest of "
           "its inputs'\n"
           "dtypes, `banned` throws; of those on no list `builtin_promote` promotes two dtypes by itself, `keep` takes its inputs "
           "as they are.\n"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rates and counts in device memory, here the CPU's: the same rates as a schedule that the host steps.
 #include "optim/device_rates.h"
 

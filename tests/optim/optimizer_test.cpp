@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all optimizers share: groups, validation, named state.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The problem of scripts/make_optim_goldens.py, and every optimizer setting by name.
 #pragma once
 

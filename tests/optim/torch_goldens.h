@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyTorch 2.15.0's trajectories; written by scripts/make_optim_goldens.py.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole trajectories against double-precision references written from the papers, and against PyTorch's.
 #include <doctest/doctest.h>
 
@@ -5,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "tests/optim/problem.h"
 #include "tests/optim/torch_goldens.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What live_torch.py allows between halfstep and the truth, and the verdict on one draw."""
 import math
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds halfstep's ops against PyTorch on random inputs: values, dtypes, gradients and errors, with and without autocast.
 
     python3 tests/parity/live_torch.py --halfstep build/cpu/halfstep                   # everything, 20 draws a case

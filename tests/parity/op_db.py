@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own test samples (torch.testing._internal.common_methods_invocations.op_db) of every op that halfstep has.
 
     python3 tests/parity/op_db.py --halfstep build/cpu/halfstep               # everything

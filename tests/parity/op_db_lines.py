@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's op_db as lines of `halfstep op`: which of its ops halfstep has, and a sample's arguments as tensors by position and the rest
 by name. They are matched with PyTorch's signature: aten's schemas, or a Python function's parameters. Needs torch and expecttest.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """halfstep's ops as PyTorch calls. Needs torch.
 
     outputs = call("conv2d", [x, weight, None], {"stride": 2})

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two ranks in two network namespaces, and the link between them cut: both must end, and name each other.
 
     link_test.py PROGRAM        needs root, ip and Open MPI's mpirun; says "SKIPPED: " without them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program under mpirun: what several ranks write, and how they end.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A short run, for tests of what several processes make of it.
 #pragma once
 

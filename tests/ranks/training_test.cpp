@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 // N ranks against one that accumulates N micro-batches, bit for bit, and against one that has the whole batch.
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
 
-#include "amp/data_parallel.h"
-#include "amp/train_step.h"
+#include "amp/step/data_parallel.h"
+#include "amp/step/train_step.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/data/loader.h"
 #include "framework/data/tensor_dataset.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Is the table of docs/extend.md, which says what files a new part touches, what the tree says?"""
 import pathlib
 import re

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu_suite.sh against stand-ins of its tools: its control flow, deadlines and result files, without a GPU.
 
     tests/scripts/gpu_suite_test.py           quick

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # In place of the tools, and of the programs they build, for gpu_suite_test.py: called by their names. $FAULT chooses what goes
 # wrong, $DELAY is how long (s) everything takes.
 name=${0##*/}

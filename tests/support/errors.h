@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests of errors: their type and every word of them.
 #pragma once
 

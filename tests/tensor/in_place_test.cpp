@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may be changed in place, and what the graph makes of it.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The books of the allocator as tensors come and go. The allocator itself: host_allocator_test.cpp.
 #include "framework/tensor/memory.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Printing against PyTorch's text, copied from it; ours differs in dtype=float16 for dtype=torch.float16.
 #include <doctest/doctest.h>
 

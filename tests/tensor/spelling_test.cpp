@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a PyTorch user types: methods, operators and factories by their usual spelling.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Geometry, reading back, versions, broadcasting and odd layouts.
 #include "framework/tensor/tensor.h"
 

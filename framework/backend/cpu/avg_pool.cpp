@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Means. An output row is computed whole, from the sum of the rows that its windows cover.
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/pool.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batch normalisation. Long runs of pixels are walked channel by channel; short ones, and channels_last, which comes here as
 // samples of one pixel each, as columns with parameters of their own.
 #include <algorithm>

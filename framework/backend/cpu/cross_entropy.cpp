@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy with class weights, an ignored index and label smoothing (PyTorch's definition):
 //   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = logsumexp(x[i]) - x[i][c];  an ignored row's loss is 0.
 // The mean divides by the sum of w[t] over the rows that count; over no rows it is NaN.

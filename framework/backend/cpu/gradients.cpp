@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes over all gradients: the scaler's check and unscaling, norms and clipping.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling at points that a grid names. The elements and weights of a block of points are worked out once for all channels.
 #include <algorithm>
 #include <vector>

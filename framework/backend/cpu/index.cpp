@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gathering along one dimension. `index` has the shape of the output, or is one-dimensional and then chooses whole slices; a stride
 // of 0 in it does the same.
 #include "framework/backend/cpu/index.h"

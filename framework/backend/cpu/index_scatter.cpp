@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scattering along one dimension. `index` has the shape of the source, or is one-dimensional and then names whole slices. Lines
 // along dim are independent of each other, and each is walked in order by one thread: the order of equal indices is the source's.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU's kernels, a free function for each row of framework/backend/kernels.def, defined in the file of its family.
 #pragma once
 

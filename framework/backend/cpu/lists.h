@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over a list of tensors as one: small tensors share threads, large ones are split.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise loops over tensors of any dtype, strides and broadcasting: kernels see only dense blocks of one compute type.
 #pragma once
 

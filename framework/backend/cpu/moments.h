@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mean and variance of blocks of values, and how blocks are joined.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mean squared error.
 #include <algorithm>
 #include <vector>

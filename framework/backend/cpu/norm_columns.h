@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What normalisations do to matrices whose columns have statistics and parameters of their own: images in channels_last, and rows
 // of a few pixels a channel. A sum's order is fixed by the shape alone.
 #pragma once

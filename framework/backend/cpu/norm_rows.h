@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the normalisations do to a row in the cache. A row's mean and scale are one number, or one of each element.
 #pragma once
 

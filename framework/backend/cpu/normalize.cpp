@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layer, RMS and group normalisation: two passes for the statistics of a block at a time, one for the result.
 #include <algorithm>
 #include <cmath>

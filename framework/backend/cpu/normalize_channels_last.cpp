@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Group normalisation of images in channels_last, sample by sample while it is in the cache: sums of each channel's column first,
 // which are joined group by group, and then one pass over the pixels.
 #include <algorithm>

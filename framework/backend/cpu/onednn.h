@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the files that call oneDNN share. Its 2.x API is in gemm_onednn.cpp and conv_onednn.cpp only.
 #pragma once
 

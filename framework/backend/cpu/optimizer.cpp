@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fused optimizer passes: one walk over parameters, gradients and state, with the unscaling and the 16-bit copy on the way.
 #include <algorithm>
 #include <array>

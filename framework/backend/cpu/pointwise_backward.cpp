@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivatives of the rows of pointwise.def.
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"

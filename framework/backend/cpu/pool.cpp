@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Maxima. An output row is computed whole, tap by tap over all of its windows at once.
 #include "framework/backend/cpu/pool.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers by the rules of framework/math/random.h: element i takes lane i % 4 of block offset + i / 4.
 #include "framework/math/random.h"
 

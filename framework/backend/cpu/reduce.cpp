@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over any dimensions. The reduced elements of an output are cut into segments by shape alone, each segment is reduced
 // by one thread, and segments are joined in order: the result is the same for any number of threads.
 #include <algorithm>

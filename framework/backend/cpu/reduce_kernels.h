@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inner loops of reductions. Sums use a fixed number of lanes, so they do not depend on the instruction set or the threads.
 #pragma once
 

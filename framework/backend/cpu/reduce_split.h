@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A reduction seen as rows or as columns: the dimensions of its input apart.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sparse matrix along one dimension. Where other dimensions lie inside, lines of them are mixed; along the innermost one the
 // elements of a row are gathered, all outputs' first entries, then the second ones, and so on.
 #include <algorithm>

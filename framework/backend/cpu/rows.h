@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors seen as rows along one dimension: softmax and the losses.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums and products along one dimension; floats are carried in double. Side by side rows are carried together, a row at
 // a time of all of them; rows that are dense in memory are cut into segments by their length alone, so that the result is the
 // same for any number of threads.

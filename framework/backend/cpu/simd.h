@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiling a loop for several instruction sets, and running one on several threads.
 #pragma once
 

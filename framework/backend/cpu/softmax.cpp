@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Softmax and log-softmax, shifted by the row's maximum.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting rows: elements become unsigned keys of the same order, each with its index, so that all are distinct and every method
 // is stable. Few of many are found by keeping the best so far, long rows are sorted by digits (radix), short ones by comparing.
 #include <algorithm>

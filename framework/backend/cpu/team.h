@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which work is worth several threads, and the threads that share it.
 #pragma once
 

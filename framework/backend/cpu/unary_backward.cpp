@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The derivatives of the unary rows of elementwise.def.
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"

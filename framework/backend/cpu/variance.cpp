@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mean and variance: a part at a time about a mean of its own, which is in the cache when it is read again; parts are joined
 // in double, in an order that the shape alone fixes.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an op is defined, and the one road from the API to the graph.
 //
 //   struct Mse {
@@ -18,7 +19,7 @@
 #include <any>
 #include <type_traits>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value in a formula of elementwise.def when it is read on tensors: a Tensor or a plain number.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry in the words of the autocast lists: what `halfstep ops`, docs/ops.md and the tests print.
 #pragma once
 

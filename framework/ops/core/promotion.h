@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result dtypes and gradients of broadcast, shared by the elementwise families.
 #pragma once
 

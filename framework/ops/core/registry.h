@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of all ops: for documentation, completeness tests and the precision plan, and for calling an op by its name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Activations with a parameter. Those without one are rows of elementwise.def. Names, arguments and defaults are PyTorch's;
 // floating tensors of any shape unless said otherwise.
 #pragma once

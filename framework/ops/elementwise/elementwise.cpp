@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
 // same formula read on tensors.
 #include <cmath>
 #include <string_view>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/expr.h"
 #include "framework/ops/core/promotion.h"

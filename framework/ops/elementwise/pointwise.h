@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of framework/math/pointwise.def as ops: one tensor from one to three that broadcast, and two numbers. Families
 // build their public functions on these.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds and tests on values, besides where, clamp, isnan and isfinite of ops.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Single elements chosen along a dimension; cat and stack.
 #include <algorithm>
 

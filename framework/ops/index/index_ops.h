@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole slices chosen by an index, and single elements chosen by several. Indices are int64 or int32 and are never cast;
 // an index outside its dimension is an IndexError (CUDA: with the next value that the host reads).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x[i0, :, i2, ...]: several indices at once, read and written.
 #include <algorithm>
 

@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ops that take indices share.
 #pragma once
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/ops/core/promotion.h"
 
 namespace halfstep {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Choosing by bool masks and by the diagonal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counting and finding values. The host reads how many there are, where the result's size depends on it. No gradients.
 #pragma once
 

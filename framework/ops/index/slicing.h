@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x[..., 1:5, None, mask] as in Python: with `using namespace halfstep::indexing`,
 //   x.index({Ellipsis, Slice(1, 5), None, mask})
 // A tensor among the indices takes elements, which is a copy; all others make a view.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention, chunk by chunk. A chunk is some heads whole, or some rows of one head; its scores and
 // probabilities live in the cache (CPU) or in bounded memory (CUDA) and are gone when the next one begins. Where the device has a
 // library for it (AttentionLibrary), that is asked first.

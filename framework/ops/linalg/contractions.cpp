@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of many tensors and over chosen dimensions: all are matrix products of permuted and reshaped operands.
 #include "framework/ops/linalg/contractions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of many tensors, and over chosen dimensions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms, and distances between vectors. Autocast: f32. The gradient of a norm where it is 0, and of a distance between equal
 // points, is 0.
 #pragma once

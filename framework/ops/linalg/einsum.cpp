@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // einsum: the equation is read into one label a dimension, then the operands are joined pair by pair as batches of matrices.
 #include "framework/ops/linalg/einsum.h"
 

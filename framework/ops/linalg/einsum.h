@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registered op of einsum (framework/ops/linalg/contractions.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shapes of attention: batches and heads of query, key, value and mask.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of square matrices [..., N, N]. det and inverse are computed on the host, in float32 or float64, also for a tensor of a
 // GPU, which waits for them. autocast: f32
 #pragma once

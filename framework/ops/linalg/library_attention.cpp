@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/linalg/library_attention.h"
 
 #include "framework/backend/backend.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention by the device's library, where it has one that takes the call (AttentionLibrary of framework/backend/dnn.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A chain of Linear layers as one op: its backward multiplies by the activations' derivatives and sums the biases' gradients
 // in the passes that the products make anyway.
 #include <utility>

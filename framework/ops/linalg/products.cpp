@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products. Accumulated in float32 (float64 for f64), rounded once. A backward GEMM writes its result in the dtype the
 // gradient is delivered in: for a float32 parameter that autocast lowered, float32 straight away.
 #include "framework/ops/linalg/products.h"

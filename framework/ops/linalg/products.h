@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products without recording, for the ops that are made of them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each cell is one op: two products in float32, then one pass over the gates. Its backward is one pass that gives the gates'
 // gradient, and one product for each input and weight.
 #include "framework/ops/linalg/recurrent.h"

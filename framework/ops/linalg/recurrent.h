@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent networks: one step, and sequences. Weights as PyTorch has them: w_ih [G H, I], w_hh [G H, H], biases [G H] or none; of
 // G gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One product for the inputs of all steps, then for each step one product of the states and one pass over the gates. The backward
 // goes through the steps in the other order, one pass and one product each, and then makes one product for each weight and for the
 // inputs, over all steps.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One layer of a recurrent network, in one direction, over all steps: what networks are made of (recurrent.h).
 #pragma once
 

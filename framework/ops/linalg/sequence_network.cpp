@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/linalg/sequence_network.h"
 
 #include <algorithm>

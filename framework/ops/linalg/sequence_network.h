@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent layers one above the other, without anything in between: in one call of the device's library where it takes them
 // (RecurrentLibrary of framework/backend/recurrent_library.h), else layer by layer (sequence_layer.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recurrent networks: layers one above the other, in one direction or both, on batches, single sequences and packed ones.
 #include <cmath>
 #include <nlohmann/json.hpp>

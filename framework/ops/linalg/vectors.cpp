@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with vectors: matrix products of one row or column, and sums of products.
 #include "framework/ops/linalg/vectors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with vectors (autocast: low; dot and vdot promote; outer keeps).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of a recurrent network in one tensor, where the device's library wants each of them.
 #pragma once
 

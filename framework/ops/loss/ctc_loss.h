@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Connectionist temporal classification (Graves et al., "Connectionist Temporal Classification", 2006). Autocast: f32.
 #pragma once
 

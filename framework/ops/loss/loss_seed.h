@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // If the gradient that backward starts from is known before forward, a loss can compute the gradient of its input in the same pass
 // as its value.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses. Kernels read 16-bit inputs as they are and compute in float32, so a region casts nothing for them.
 #include <memory>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/loss/margin_losses.h"
 
 #include "framework/ops/core/composite.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses that ask for a margin between scores, distances or classes. Autocast: f32.
 // reduction: the mean, the sum or the losses themselves ("none"). Targets of 1 and -1 may be of any dtype.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of each element against its target. reduction: the mean, the sum or the losses themselves (none). Autocast: f32, without
 // a cast pass: kernels read 16-bit inputs and compute in float32. Both arguments have gradients.
 #pragma once

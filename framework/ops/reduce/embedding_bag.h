@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums, means and largest elements of rows of a matrix.
 #pragma once
 

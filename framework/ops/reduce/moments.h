@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products, variances and other summaries over dimensions. dims {}: all.
 #pragma once
 

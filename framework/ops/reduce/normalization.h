@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisations: y = (x - mean) / sqrt(var + eps) * weight + bias, over different parts of x. Statistics and sums are float32
 // (float64 for f64) and the result is rounded once. Weights and biases have x's dtype, or float32 beside a 16-bit x.
 #pragma once

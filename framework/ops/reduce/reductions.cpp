@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums, means and extremes.
 #include "framework/ops/reduce/reductions.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ops over dimensions share.
 #pragma once
 

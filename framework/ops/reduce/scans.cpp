@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/reduce/scans.h"
 
 #include "framework/ops/core/call.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Running sums, products and extremes along one dimension. A 0-dim tensor counts as one element.
 #pragma once
 

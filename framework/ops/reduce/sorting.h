@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Order along a dimension. Sorting is stable, a NaN counts as the largest, indices are int64. A 0-dim tensor counts as one
 // element.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Casts and copies.
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New tensors, and random numbers.
 #include "framework/ops/shape/create.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // New tensors, beyond those of ops.h. Nothing here has a gradient.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views of several parts of a tensor at once, and of its diagonals.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes, beyond the views of ops.h. "view": shares x's memory; everything else is a copy.
 #pragma once
 

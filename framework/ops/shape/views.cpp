@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views: other geometry over the same memory. Each backward is again made of views (or, for slices, of one padded copy).
 #include "framework/ops/shape/views.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How ops make views.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Three ops that are each other's derivatives: a convolution is linear in its input and in its weight, and so are its transpose
 // and the gradient of its weight.
 #include "framework/ops/window/convolution.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions, their transposes, and windows as columns. Names, defaults and errors' conditions are PyTorch's.
 //
 //   y = conv2d(x, weight, bias, {.stride = {2}, .padding = "same"});

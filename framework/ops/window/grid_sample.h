@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling an image at the points of a grid. Names, defaults and errors' conditions are PyTorch's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A constant is filled in around a copy: its gradient is the padding by the negative sizes. Other padding reads each element from
 // elsewhere: a sparse matrix for each dimension. Circular padding wraps what negative sizes left; the other modes read what they
 // cut off.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Padding. Names, defaults and errors' conditions are PyTorch's.
 #pragma once
 

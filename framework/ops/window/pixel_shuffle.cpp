@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Made of reshape and permute.
 #include "framework/ops/window/pixel_shuffle.h"
 

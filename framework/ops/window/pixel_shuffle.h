@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements moved between channels and space.
 #pragma once
 

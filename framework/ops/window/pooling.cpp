@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A mean is linear: its gradient is an op whose gradient is the mean. A maximum moves its gradient to where it came from.
 #include "framework/ops/window/pooling.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pooling. Names, defaults and errors' conditions are PyTorch's. Inputs are [N, C, in...] or [C, in...]; lists have one entry for
 // all spatial dimensions, or one each.
 //

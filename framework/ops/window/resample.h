@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interpolation: resizing the spatial dimensions of [N, C, in...]. Names, defaults and errors' conditions are PyTorch's, as are the
 // positions: output o reads at (o + 0.5) in / out - 0.5, with align_corners at o (in - 1) / (out - 1); `nearest` at
 // floor(o in / out).

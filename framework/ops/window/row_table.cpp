@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of sparse_rows.h. Formulas are PyTorch's (aten/src/ATen/native/UpSample.h), in double.
 #include <algorithm>
 #include <cmath>

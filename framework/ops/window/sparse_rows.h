@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices with few entries a row, each acting along one dimension: interpolation of every kind, and padding with values from
 // elsewhere. Linear, so the gradient is the transposed matrix, and any number of derivatives are the same op again.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows as columns and back: linear maps that are each other's transposes, and so each other's derivatives.
 #include <nlohmann/json.hpp>
 

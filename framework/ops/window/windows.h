@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arguments of ops with sliding windows: one number or one for each spatial dimension, checked.
 #pragma once
 

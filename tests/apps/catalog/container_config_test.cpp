@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers made of layers in a config, and the keys for first values: init, weights, freeze.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transforms, splits and samplers as a config names them.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets as configs name them, trained on for a few steps.
 #include <doctest/doctest.h>
 

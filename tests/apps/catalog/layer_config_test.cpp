@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
 #include <doctest/doctest.h>
 

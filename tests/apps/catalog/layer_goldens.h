@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of layer_goldens.safetensors, which scripts/make_layer_goldens.py makes with PyTorch, and layers built from them.
 #pragma once
 

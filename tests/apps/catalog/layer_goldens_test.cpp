@@ -1,10 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every layer and loss of the catalogues, built from its JSON: against PyTorch (scripts/make_layer_goldens.py), against
 // differences, in a region, on meta, and through a state_dict.
 #include "tests/apps/catalog/layer_goldens.h"
 
 #include <set>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/gradcheck.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics against sklearn's formulas, which scripts/make_data_goldens.py computes with torch in float64, and by hand.
 #include "apps/catalog/metrics.h"
 

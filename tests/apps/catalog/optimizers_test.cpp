@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizers, schedules and averages as configs name them.
 #include "apps/catalog/optimizers.h"
 
@@ -14,7 +15,7 @@
 #include "apps/config/config.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/checksum.h"
-#include "amp/param_groups.h"
+#include "amp/step/param_groups.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;

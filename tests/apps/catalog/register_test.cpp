@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What programs add to the catalogues is as good as what is there.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `halfstep inspect data`.
 #include <doctest/doctest.h>
 #include <zlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program as a process: its standard streams, and the signals it gets.
 #include <doctest/doctest.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configs that are too large, too deep or no text.
 #include <doctest/doctest.h>
 

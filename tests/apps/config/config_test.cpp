@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading a whole config: messages, what it is made of, and that nothing gets lost on the way.
 #include <doctest/doctest.h>
 

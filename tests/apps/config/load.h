@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small config, and what is wrong with others.
 #pragma once
 

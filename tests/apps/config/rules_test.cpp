@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold between keys, and what is filled in from others.
 #include <doctest/doctest.h>
 

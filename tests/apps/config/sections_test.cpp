@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The values that a run reads.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The doctor names each planted fault, and is quiet about a healthy config.
 #include "apps/run/doctor.h"
 

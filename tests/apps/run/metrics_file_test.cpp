@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // metrics.jsonl, and what counts as the best checkpoint.
 #include "framework/io/checkpoint.h"
 #include "tests/apps/tiny_run.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plan predicts, held against what a step really does.
 #include "apps/run/plan.h"
 
@@ -6,7 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "amp/train_step.h"
+#include "amp/step/train_step.h"
 #include "apps/run/session.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/ops.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The line of progress on terminals.
 #include <doctest/doctest.h>
 #include <pty.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Early stopping, the best few checkpoints, overfitting, recomputation, and the norm of gradients, as a config asks for them.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs over tokens: what a config may say of them, and that a run which is stopped goes on to the bit.
 #include <doctest/doctest.h>
 

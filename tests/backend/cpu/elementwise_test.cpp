@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every row of elementwise.def against its own formula in double.
 #include <limits>
 

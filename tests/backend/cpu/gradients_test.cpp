@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scaler's kernels, norms and clipping.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bilinear samples of a plane have code of their own; a volume of one layer, with its general code, tells what they should be.
 #include "tests/backend/buffers.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalisations with statistics of channels, of a batch or of groups in a sample, in both formats, against plain loops.
 #include "tests/backend/buffers.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fused optimizer passes against the formulas of PyTorch in double.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variances, scans and sorting at sizes that are cut into segments, against plain loops.
 #include <algorithm>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt's descriptors for every kind of product. Its attribute calls need no GPU; what they say does not depend on one.
 #include <doctest/doctest.h>
 

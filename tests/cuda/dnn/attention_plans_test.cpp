@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The adapter's attention before the real library, for devices that are not here.
 #include "cuda/dnn/attention.h"
 #include "tests/cuda/dnn/plans.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of the driver's library, libcuda.so.1: modules load, and all else says that there is no device. So cuDNN finalises plans
 // whose kernels it compiles at run time; without a driver it leaves them out, and does not say so.
 namespace {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the library says of graphs for devices that are not here.
 #pragma once
 

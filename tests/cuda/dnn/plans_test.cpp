@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The adapter's convolutions before the real library, for devices of three generations that are not here.
 #include "tests/cuda/dnn/plans.h"
 

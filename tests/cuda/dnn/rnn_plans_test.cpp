@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The adapter's recurrent networks before the real library: what it takes and refuses of descriptors, for which it needs no device.
 // What memory a network needs, and where its parameters lie, it tells on a device only.
 #include "cuda/dnn/rnn_descriptor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first index of the extreme against the CPU backend.
 #include <limits>
 

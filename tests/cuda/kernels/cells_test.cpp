@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pointwise parts of recurrent cells against the CPU backend.
 #include "device.h"
 

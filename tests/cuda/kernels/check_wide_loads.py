@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the PTX of the kernels that AMP spends its time in: each must have 16-byte loads and stores.
 
 usage: check_wide_loads.py FILE.ptx... | --self-test

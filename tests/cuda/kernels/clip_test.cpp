@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms, clipping and rates of a schedule against the CPU backend.
 #include <limits>
 

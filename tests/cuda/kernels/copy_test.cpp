@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies, casts, fills and random numbers against the CPU backend, bit for bit.
 #include "device.h"
 

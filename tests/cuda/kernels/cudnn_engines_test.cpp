@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every engine that cuDNN proposes for a convolution and that the rules allow: it computes what the CPU does, writes what it was
 // given and nothing else, and gives the same bits again. HALFSTEP_SHOW_PLANS=1 prints a line for each.
 #include <chrono>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the library has a recurrent network's parameters, which it says of a device only: as it describes them, one by one, against
 // the offsets at which the adapter lays the parameters of our layers.
 #include <algorithm>

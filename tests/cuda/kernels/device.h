@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host buffers (tests/backend/buffers.h) and their copies in device memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The elementwise kernels against the CPU backend: every op, dense, misaligned and strided.
 #include "device.h"
 

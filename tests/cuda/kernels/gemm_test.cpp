@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products and their epilogues against the CPU backend.
 #include "cuda/blas/gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sampling at the points of a grid against the CPU backend.
 #include "device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scatters and whole slices against the CPU backend, bit for bit.
 #include <array>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gather, scatter_add and the checks of indices against the CPU backend, bit for bit.
 #include "device.h"
 

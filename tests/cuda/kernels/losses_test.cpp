@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cross entropy and the mean squared error against the CPU backend.
 #include "device.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of pointwise.def's rows against the CPU backend: every row and gradient, dense, mixed, repeated and strided.
 #include "framework/math/pointwise.h"
 

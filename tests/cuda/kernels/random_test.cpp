@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers against the CPU backend: whole packs, ends, unaligned memory, and the offset in device memory.
 #include "device.h"
 

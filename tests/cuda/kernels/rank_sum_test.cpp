@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums over ranks against plain loops in their order, bit for bit.
 #include "cuda/kernels/rank_sum.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How reductions are cut and which kernels they take: a function of shapes alone, asked without a device.
 #include "cuda/kernels/reduce_plan.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a ReLU's mask says of z = 0 and NaN: the gradient stops at both zeros and passes at NaN, as PyTorch's does, whatever the
 // library's own kernels think.
 #include <bit>

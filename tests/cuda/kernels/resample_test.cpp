@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse matrices along a dimension against the CPU backend, and that against the sum written out.
 #include <algorithm>
 

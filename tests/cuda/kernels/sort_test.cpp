@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting against the CPU backend: the same order, ties included.
 #include <limits>
 

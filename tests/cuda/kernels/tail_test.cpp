@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finite check, unscaling, optimizers and the scale's update against the CPU backend, bit for bit.
 #include <deque>
 #include <limits>

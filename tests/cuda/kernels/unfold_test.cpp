@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows as columns and back, and the convolutions made of them, against the CPU backend.
 #include "cuda/kernels/kernels.h"
 #include "device.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the op table does not say of the rows of pointwise.def and the losses made of them.
 #include "framework/ops/elementwise/pointwise.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In-place forms, errors and dtypes of the ops that take indices and masks.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // x.index({...}), x.index_put_({...}, y) and x[0] = y, as Python does them.
 #include "framework/ops/index/slicing.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ReLU in the pass of a product or a convolution: libraries' own differs where numbers are not finite.
 #include <doctest/doctest.h>
 

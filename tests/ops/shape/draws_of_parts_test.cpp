@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers of a part of a batch are those rows of the whole batch's, for every op that draws.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors in channels_last: the format of results, and what may lie in it.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views share memory with their base, read and write through it, and pass gradients back.
 #include <doctest/doctest.h>
 

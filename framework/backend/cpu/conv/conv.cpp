@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions: oneDNN where it has code, in float32 or native bfloat16; else products of unfolded columns.
 #include "framework/backend/cpu/conv/onednn.h"
 #include "framework/backend/cpu/gemm/gemm.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN's convolutions, on dense memory: layouts that its code prefers are made and undone around it. It takes images in
 // channels_last as they are.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows laid out as columns, and back. Both walk a row of positions at a time, which is contiguous in the columns.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between stored elements and the three types that kernels compute in: float, double and int64.
 #pragma once
 

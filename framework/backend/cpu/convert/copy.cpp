@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies, casts and fills.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays of f16 and bf16 to and from float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 are called by
 // name, chosen when first used; without them the code of dtype.h runs. bf16 is bit arithmetic that does vectorise.
 #include "framework/backend/cpu/convert/convert.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products with one row or one column: libraries take them for matrices, and pack what is read only once.
 #include <algorithm>
 #include <bit>

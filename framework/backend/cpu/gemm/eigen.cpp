@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "framework/backend/cpu/gemm/eigen.h"
 
 #define EIGEN_DONT_PARALLELIZE  // its split depends on the number of threads; the rows are split below

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eigen's matrix products: f64 always, f32 where oneDNN is missing.
 #pragma once
 

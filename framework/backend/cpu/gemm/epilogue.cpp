@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From tensors to products: which code takes a dtype.
 #include "framework/backend/cpu/gemm/gemm.h"
 

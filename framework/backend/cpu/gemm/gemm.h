@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CPU's matrix products. Plain pointers and strides, for the backend and for benchmarks that time the bare product.
 #pragma once
 

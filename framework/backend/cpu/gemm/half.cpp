@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of 16-bit operands on CPUs without instructions for them. Blocks of the operands are widened to float while they are
 // packed for the multiplying loop, which any fast product does anyway: no widened copy of a large operand is ever in memory, and
 // the widening costs next to nothing. Sums are float, and each result is rounded once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN's matmul behind a cache of primitives. Each primitive runs on one thread: products that pay for several are cut into
 // pieces for the team of team.h, since OpenMP's teams wait for every member, also for one whose core another program has.
 #ifdef HALFSTEP_WITH_DNNL

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Convolutions on the CPU against loops in double: shapes that choose each of the ways there are.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices laid out for many products, and calls side by side.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The law of mixed precision as a pure function: which dtype an op's inputs take. No tensors here.
 #pragma once
 

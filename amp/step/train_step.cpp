@@ -1,8 +1,9 @@
-#include "amp/train_step.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/train_step.h"
 
 #include <algorithm>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
 #include "framework/ops/loss/loss_seed.h"

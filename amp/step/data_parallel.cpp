@@ -1,4 +1,5 @@
-#include "amp/data_parallel.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/data_parallel.h"
 
 #include <utility>
 

@@ -1,4 +1,5 @@
-#include "amp/autocast.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/autocast/autocast.h"
 
 #include <algorithm>
 #include <array>

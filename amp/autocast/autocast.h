@@ -1,4 +1,5 @@
-// Autocast: a region in which ops choose their own precision. The rules are in amp/policy.h; ops carry their policy.
+// SPDX-License-Identifier: Apache-2.0
+// Autocast: a region in which ops choose their own precision. The rules are in amp/policy/policy.h; ops carry their policy.
 //
 //   { Autocast region(Device::cpu, DType::bf16); loss = loss_fn(net(x), target); }   // forward and loss only
 //   scaler.scale(loss).backward();
@@ -17,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "amp/policy.h"
+#include "amp/policy/policy.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {

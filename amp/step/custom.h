@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixed precision for user-defined functions: the counterpart of PyTorch's custom_fwd and custom_bwd.
 //
 //   struct MyMatmul : Function<MyMatmul> {
@@ -17,7 +18,7 @@
 
 #include <utility>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/function.h"
 #include "framework/ops/ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training step recorded once and replayed: the host queues one CUDA graph instead of dozens of kernels.
 //
 // The first kWarmup steps of a batch shape run eagerly. The next is recorded, with input and target in memory of its own, and from
@@ -21,7 +22,7 @@
 #include <memory>
 #include <vector>
 
-#include "amp/grad_scaler.h"
+#include "amp/step/grad_scaler.h"
 #include "framework/backend/backend.h"
 #include "framework/base/draws.h"
 #include "framework/comm/process_group.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One training step: forward and loss under autocast, scaled backward, clipping, update. What the trainer runs per batch.
 //
 //   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
@@ -21,7 +22,7 @@
 // in without computing.
 //
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
-// steps are recorded once and replayed (amp/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of ranks
+// steps are recorded once and replayed (amp/step/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of ranks
 // are where the group can record (over NCCL); an eager one of theirs waits for the device, a replayed one does not.
 //
 // Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that
@@ -33,8 +34,8 @@
 #include <optional>
 #include <vector>
 
-#include "amp/grad_scaler.h"
-#include "amp/step_recorder.h"
+#include "amp/step/grad_scaler.h"
+#include "amp/step/step_recorder.h"
 #include "framework/base/draws.h"
 #include "framework/parallel/gradient_reducer.h"
 #include "layers/layers.h"

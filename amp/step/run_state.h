@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run needs to go on as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
 // in the random numbers. One call writes them, one reads them back:
 //

@@ -1,11 +1,12 @@
-#include "amp/run_state.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/run_state.h"
 
 #include <cmath>
 #include <map>
 #include <optional>
 #include <string>
 
-#include "amp/grad_scaler.h"
+#include "amp/step/grad_scaler.h"
 #include "layers/module.h"
 #include "layers/recurrent.h"
 #include "layers/save.h"

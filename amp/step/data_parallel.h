@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel training in a loop of one's own:
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();
@@ -6,7 +7,7 @@
 //   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
 //   optimizer.step();
 //
-// Differences from TrainStep (amp/train_step.h), which needs none of this: every rank must give as many samples, since gradients
+// Differences from TrainStep (amp/step/train_step.h), which needs none of this: every rank must give as many samples, since gradients
 // are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
 #pragma once
 

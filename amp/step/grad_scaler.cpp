@@ -1,4 +1,5 @@
-#include "amp/grad_scaler.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/grad_scaler.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,5 @@
-#include "amp/param_groups.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/param_groups.h"
 
 #include <utility>
 

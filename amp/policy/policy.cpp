@@ -1,4 +1,5 @@
-#include "amp/policy.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/policy/policy.h"
 
 namespace halfstep {
 

@@ -1,10 +1,11 @@
-#include "amp/step_recorder.h"
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/step_recorder.h"
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 
-#include "amp/autocast.h"
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/dnn.h"
 #include "framework/base/log.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradScaler: keeps float16 gradients in range by scaling the loss, and skips steps whose gradients overflow.
 //
 //   scaler.scale(loss).backward();
