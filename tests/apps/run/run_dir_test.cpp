@@ -146,7 +146,7 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   REQUIRE(dir.train("--overwrite").code == 0);
   CHECK(dir.train("--set output_dir=s --resume r/step-00000006").code == 2);
   CHECK(snapshot(dir / "s") == other);
-  // It goes on elsewhere, with nothing left to train.
+  // It continues elsewhere, with nothing left to train.
   CHECK(dir.train("--set output_dir=s --overwrite --resume r/step-00000012").code == 0);
   CHECK(list_checkpoints(dir / "s") == std::vector<int64_t>{12});
   CHECK(read(dir / "s/step-00000012/model.safetensors") == read(dir / "r/step-00000012/model.safetensors"));
