@@ -20,7 +20,7 @@ struct ConvLayerOptions {
   Sizes dilation = 1;
   int64_t groups = 1;
   bool bias = true;
-  std::string padding_mode = "zeros";  // or reflect, replicate, circular: what stands in the padding
+  std::string padding_mode = "zeros";  // or reflect, replicate, circular: contents of the padding
 };
 struct ConvTransposeLayerOptions {
   Sizes stride = 1;

@@ -23,7 +23,7 @@
 
 namespace halfstep {
 
-// What stands between the linear layers of a block: "relu", "gelu" (by erf) or a function.
+// The function between the linear layers of a block: "relu", "gelu" (by erf) or your own.
 class TransformerActivation {
  public:
   TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}

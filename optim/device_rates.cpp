@@ -21,7 +21,7 @@ DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device
 DeviceRates::~DeviceRates() {
   try {
     settle();
-  } catch (const Error&) {  // the device failed: whoever uses it next is told
+  } catch (const Error&) {  // the device failed: its next use throws
   }
   if (schedule_) schedule_->use_device_count(nullptr);
   optimizer_.use_device_rates(Tensor(), nullptr);

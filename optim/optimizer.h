@@ -118,13 +118,13 @@ class Optimizer {
   // `keep`.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
                                    const char* number = nullptr);
-  // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole. Not `whole`: for
-  // a step of several passes, which neither checks gradients nor ends the step itself.
+  // Settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: for a step of
+  // several passes, in which the caller checks gradients and finishes the step.
   StepControl control(size_t group, bool whole = true);
   Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
-  void followed();            // once a step, at its end: the followers' turn
+  void followed();            // once a step, at its end: runs the followers
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one

@@ -306,7 +306,7 @@ class ScheduleOfOthers : public Schedule {
   std::vector<SchedulePtr> parts_;
 };
 
-// All at once: each goes on from the rate that the one before gives.
+// All at once: each takes the rate of the one before as its initial rate.
 class ChainedScheduler : public ScheduleOfOthers {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);

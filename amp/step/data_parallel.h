@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data-parallel training in a loop of one's own:
+// Data-parallel training in a loop that you write yourself:
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();
 //   DistributedDataParallel net(model, *group);        // rank 0's weights, on every rank

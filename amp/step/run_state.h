@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to go on as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
+// What a run needs to continue as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
 // in the random numbers. One call writes them, one reads them back:
 //
 //   save_run("runs/mine", step, {model, &optimizer, &scaler});
@@ -36,7 +36,7 @@ struct RunParts {
 CheckpointContents pack(const RunParts& run);
 void unpack(const CheckpointContents& contents, const RunParts& run);
 
-// What stands in state.json. Throws CheckpointError where a newer halfstep wrote it.
+// The contents of state.json. Throws CheckpointError if a newer halfstep wrote it.
 StoredJson stored_meta(const CheckpointContents& contents);
 
 // Writes <dir>/step-<step>, which becomes the latest. own: numbers and names of the program's own. keep_last > 0 removes older

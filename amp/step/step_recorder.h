@@ -48,12 +48,12 @@ class StepRecorder {
   static constexpr int kWarmup = 3;
   static constexpr int kPreparations = 4;                   // it gives up at the recording that met something unprepared once more
   static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
-  static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the way stands
+  static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the choice is made
   static constexpr int64_t kRing = 256;
   // `ring`: where the step's loss and found_inf have to go, in device memory; null outside a recording.
   using Step =
       std::function<StepResult(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring)>;
-  // The least readiness of all ranks, told this one's.
+  // Takes this rank's readiness and returns the least of all ranks.
   using Agree = std::function<int(int readiness, const BatchRows& part)>;
 
   // The shortest of kTimed steps of either way, in seconds.

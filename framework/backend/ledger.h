@@ -93,7 +93,7 @@ class LedgerPassScope {
   LedgerPass saved_;
 };
 
-// How the framework tells the open scope. All of it does nothing where none is open.
+// Called by the framework to report to the open scope. Without an open scope all of it does nothing.
 struct Ledger {
   static bool is_open();
   // From autocast, before it casts: the next call has this policy in a region of dtype `low`, and was given these inputs.

@@ -54,7 +54,7 @@ struct RecurrentGradients {
   TensorView dweights;  // laid out as the weights; added to, where given
 };
 
-// A backend with a library that does whole networks is one of these, too. What it declines is left undone.
+// Backends with a library for whole networks also implement this interface. Work that it declines is left undone.
 class RecurrentLibrary {
  public:
   virtual ~RecurrentLibrary() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend can tell of itself besides computing: how it multiplies, and how much memory there is.
+// What a backend reports about itself: how it multiplies, and how much memory there is.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct ProductReport {
   bool fell_back = false;  // plain, though it is for the library
 };
 
-// A backend that has more than one way to multiply is one of these, too.
+// Backends with more than one way to multiply also implement this interface.
 class ProductReporter {
  public:
   virtual ~ProductReporter() = default;
@@ -41,7 +41,7 @@ class ProductReporter {
   virtual std::vector<ProductReport> take_product_reports() = 0;
 };
 
-// A backend whose device has memory of its own is one of these, too.
+// Backends whose device has memory of its own also implement this interface.
 class MemoryReporter {
  public:
   virtual ~MemoryReporter() = default;

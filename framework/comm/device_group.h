@@ -10,7 +10,7 @@
 
 namespace halfstep {
 
-// A backend whose device can have such a group is one of these, too.
+// Backends whose device can have such a group also implement this interface.
 class DeviceGroups {
  public:
   virtual ~DeviceGroups() = default;

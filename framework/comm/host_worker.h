@@ -219,9 +219,9 @@ class HostGroup::Worker {
         if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       } while (Clock::now() - asked < comm::kRollCall);
-      // One more turn of the progress engine, so that what was told last leaves this process.
+      // One more turn of the progress engine, so that the last answers leave this process.
       transport_->roll_call(heard);
-    } catch (const TransportFault&) {}  // whoever was heard until now lives
+    } catch (const TransportFault&) {}  // ranks heard until now are alive
     for (size_t r = 0; r < heard.size(); ++r)
       if (!heard[r]) silent.push_back(int(r));
     std::string text = joined("[distributed] ", what_, " on rank ", transport_->rank(), ' ');

@@ -20,7 +20,7 @@ struct CsvEncoding {
     std::vector<std::string> categories{};  // sorted; empty: numbers
   };
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
-  std::vector<double> fill{};         // what stands for the missing values of an input
+  std::vector<double> fill{};         // replaces the missing values of an input
   std::vector<Column> columns{};      // of features
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?

@@ -37,7 +37,7 @@ class MoveTransform : public Transform {
   virtual std::optional<float> fill() const { return {}; }  // where it may leave pixels that come from nowhere
 };
 
-// The samples of a batch through `steps`, which stand in the list from draws.place on, and then through `scaling` unless it is
+// The samples of a batch through `steps`, whose places in the list begin at draws.place, and then through `scaling` unless it is
 // null, in one pass. Either all in a tensor, or bytes of shape `sample` each. All steps that fill do so with one value.
 struct MoveSource {
   const Batch* batch = nullptr;

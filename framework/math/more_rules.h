@@ -244,7 +244,7 @@ struct AverageRule {
   }
 };
 
-// Every k steps the slow weights go a part of the way to the fast ones, which go on from there.
+// Every k steps the slow weights move a fraction of the way to the fast weights, which then continue from the slow ones.
 struct LookaheadRule {
   static constexpr const char* kName = "lookahead";
   double lr = 0;  // not used

@@ -17,7 +17,7 @@
 //                                        the new parameter, from the old one and the unscaled gradient; T: float or double.
 //                                        States begin at 0; those that it does not keep are 0 and what it writes there is lost
 //
-// Here are SGD and the relatives of Adam; the others stand in more_rules.h.
+// This file has SGD and the relatives of Adam; more_rules.h has the others.
 // Sources: PyTorch's SGD, Adam, AdamW, NAdam, RAdam and Adamax; Kingma & Ba 2015; Loshchilov & Hutter 2019; Dozat 2016; Liu et al.
 // 2020 (RAdam); Chen et al. 2023 (Lion); You et al. 2020 (LAMB); Pagliardini, Ablin & Grangier 2024 (AdEMAMix).
 #pragma once

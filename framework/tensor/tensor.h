@@ -240,7 +240,7 @@ class Tensor {
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& src) const;
-  Tensor index(const Tensors& indices) const;  // undefined entries stand for ':'
+  Tensor index(const Tensors& indices) const;  // undefined entries mean ':'
   // x.index({Slice(0, 3), None, Ellipsis, mask}); a view where there is no tensor among them.
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
@@ -301,7 +301,7 @@ struct TensorImpl {
   Shape shape;
   Strides strides;
   DType dtype = DType::f32;
-  bool wrapped_number = false;           // stands for a C++ number: on the CPU, but an operand of any device; see promotion.h
+  bool wrapped_number = false;           // holds a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is saved and loaded goes on as one that never stopped, to the bit.
+// A run that is saved and loaded continues as one that never stopped, to the bit.
 #include "amp/step/run_state.h"
 
 #include <doctest/doctest.h>
@@ -49,7 +49,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("one call saves the four states of a run and another goes on from them") {
+TEST_CASE("one call saves the four states of a run and another continues from them") {
   const TempDir dir;
   manual_seed(5);
   Run whole;

@@ -150,7 +150,7 @@ TEST_CASE("a step that clips the norm gives it, of true gradients and before cli
   double squares = 0;
   for (const Tensor& p : free.net->parameters()) squares += (p.grad() * p.grad()).sum().item<double>();
   CHECK(bound.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
-  CHECK(!scaled.step(x, y).grad_norm.defined());  // its window goes on
+  CHECK(!scaled.step(x, y).grad_norm.defined());  // its window is not complete
   CHECK(scaled.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
 }
 

@@ -135,7 +135,7 @@ TEST_CASE("losses and outcomes of recorded steps stay what they were, over more 
     std::vector<StepResult> kept;
     for (size_t i = 0; i < 2 * StepRecorder::kRing + 40; ++i) {
       StepResult r = step(i % 50 == 17 ? bad : batches[i % 3].first, batches[i % 3].second);
-      if (i < 20 || i % 3 != 0) kept.push_back(std::move(r));  // some are let go
+      if (i < 20 || i % 3 != 0) kept.push_back(std::move(r));  // some are freed
     }
     std::string got;
     for (const StepResult& r : kept) got += bytes(r.loss) + (r.outcome.overflow() ? "s" : "a");

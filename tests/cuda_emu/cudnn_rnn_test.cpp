@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of the library that stands in for cuDNN, against halfstep's sequences on the CPU.
+// Recurrent networks of the fake cuDNN, against halfstep's sequences on the CPU.
 #include "framework/ops/linalg/recurrent.h"
 #include "halfstep.h"
 #include "tests/cuda_emu/cudnn_rnn_builder.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op is defined, and the one road from the API to the graph.
+// How an op is defined, and the one way from the API to the graph.
 //
 //   struct Mse {
 //     struct Attr { Reduction reduction; };
@@ -7,7 +7,7 @@
 //     static void check(const Attr&, const Tensors& in);                              // optional; before anything else
 //     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
-//                                                         // (Tensors g: its own, to let go before it ends)
+//                                                         // (take `Tensors g` by value to free gradients early)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }

@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// Which dimensions of `shape` are indexed, and where in the result the shape of the indices, `picks`, stands.
+// Which dimensions of `shape` are indexed, and the place of the indices' shape, `picks`, in the result.
 struct Picks {
   Shape shape, picks;
   Dims dims;

@@ -22,7 +22,7 @@ bool contains(const Labels& labels, int label) { return std::find(labels.begin()
 
 struct Term {
   Labels letters;
-  int ellipsis = -1;  // how many letters stand before "...", or -1
+  int ellipsis = -1;  // number of letters before "...", or -1
 };
 
 // One side of the equation: terms between commas.

@@ -184,7 +184,7 @@ void check_engines(const EngineCase& c, DType dtype, bool channels_last, Directi
       std::printf("%s: %s, workspace %lld, made in %.1f ms, off by %.2g of %.2g\n", what.c_str(),
                   cuda::cudnn().cudnnGetErrorString(status), static_cast<long long>(plan->workspace()), ms, worst, most);
     if (status != CUDNN_STATUS_SUCCESS) {
-      CHECK(is_refusal(status));  // proposed, yet refused: the adapter goes on to the next
+      CHECK(is_refusal(status));  // proposed, yet refused: the adapter tries the next
       continue;
     }
     CHECK(worst <= tolerance);

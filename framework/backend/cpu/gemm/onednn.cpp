@@ -252,7 +252,7 @@ const std::string& bf16_code() {
 
 // Does AVX-512's instruction for pairs of bf16 take as long as the one for single floats, and so do twice as much? On AMD's and on
 // Cooper Lake it does. Intel's later cores have AMX for bf16 and take four times as long for a pair: where a virtual machine hides
-// AMX from a program, floats are twice as fast. Told by name, since a choice by a clock could differ between two processes.
+// AMX from a program, floats are twice as fast. Recognised by name, since a choice by timing could differ between two processes.
 bool pairs_are_fast() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return !__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake");
