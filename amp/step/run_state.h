@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "framework/base/generator.h"
 #include "framework/io/checkpoint.h"
@@ -42,12 +41,13 @@ StoredJson stored_meta(const CheckpointContents& contents);
 
 // Writes <dir>/step-<step>, which becomes the latest. own: numbers and names of the program's own. keep_last > 0 removes older
 // checkpoints. Throws IoError.
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run,
-                               const nlohmann::json& own = nlohmann::json::object(), int keep_last = 0);
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run);
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,
+                               int keep_last = 0);
 
 struct SavedRun {
   int64_t step = 0;
-  nlohmann::json own;
+  JsonValue own;
 };
 // The latest checkpoint of a directory, or the one that `path` names. Throws as unpack, and IoError.
 SavedRun load_run(const std::filesystem::path& path, const RunParts& run);

@@ -17,12 +17,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/io/json_value.h"
 #include "framework/io/tensor_map.h"
 
 namespace halfstep {
@@ -35,7 +35,7 @@ struct CheckpointError : IoError {
 struct CheckpointContents {
   TensorMap model;
   TensorMap state;
-  nlohmann::json meta = nlohmann::json::object();
+  JsonValue meta;
 };
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "halfstep.h"
@@ -61,7 +62,7 @@ TEST_CASE("one call saves the four states of a run and another continues from th
   again.steps(2);
   const SavedRun last = load_run(dir / "run", again.parts());
   CHECK(last.step == 9);
-  CHECK(last.own == nlohmann::json{{"epoch", 2}});
+  CHECK(*last.own == nlohmann::json{{"epoch", 2}});
   again.steps(7);
   CHECK(again.values() == whole.values());
   CHECK(again.scaler.get_scale() == whole.scaler.get_scale());

@@ -30,7 +30,7 @@ const char* kSmall = R"({
 
 std::string identity(const fs::path& run) {
   const CheckpointContents c = load_checkpoint(run);
-  nlohmann::json meta = c.meta;
+  nlohmann::json meta = *c.meta;
   meta["trainer"].erase("seconds");
   meta.erase("config");
   return sha256(c.model) + sha256(c.state) + meta.dump();
