@@ -53,7 +53,8 @@ class Torch:
     def __init__(self, kind, options, way):
         import torch
         torch.manual_seed(0)
-        net = torch.nn.Sequential(*[layer for _ in range(DEPTH) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.LayerNorm(WIDTH))])
+        net = torch.nn.Sequential(*[layer for _ in range(DEPTH)
+                                    for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.LayerNorm(WIDTH))])
         for p in net.parameters():
             p.grad = torch.randn_like(p)
         chosen = {"foreach": {"foreach": True}, "fused": {"fused": True}, "plain": {}}[way]

@@ -66,7 +66,8 @@ def floor_ms(case, variant, rates):
 
 
 def predicted_ms(case, side, variant, rates):
-    """From and to: those of an H200, and on another GPU longer or shorter as the floor is; unscaled where launches are all there is."""
+    """From and to: those of an H200, and on another GPU longer or shorter as the floor is; unscaled where launches are all there
+    is."""
     predicted = PREDICTED.get(case["case"], {}).get(f"{side} {variant}")
     shape = (case["batch"], case["width"], case["layers"])
     theirs = floor_ms(shape, variant, rates)

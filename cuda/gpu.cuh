@@ -46,7 +46,8 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cu
   const auto show = [&](const std::decay_t<P>&... converted) {
     const void* where[] = {&converted..., nullptr};
     const size_t sizes[] = {sizeof converted..., 0};
-    launch_watcher->launched({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
+    launch_watcher->launched(
+        {reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
   };
   show(static_cast<P>(arguments)...);
 }

@@ -77,9 +77,9 @@ class Optimizer {
   Left end_amp();  // the parts of the step that are still to be done
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
-  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds found_inf
-  // itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step() calls
-  // followed() at its end. The optimizer must outlive it.
+  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds
+  // found_inf itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step()
+  // calls followed() at its end. The optimizer must outlive it.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }

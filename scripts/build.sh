@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Configures (the first time) and builds: scripts/build.sh PRESET [TARGET...]
 # Presets: default, dev, cuda, asan, tsan, fuzz (CMakePresets.json). Writes to stderr, and nothing when all is up to date.
-# HALFSTEP_CUDA=ON|OFF|AUTO builds with CUDA, without it, or with it where a GPU is (AUTO, the default). HALFSTEP_JOBS=N: compilers at once.
+# HALFSTEP_CUDA=ON|OFF|AUTO builds with CUDA, without it, or with it where a GPU is (AUTO, the default). HALFSTEP_JOBS=N: compilers
+# at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,8 +23,8 @@ if [[ ! -f $dir/build.ninja || ${#choices[@]} -gt 0 ]]; then
   sed -n 's/^-- \(halfstep: .*\)/\1/p' "$dir/configure.log" >&2
 fi
 
-# One line says how far the build is: rewritten in place on a terminal, and else printed every half minute. What compilers say, and what
-# failed, is printed as it comes.
+# One line says how far the build is: rewritten in place on a terminal, and else printed every half minute. What compilers say, and
+# what failed, is printed as it comes.
 what=${*:-the program, the tests and the examples}
 [[ $what == halfstep_program ]] && what="the program"
 progress() {
@@ -43,7 +44,8 @@ progress() {
     if ((done_ == 1)) && [[ -z $place ]]; then
       printf 'building %s: %d steps on %d cores\n' "$what" "$total" "$jobs"
     fi
-    ((spent >= 10 && done_ > 0)) && left=$(printf ', about %d:%02d left' $((spent * (total - done_) / done_ / 60)) $((spent * (total - done_) / done_ % 60)))
+    ((spent >= 10 && done_ > 0)) && rest=$((spent * (total - done_) / done_)) && \
+      left=$(printf ', about %d:%02d left' $((rest / 60)) $((rest % 60)))
     if [[ -n $place ]]; then
       printf '%sbuilding %s: %d of %d steps in %d:%02d%s' "$place" "$what" "$done_" "$total" $((spent / 60)) $((spent % 60)) "$left"
     elif ((SECONDS - last >= 30)); then

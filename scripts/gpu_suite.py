@@ -224,7 +224,8 @@ def finish(suite):
         suite.note(suite.data, exit=1 if "failed" in states else 0 if states <= {"passed"} else 2,
                    state="stopped" if suite.stopping else "done")
         for part, entry in suite.data["parts"].items():
-            first = next((s for s in suite.data["steps"] if (s["part"], s["state"]) == (part, entry["state"]) and "why" in s), entry)
+            first = next((s for s in suite.data["steps"] if (s["part"], s["state"]) == (part, entry["state"]) and "why" in s),
+                         entry)
             name = f"{first['name']}: " if "name" in first else ""
             print(f"{part:<10}{entry['state']}" + (f": {name}{first['why']}" if first.get("why") else ""))
         print(f"{suite.data['seconds']} s, results in {suite.out / 'suite.json'}")

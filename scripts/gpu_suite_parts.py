@@ -151,7 +151,8 @@ def read_convolutions(output, code):
 def show_convolutions(result):
     for row in result["rows"]:
         layout = "channels last" if row["channels_last"] else "rows"
-        print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms {row['tflop_s']:>8.2f} TFLOP/s, "
+        print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms "
+              f"{row['tflop_s']:>8.2f} TFLOP/s, "
               f"first {row['first_ms']:.1f} ms")
 
 
@@ -164,7 +165,8 @@ def show_nets(result):
 
 def read_nets(output, code):
     found = read_json_line(output, code)
-    return found | ({"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2 else {})
+    return found | ({"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2
+                    else {})
 
 
 def read_bench(output, code):
@@ -339,7 +341,8 @@ def bench(suite):
                      least=30, show=keep)]
     def expand_nets(suite):
         budget = round(max(0, min(300, suite.left() * share * 0.35)))
-        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device", "cuda",
+        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device",
+                   "cuda",
                    "--budget", budget]
         return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, share=share * 0.5, read=read_nets,
                      show=show_nets)]

@@ -34,8 +34,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check<ValueError>(options.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", options.clip_grad_agc);
   check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
   if (options.group) {
-    check<ValueError>(!optimizer.needs_closure(), "TrainStep", optimizer.describe(), " evaluates the loss itself, which ranks do not",
-                      Help{"train in one process, or with another optimizer"});
+    check<ValueError>(!optimizer.needs_closure(), "TrainStep", optimizer.describe(),
+                      " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
     check<ValueError>(options.graph != GraphMode::on || options.group->can_record(), "TrainStep",
                       "steps of ranks that exchange over the host are not recorded",
                       Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
@@ -65,8 +65,9 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
     const auto step = [this](const Tensor& x, const Tensor& y, const BatchRows& part, math::ResultRing* ring) {
       return eager(x, y, part, ring);
     };
-    recorder_ = std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
-                                               [this](int readiness, const BatchRows& part) { return agree(readiness, part); });
+    recorder_ =
+        std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
+                                       [this](int readiness, const BatchRows& part) { return agree(readiness, part); });
   }
 }
 
@@ -87,8 +88,8 @@ BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>
                       part->first + part->rows, ") of ", part->total, " and ",
                       input.defined() ? joined("input ", input.shape()) : "no input");
     check<ValueError>(ranks > 1 || part->rows == part->total, "TrainStep", "a part of a batch needs a group of ranks");
-    check<ValueError>(!syncs_ || part->total >= ranks, "TrainStep", "batch normalisation over ranks needs a sample on each of ", ranks,
-                      ", got a batch of ", part->total, Help{"drop_last leaves out a last batch that is small"});
+    check<ValueError>(!syncs_ || part->total >= ranks, "TrainStep", "batch normalisation over ranks needs a sample on each of ",
+                      ranks, ", got a batch of ", part->total, Help{"drop_last leaves out a last batch that is small"});
     return *part;
   }
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;

@@ -13,8 +13,8 @@
 // Buffers that forward writes to, such as running statistics, move with applied steps only: where the scaler skips one, a select on
 // the device restores their values from the beginning of the window. PyTorch lets infinite activations of a skipped step into them.
 //
-// Random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on how many
-// micro-batches, or ranks, it is computed in.
+// Random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on how
+// many micro-batches, or ranks, it is computed in.
 //
 // Ranks. With a group, every rank computes its part of each batch, and the step is that of the whole batch: gradients are summed
 // over the ranks in a window's last backward, before clipping and the scaler's test, which then find the same everywhere. N ranks
@@ -22,8 +22,8 @@
 // in without computing.
 //
 // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
-// steps are recorded once and replayed (amp/step/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of ranks
-// are where the group can record (over NCCL); an eager one of theirs waits for the device, a replayed one does not.
+// steps are recorded once and replayed (amp/step/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of
+// ranks are where the group can record (over NCCL); an eager one of theirs waits for the device, a replayed one does not.
 //
 // Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that
 // autocast lowered are kept in its dtype, on every device, when the step neither clips nor accumulates: 16 bits from the product to
@@ -65,8 +65,9 @@ class TrainStep {
   TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
             const TrainStepOptions& options = {});
 
-  // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this batch,
-  // without a scaler, clipping or accumulation; the result is that of its first evaluation. Gradients stay in place until the next window begins.
+  // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this
+  // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Gradients stay in place until
+  // the next window begins.
   //
   // With a group, `part` says which rows of the whole batch these are; left out, every rank gives equally many. Rank 0 has as many
   // as any, and of an empty part input and target are not looked at. The loss of the result is then that of the window on all

@@ -19,7 +19,8 @@ namespace halfstep::app {
 struct OptimizerRow {
   Component component;
   std::function<std::unique_ptr<Optimizer>(const Json& self, std::vector<ParamGroup> groups)> make;
-  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay only.
+  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay
+  // only.
   std::function<std::any(const Json& self, const Json& group)> options = {};
 };
 Catalog<OptimizerRow>& optimizer_catalog();
@@ -45,7 +46,8 @@ struct RunLength {
 struct SchedulerRow {
   Component component;
   std::function<std::shared_ptr<Schedule>(const Json& self, Optimizer& optimizer, const RunLength& run)> make;
-  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the warm-up.
+  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the
+  // warm-up.
   bool own_clock = false;
 };
 Catalog<SchedulerRow>& scheduler_catalog();

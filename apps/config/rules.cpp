@@ -143,8 +143,8 @@ class Rules : private RuleSet {
     return facts.classes > 0 ? out + joined(", ", facts.classes, " classes") : out;
   }
 
-  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in the
-  // same way even after the training data was removed.
+  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in
+  // the same way even after the training data was removed.
   void hold(const DataFacts& facts) {
     Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);

@@ -33,7 +33,8 @@ struct EvalResult {
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
                     std::optional<DType> low, ProcessGroup* group = nullptr);
 
-// Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for other data are null.
+// Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for
+// other data are null.
 Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics);
 
 // The batch on `device`; the copy, if any, counts as data.

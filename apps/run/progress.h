@@ -15,7 +15,8 @@ struct ProgressOptions {
   bool quiet = false;   // only what goes wrong
   bool silent = false;  // not even that: another rank says it
   bool color = true;   // on a terminal, unless NO_COLOR is set
-  bool plain = false;  // even on a terminal: it is the launcher's, which passes on what ranks print, to a file or beside others' lines
+  // Even on a terminal: it is the launcher's, which passes on what ranks print, to a file or beside others' lines.
+  bool plain = false;
 };
 
 // A moment of training.

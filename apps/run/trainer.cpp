@@ -127,7 +127,9 @@ void Trainer::introduce() const {
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
-  if (group_) progress_.line(describe_ranks(*group_) + joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
+  if (group_)
+    progress_.line(describe_ranks(*group_) +
+                   joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
 
@@ -314,8 +316,8 @@ void Trainer::evaluate_now() {
   for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
-// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so that
-// it holds the decisions.
+// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so
+// that it holds the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
   if (s_.schedule && config_.checkpoint.monitor == what && value) s_.schedule->observe(*value);
   const Json& stop = config_.train.early_stopping;

@@ -224,7 +224,8 @@ class MetaBackend final : public Backend {
     count("lstm_cell", {x_gates, h_gates, c}, {h_out, c_out, activated});
   }
   void lstm_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& dc, const TensorView& activated,
-                          const TensorView& c, const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
+                          const TensorView& c, const TensorView& c_out, const TensorView& dgates,
+                          const TensorView& dc_in) override {
     count("lstm_cell_backward", {dh, dh_more, dc, activated, c, c_out}, {dgates, dc_in});
   }
   void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,

@@ -6,8 +6,8 @@
 //   group->wait(sum);
 //
 // Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums are taken in the order of
-// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one process
-// gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
+// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one
+// process gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
 #pragma once
 
 #include <cstdint>

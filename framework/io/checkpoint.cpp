@@ -88,9 +88,11 @@ json read_manifest(const fs::path& checkpoint) {
     const json entry = value(files, file), bytes = value(entry, "bytes");
     check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kCheckpoint, path.string(),
                            ": must hold bytes and sha256 of ", file, ", got ", entry.dump().substr(0, 100));
-    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kCheckpoint, (checkpoint / file).string(), ": the file is missing");
+    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kCheckpoint, (checkpoint / file).string(),
+                           ": the file is missing");
     const uint64_t size = fs::file_size(checkpoint / file);
-    check<CheckpointError>(bytes == size, kCheckpoint, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ", size);
+    check<CheckpointError>(bytes == size, kCheckpoint, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ",
+                           size);
   }
   return files;
 }

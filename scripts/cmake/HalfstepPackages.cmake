@@ -40,7 +40,8 @@ if(TARGET halfstep_dnnl)
   list(APPEND HALFSTEP_GEMM_PACKAGES halfstep_dnnl)
   add_compile_definitions(HALFSTEP_WITH_DNNL=1)
 else()
-  message(WARNING "oneDNN 2 (libdnnl-dev) was not found: CPU matrix products fall back to Eigen, and bf16 is not faster than float32")
+  message(WARNING
+          "oneDNN 2 (libdnnl-dev) was not found: CPU matrix products fall back to Eigen, and bf16 is not faster than float32")
 endif()
 
 include(HalfstepCuda)

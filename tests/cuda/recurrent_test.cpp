@@ -54,7 +54,9 @@ struct Problem {
     const int64_t parts = g.layers * (g.both ? 2 : 1);
     const bool single = g.input == Input::single;
     const auto made = [&](const Shape& shape) { return randn(shape).to(dtype).to(wide).to(device).set_requires_grad(); };
-    x = made(single ? Shape{kSteps, kFeatures} : first ? Shape{kSequences, kSteps, kFeatures} : Shape{kSteps, kSequences, kFeatures});
+    x = made(single  ? Shape{kSteps, kFeatures}
+             : first ? Shape{kSequences, kSteps, kFeatures}
+                     : Shape{kSteps, kSequences, kFeatures});
     if (!g.states) return;
     const auto state = [&](int64_t width) { return made(single ? Shape{parts, width} : Shape{parts, kSequences, width}); };
     h = state(g.proj > 0 ? g.proj : kUnits);

@@ -3,11 +3,12 @@
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
 // work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
-// its work is kept for the graph; a stream that waits for an event of a captured one is captured too, as a branch of that graph. What
-// the runtime refuses during a capture is refused here: waiting for or asking after a captured stream or event, an end without all
-// branches joined, copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed, allocating and
-// waiting in general. Such a call spoils the capture. A launched graph does its branches as early as their dependencies allow, and the
-// next time as late. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who waits for that.
+// its work is kept for the graph; a stream that waits for an event of a captured one is captured too, as a branch of that graph.
+// What the runtime refuses during a capture is refused here: waiting for or asking after a captured stream or event, an end without
+// all branches joined, copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed,
+// allocating and waiting in general. Such a call spoils the capture. A launched graph does its branches as early as their
+// dependencies allow, and the next time as late. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who
+// waits for that.
 #pragma once
 
 #include <deque>

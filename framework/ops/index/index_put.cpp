@@ -33,8 +33,8 @@ struct Picks {
   }
 };
 
-// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The stride of
-// that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
+// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The
+// stride of that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
 struct Line {
   TensorView view;
   Tensor index;  // [n]

@@ -313,9 +313,10 @@ struct Sdpa {
   }
 
   static Tensor composite(const Attr& a, const Tensors& in) {
-    check<AutogradError>(!a.dropped_by_library || !*a.dropped_by_library, info.name,
-                         "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
-                         Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
+    check<AutogradError>(
+        !a.dropped_by_library || !*a.dropped_by_library, info.name,
+        "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
+        Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
     const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
     const auto of_every_head = [&](const Tensor& x) {

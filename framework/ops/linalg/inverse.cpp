@@ -19,12 +19,14 @@ void check_square(std::string_view op, const Tensor& x) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) == x.size(-2), op, "needs square matrices [..., N, N], got ", x.shape());
 }
 
-// f(matrix i, result i, i) on the host, for each matrix of x; result i has `size` elements of `out`, which comes back on x's device.
+// f(matrix i, result i, i) on the host, for each matrix of x; result i has `size` elements of `out`, which comes back on x's
+// device.
 template <class T, class F>
 Tensor each_matrix_of(const Tensor& x, const Shape& out_shape, F f) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
   if (x.device().is_meta()) return Tensor::empty(out_shape, like);
-  const Tensor host = x.detach().to(Device::cpu).contiguous(), out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
+  const Tensor host = x.detach().to(Device::cpu).contiguous(),
+               out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
   const int64_t n = x.size(-1), count = n == 0 ? out.numel() : x.numel() / (n * n), size = count == 0 ? 0 : out.numel() / count;
   for (int64_t i = 0; i < count; ++i)
     f(Eigen::Map<const Matrix<T>>(host.data<T>() + i * n * n, n, n), out.data<T>() + i * size, i);

@@ -87,7 +87,8 @@ Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpol
   const Tensor sorted = sort(x, -1).first, numbers = sorted.detach();
   const Tensor is_number = eq(numbers, numbers);
   // NaNs come after the numbers.
-  const Tensor count = skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
+  const Tensor count =
+      skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
   Tensor place = clamp_min(q * (count - 1), 0);
   if (!skips_nan) place = where(is_number.narrow(-1, n - 1, 1), place, double(n - 1));
   place = place.expand([&] {
@@ -217,7 +218,8 @@ void add_sorting(OpList& list) {
       const auto dim = a.integer_or_none("dim");
       const bool keepdim = a.flag("keepdim", false);
       const std::string how = a.text("interpolation", "linear");
-      if (a.has_tensor(1)) return skips_nan ? nanquantile(x, a.tensor(1), dim, keepdim, how) : quantile(x, a.tensor(1), dim, keepdim, how);
+      if (a.has_tensor(1))
+        return skips_nan ? nanquantile(x, a.tensor(1), dim, keepdim, how) : quantile(x, a.tensor(1), dim, keepdim, how);
       const double q = a.number("q");
       return skips_nan ? nanquantile(x, q, dim, keepdim, how) : quantile(x, q, dim, keepdim, how);
     });

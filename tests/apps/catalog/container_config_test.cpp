@@ -61,7 +61,8 @@ const std::string kTowers = R"({"type": "Graph", "inputs": [{"name": "user", "en
 TEST_CASE("a U-Net from a config: widths are followed through branches, names are those of nodes") {
   const Config c = config(R"({"type": "Graph", "nodes": [
     {"name": "down", "layer": [{"type": "Conv2d", "out_channels": 5, "kernel_size": 3, "padding": "same"}, "ReLU"]},
-    {"name": "deep", "layer": [{"type": "MaxPool2d", "kernel_size": 2}, {"type": "Repeat", "times": 2, "layers": {"type": "Conv2d", "out_channels": 5,
+    {"name": "deep", "layer": [{"type": "MaxPool2d", "kernel_size": 2},
+      {"type": "Repeat", "times": 2, "layers": {"type": "Conv2d", "out_channels": 5,
       "kernel_size": 1}}]},
     {"name": "up", "layer": {"type": "Upsample", "size": [8, 8]}},
     {"inputs": ["up", "down"], "combine": "concat", "layer": {"type": "Residual", "body": "BatchNorm2d", "shortcut": ["ReLU"]}},

@@ -131,7 +131,8 @@ TEST_CASE("a config says a GPT, whose letters see only those before them") {
 
 TEST_CASE("attention in a config: what does not fit is named with its place") {
   const auto says = [](const std::string& layer, const std::string& text) {
-    const std::string got = layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
+    const std::string got =
+        layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
     CAPTURE(got);
     CHECK(contains(got, "model.layers.2" + text));
   };

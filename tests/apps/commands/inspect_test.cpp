@@ -116,7 +116,8 @@ TEST_CASE("inspect data: a sheet of samples after transforms, and numbers as tar
   CHECK(bright > 40);
   const Json numbers =
       run(dir,
-          R"(inspect data c.json --json --set loss=MSELoss --set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
+          R"(inspect data c.json --json --set loss=MSELoss )"
+          R"(--set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
           .json();
   CHECK(numbers["targets"].size() == 10);
   CHECK(numbers["inputs"].size() == 4);

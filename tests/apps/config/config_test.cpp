@@ -39,7 +39,8 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("epochs=3"), "--set epochs=3: epochs: unknown key; did you mean \"train.epochs\"?"));
   CHECK(contains(with("lr=3"), "did you mean \"optimizer.lr\"?"));
   CHECK(contains(with("model.type=TransformerDecoder"), "model.type: TransformerDecoder is not supported yet; use \"Sequential\""));
-  CHECK(contains(with("distributed.backend=gloo"), "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
+  CHECK(contains(with("distributed.backend=gloo"),
+                 "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
   CHECK(contains(with("performance.profile=true"), "profile is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=true") == "");
   CHECK(with("performance.cuda_graph=false") == "");

@@ -10,7 +10,8 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr double kPointwiseUlps = 4,
-                 kPointwiseSlack = 1e-5;       // both sides run the same functors; the device's own maths may differ in the last places
+                 // Both sides run the same functors; the device's own maths may differ in the last places.
+                 kPointwiseSlack = 1e-5;
 constexpr double kP = 0.6, kQ = 0.9;  // p, q: legal in every row
 
 void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout layout, int64_t shift) {
