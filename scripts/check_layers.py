@@ -54,7 +54,7 @@ SKIPPED_AT_THE_TOP = {"build"}
 CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|cooperative_groups|"
                          r"device_launch_parameters|mma\.h)")
-GENERATED = {"generated/halfstep_version.h"}  # written by CMake
+GENERATED = {"generated/halfstep_version.h", "generated/elementwise_names.def", "generated/pointwise_names.def"}  # written by CMake
 
 MAX_LINES = 400  # without the line of the license
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
