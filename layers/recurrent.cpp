@@ -121,7 +121,7 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
   return {r.output, r.h, {}};
 }
 
-// The state is copied on its way in and out: the op keeps what it was given for its backward, and a recorded step finds the state
+// The state is copied on its way in and out: the op keeps its inputs for its backward, and a recorded step finds the state
 // where it was.
 RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
   const auto begin = [](const Tensor& kept) {

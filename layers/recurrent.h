@@ -26,7 +26,7 @@
 
 namespace halfstep {
 
-// output: what the layer gives in a Sequential or a config, where it takes x alone: the "sequence", or "last", the state of the
+// output: the result of the layer in a Sequential or a config, where it takes only x: the "sequence", or "last", the state of the
 // last layer after the last step, of both directions side by side.
 //
 // stateful: without a given state the layer continues from the last state of the call before, detached, so that batches that

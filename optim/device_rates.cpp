@@ -81,7 +81,7 @@ void DeviceRates::settle() {
   if (pending_ == 0) return;
   const int64_t count = count_.item<int64_t>();
   pending_ = 0;
-  if (count == sent_count_) return;  // all skipped: the rates are what they were
+  if (count == sent_count_) return;  // all skipped: the rates are unchanged
   sent_count_ = count;
   schedule_->set_count(count);
   sent_ = host_rates();

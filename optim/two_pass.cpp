@@ -115,7 +115,7 @@ void MuonOptions::check() const {}
 
 namespace {
 
-// The matrices of each group, and behind them what is left to AdamW.
+// The matrices of each group, and after them the parameters for AdamW.
 std::vector<ParamGroup> split(std::vector<ParamGroup> groups, const MuonOptions& shared) {
   std::vector<ParamGroup> out;
   for (ParamGroup& group : groups) {

@@ -50,7 +50,7 @@ class DistributedDataParallel : public Module {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Floating buffers of all ranks become their mean, such as running statistics, and others their greatest: what ranks do before one
+// Floating buffers of all ranks, such as running statistics, become their mean, others their maximum: ranks do this before one
 // of them saves or evaluates for all.
 void average_buffers(Module& module, ProcessGroup& group);
 

@@ -79,7 +79,7 @@ class StepRecorder {
     uint64_t version;
     bool requires_grad, stepped;
   };
-  // What a rank could do with a batch, the least first: nothing but an eager step; the same, and what it recorded does not hold any
+  // The choices of a rank for a batch, the least first: only an eager step; the same, and its recording does not hold any
   // more; the same, of a batch that is not like the last ones; whatever comes next.
   enum Readiness { kEager, kChanged, kOther, kReady };
   Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
@@ -104,12 +104,12 @@ class StepRecorder {
   ProcessGroup* group_;
   Agree agree_;
   bool given_up_ = false;
-  int unprepared_ = 0;  // recordings that met what an eager step has to prepare
+  int unprepared_ = 0;  // recordings that met work that an eager step has to prepare
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
   int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
   Times times_;
-  Tensor input_, target_;  // where a recording reads the batch; before it, what the warm-up ran with
+  Tensor input_, target_;  // where a recording reads the batch; before it, the warm-up's batch
   BatchRows part_;         // of both
   uint64_t seed_ = 0;      // of the generator when it was recorded
   std::vector<Watched> watched_;
@@ -117,7 +117,7 @@ class StepRecorder {
   StepResult recorded_;  // in the recording's memory
   bool kept_[2] = {};           // the step kept input or target beyond its end: they have to be where it read them
   Tensor ring_;                 // a math::ResultRing
-  Tensor losses_, found_infs_;  // what it points to
+  Tensor losses_, found_infs_;  // the memory that it points to
   int64_t used_ = 0;            // elements of these
   std::unique_ptr<Recording> recording_;
 };

@@ -50,9 +50,9 @@ struct GemmArgs {
   TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
   Activation activation = Activation::none;
   bool accumulate = false;    // needs c f32 or f64, no activation
-  // For matrices (no batch) of floating dtype. `aux` is what the derivative of `activation` needs, laid out as
+  // For matrices (no batch) of floating dtype. `aux` is the tensor that the derivative of `activation` needs, laid out as
   // Backend::activation_aux says. Forward: written beside c where given. With `derivative`: read, there is no bias, and
-  // c = act'(aux) * (op(a) op(b)), what a layer hands down to the one whose activation it was.
+  // c = act'(aux) * (op(a) op(b)), the gradient that a layer passes to the one whose activation it was.
   TensorView aux{};
   bool derivative = false;
   TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
@@ -125,7 +125,7 @@ class UploadLane {
   virtual void receive(uint64_t copy) = 0;
 };
 
-// How kernels take tensors: a view is handed on as it is, its name says what becomes of the memory.
+// How kernels take tensors: a view is passed on unchanged, its name says whether the memory is read or written.
 using InView = const TensorView&;     // read
 using OutView = const TensorView&;    // overwritten
 using InOutView = const TensorView&;  // read and changed

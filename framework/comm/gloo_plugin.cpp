@@ -2,7 +2,7 @@
 // The only file that knows Gloo: see transport_plugin.h. It is no part of the library halfstep.
 //
 // Of Gloo it uses connections and buffers: a buffer is sent to, or received from, one rank, so it is known whose connection failed.
-// Gloo can only be waited for, so a thread waits, and test() looks what has become of it.
+// Gloo can only be waited for, so a thread waits, and test() checks whether it is done.
 #include <gloo/config.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
@@ -167,13 +167,13 @@ struct Part {
   int receive_bytes;
 };
 
-// Begins an exchange with all others, as part(r) says what with rank r. Nobody sends or receives parts of no bytes.
+// Begins an exchange with all others; part(r) is the data for rank r. Empty parts are not sent.
 template <class F>
 int exchange(const F& part) {
   Job& job = *g_job;
   ++job.operation;
   job.pending.clear();
-  for (const bool receives : {true, false}) {  // first the places, then what goes there
+  for (const bool receives : {true, false}) {  // first the places, then their data
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
       const Part p = part(other);

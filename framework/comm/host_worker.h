@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a HostGroup, and what it shares with the group. Only host_group.cpp includes this.
+// The thread of a HostGroup, and the state it shares with the group. Only host_group.cpp includes this.
 #pragma once
 
 #include <sched.h>
@@ -208,7 +208,7 @@ class HostGroup::Worker {
       transport_->answer_roll();
     } catch (const TransportFault&) {}
   }
-  // Says who does not answer any more; `broken`: what the transport says, where it does not just hang.
+  // Names the ranks that do not answer any more; `broken`: the transport's error, if it does not just hang.
   PeerLostError lost(const std::string& broken = "") {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;

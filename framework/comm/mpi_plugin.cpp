@@ -62,7 +62,7 @@ int sign_to(int rank) {
   return MPI_Request_free(&sent);
 }
 
-// Takes what has come, and answers it.
+// Receives the messages that have arrived, and answers them.
 int answer_roll() {
   for (;;) {
     int there = 0;

@@ -13,7 +13,7 @@
 
 namespace halfstep {
 
-// What was learnt from the training data, for other parts and files to be read alike; what is empty is learnt anew.
+// Statistics of the training data, so that other parts and files are read in the same way; empty ones are computed again.
 struct CsvEncoding {
   struct Column {
     std::string name;                       // or its index, where there is no header

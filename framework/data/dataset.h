@@ -58,7 +58,7 @@ class Dataset {
   // Samples that are held as bytes on the host, so that the first transforms can read them without a copy between. Nothing where
   // they are not.
   virtual std::optional<ByteRows> byte_rows(std::span<const int64_t> /*indices*/) const { return {}; }
-  // The data set below what transformed() made.
+  // The data set that transformed() was given.
   virtual const Dataset& untransformed() const { return *this; }
   // The length of each sample, where samples differ in it; else empty.
   virtual std::vector<int64_t> lengths() const { return {}; }

@@ -31,7 +31,7 @@ class MoveTransform : public Transform {
  public:
   Batch apply(const Batch& batch, const Draws& draws) const final;
   const MoveTransform* as_moves() const final { return this; }
-  // Turns what earlier ones did to a sample into that and this. `random` is null on Device::meta: then only the sizes count.
+  // Adds this transform to those before it for a sample. `random` is null on Device::meta: then only the sizes count.
   virtual void move(Moves& moves, SampleRandom* random) const = 0;
   virtual std::string_view name() const = 0;
   virtual std::optional<float> fill() const { return {}; }  // where it may leave pixels that come from nowhere

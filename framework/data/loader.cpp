@@ -18,7 +18,7 @@
 namespace halfstep {
 namespace {
 
-// Batches of one epoch: what both the loader and its threads need, owned together so that threads never see the loader.
+// Batches of one epoch: the state of the loader and its threads, with shared ownership so that threads never see the loader.
 struct Plan {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const std::vector<int64_t>> order;
@@ -93,7 +93,7 @@ class DataLoader::Prefetcher {
     }
   }
 
-  // The batches in order. Rethrows what making the batch threw.
+  // The batches in order. Rethrows an exception thrown while making the batch.
   Batch take() {
     Made made;
     {

@@ -54,7 +54,7 @@ void crop_axis(std::vector<int32_t>& axis, int64_t from, int64_t size) {
   axis.resize(size_t(size));
 }
 
-// A run of columns that come from neighbours, forwards or backwards; what is outside of it is filled.
+// A run of columns that come from neighbours, forwards or backwards; columns outside of it are filled.
 struct Run {
   int64_t begin = 0, end = 0, step = 1;
 };

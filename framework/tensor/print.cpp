@@ -88,7 +88,7 @@ class Printer {
     }
   }
 
-  // Row-major positions of what is shown.
+  // Row-major positions of the elements shown.
   void collect(int dim, int64_t base, int64_t count) {
     if (dim == shape_.size()) return positions_.push_back(base);
     const int64_t inner = shape_[dim] ? count / shape_[dim] : 0;

@@ -109,7 +109,7 @@ class Tensor {
   void retain_grad() const;                // keep .grad of a non-leaf
   uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
   void remove_hook(uint64_t key) const;
-  const std::shared_ptr<Node>& node() const;  // what computed this tensor; null for leaves
+  const std::shared_ptr<Node>& node() const;  // the node that computed this tensor; null for leaves
 
   // ---- elementwise, one method a row of elementwise.def
 #define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
@@ -285,7 +285,7 @@ struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
   bool retains_grad = false;
   Tensor grad;
-  std::shared_ptr<Node> node;   // what computed the tensor
+  std::shared_ptr<Node> node;   // the node that computed the tensor
   uint32_t output_index = 0;    // which of the node's outputs it is
   std::weak_ptr<Node> accumulator;  // a leaf's gradient sink
   std::shared_ptr<HookList> hooks;

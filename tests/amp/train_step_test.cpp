@@ -195,7 +195,7 @@ TEST_CASE("train step options and losses are checked") {
                        ShapeError);
 }
 
-TEST_CASE("a step in mixed precision needs no more memory than one in float32, and lets go of what backward is done with") {
+TEST_CASE("a step in mixed precision needs no more memory than one in float32, and frees tensors that backward no longer needs") {
   const struct Threads {
     int saved = num_threads();
     Threads() { set_num_threads(2); }  // workspace is a thread's

@@ -33,7 +33,7 @@ struct Picks {
   }
 };
 
-// x with its indexed dimensions folded into one, along which one index chooses what the given ones choose together. The stride of
+// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The stride of
 // that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
 struct Line {
   TensorView view;

@@ -62,7 +62,7 @@ Tensor triangle(int64_t rows, int64_t columns, Device device) {
 // Blocks of four random numbers that one head's dropout uses.
 int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + 3) / 4; }
 
-// The geometry of one call and what its chunks share.
+// The geometry of one call, and the state that its chunks share.
 class Attention {
  public:
   // q [B, H, L, E], k [B, G, S, E], v [B, G, S, Ev], mask.mask undefined or 4-D and broadcasting to [B, H, L, S]

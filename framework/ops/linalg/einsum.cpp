@@ -123,7 +123,7 @@ Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, con
   return f.x.permute(order).reshape(shape);
 }
 
-// The product of two factors, summed over what is not in `needed`.
+// The product of two factors, summed over letters that are not in `needed`.
 Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_t>& sizes) {
   const auto kept_by = [&](const Labels& other) {
     Labels keep = needed;
