@@ -5,15 +5,10 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) AnyKernels<2>::real<functor::name##_backward>(),
 constexpr AnyKernels<2> kAny[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace
 

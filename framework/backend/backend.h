@@ -29,7 +29,7 @@
 #include "framework/base/device.h"
 #include "framework/backend/layer_args.h"
 #include "framework/base/generator.h"
-#include "framework/math/functors.h"
+#include "framework/math/op_kinds.h"
 #include "framework/math/training.h"
 #include "framework/tensor/view.h"
 

@@ -60,6 +60,4 @@ struct SampleArgs {
   bool align_corners = false;
 };
 
-enum class Pointwise : uint8_t;  // framework/math/pointwise.h
-
 }  // namespace halfstep

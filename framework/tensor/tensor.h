@@ -117,10 +117,7 @@ class Tensor {
   Tensor name(const Tensor& o) const; Tensor name(double o) const;             \
   const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(double o) const;
 #define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(double o) const;
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
+#include "generated/elementwise_names.def"
   Tensor operator-() const { return neg(); }
   const Tensor& operator+=(const Tensor& o) const { return add_(o); }
   const Tensor& operator-=(const Tensor& o) const { return sub_(o); }

@@ -150,9 +150,6 @@ void elementwise(Cases& c) {
                {in({3, 4}).detach(), in({4}).detach()},               \
                false});
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 }
 
 }  // namespace

@@ -27,12 +27,10 @@ void wide(const double* const* in, double* out, int64_t n, const void* numbers) 
 constexpr SingleChunk kSingle[] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 #define HS_POINTWISE(row, op, arity, ...) wide<functor::pointwise::row, arity>,
 constexpr Chunk<double> kWide[] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 
 }  // namespace
 

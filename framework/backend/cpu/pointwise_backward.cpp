@@ -52,12 +52,10 @@ constexpr Chunk<double> wide_or_none() {
 constexpr SingleChunk kSingle[][3] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 #define HS_POINTWISE(row, ...) HS_ROW(wide_or_none, row)
 constexpr Chunk<double> kWide[][3] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 #undef HS_ROW
 
 }  // namespace

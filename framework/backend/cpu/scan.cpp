@@ -11,6 +11,7 @@
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/reduce_kernels.h"
 #include "framework/backend/cpu/rows.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

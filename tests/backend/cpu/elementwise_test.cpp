@@ -10,41 +10,28 @@ using namespace halfstep::testing;
 
 namespace {
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) [](double x) { return functor::name{}(x); },
 double (*const unary_rows[])(double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
 #define HS_UNARY(name, ...) [](double g, double s) { return functor::name##_backward{}(g, s); },
 double (*const unary_backward_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#define HS_UNARY(...)
 #define HS_BINARY(name, ...) [](double a, double b) { return functor::name{}(a, b); },
 double (*const binary_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...)                                                           \
   {[](double g, double a, double b) { return functor::name##_backward_a{}(g, a, b); }, \
    [](double g, double a, double b) { return functor::name##_backward_b{}(g, a, b); }},
 double (*const binary_backward_rows[][2])(double, double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_TEST
-#define HS_BINARY(...)
 #define HS_TEST(name, ...) [](double a, double b) { return functor::name{}(a, b); },
 bool (*const test_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_TEST
-#undef HS_BINARY
-#undef HS_UNARY
 
 // Absolute slack for results that cancel: a few float roundings of numbers of size 1.
 double slack(DType in) { return in == DType::f64 ? 1e-14 : 2e-6; }
