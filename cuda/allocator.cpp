@@ -203,7 +203,7 @@ void CudaAllocator::free_segments(Pool& pool) noexcept {
         continue;
       }
       it = blocks.erase(it);
-      cudaFree(block->data);  // waits for what still uses it
+      cudaFree(block->data);  // waits for work that still uses it
       stats_.reserved -= block->size;
       delete block;
     }

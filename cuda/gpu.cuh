@@ -122,7 +122,7 @@ struct alignas(16) Pack {
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// For one thread of a block: true in the last of `blocks` blocks to come here, which then sees what the others wrote before. The
+// For one thread of a block: true in the last of `blocks` blocks to arrive, which then sees the earlier writes of the others. The
 // counter starts at 0, and is 0 again after the last.
 __device__ inline bool is_last_block(uint32_t* counter, unsigned blocks) {
   __threadfence();

@@ -67,8 +67,8 @@ class Optimizer {
   int64_t states_dropped() const { return states_dropped_; }
 
   AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: sets the result of amp() until end_amp. `check` writes amp.found_inf; it is called when somebody asks for
-  // amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
+  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when somebody asks
+  // for amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
   void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
   struct Left {
     std::function<void()> check;  // null: done

@@ -12,7 +12,7 @@ namespace halfstep::app {
 namespace {
 
 // The training step weighs batches by their samples, which takes a mean. Programs and tests that make a loss by itself may put
-// "sum" or "none" into what was checked.
+// "sum" or "none" into the checked config.
 Field reduction() { return not_yet("reduction", "mean", "another reduction"); }
 Reduction reduction_of(const Json& self) {
   const Json& r = self["reduction"];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts as what it has.
+// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts by its samples.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -21,7 +21,7 @@ struct ConfigOptions {
 };
 
 struct Config : Sections {
-  Json json;                 // the document itself, with every key of the schema; what a run stores
+  Json json;                 // the document itself, with every key of the schema; a run stores it
   Device device;             // that "device" names
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
   GradScalerOptions scaler;

@@ -26,7 +26,7 @@ class RuleSet {
   Issues& issues_;
 };
 
-// Of the section "data" by itself, and together with what is known of the training data.
+// Rules of the section "data" by itself, and together with the facts of the training data.
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 

@@ -34,7 +34,7 @@ std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_vie
 
 struct Inputs {
   std::vector<TensorArgument> arguments;
-  TensorMap floating;  // by the names of the file: what gets a gradient
+  TensorMap floating;  // by the names of the file: tensors that get a gradient
   TensorMap weights;
 };
 

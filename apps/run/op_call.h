@@ -39,7 +39,7 @@ nlohmann::json read_attributes(std::string_view text);
 // The region's dtype by name; throws ConfigError unless float16 or bfloat16.
 DType autocast_dtype(const std::string& name);
 
-// Runs it, writes `out`, and returns what was written. Throws as the op does.
+// Runs it, writes `out`, and returns the tensors written. Throws as the op does.
 TensorMap run_op_call(const OpCall& call);
 
 // {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}

@@ -17,7 +17,7 @@
 namespace halfstep::app {
 namespace {
 
-// 0, or the errno of what failed. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
+// 0, or the errno of the failure. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
 // of fcntl may. Both belong to this process: no other one is ever forked with the file open.
 int try_lock(int fd) {
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;

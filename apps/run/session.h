@@ -20,7 +20,7 @@
 
 namespace halfstep::app {
 
-// The model and the loss alone; what `eval` needs.
+// Only the model and the loss, for `eval`.
 struct ModelParts {
   Device device;
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off

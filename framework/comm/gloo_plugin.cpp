@@ -167,13 +167,13 @@ struct Part {
   int receive_bytes;
 };
 
-// Begins an exchange with all others; part(r) is the data for rank r. Empty parts are not sent.
+// Begins an exchange with all others; part(r): the bytes to send to rank r, and to receive from it. Empty parts are left out.
 template <class F>
 int exchange(const F& part) {
   Job& job = *g_job;
   ++job.operation;
   job.pending.clear();
-  for (const bool receives : {true, false}) {  // first the places, then their data
+  for (const bool receives : {true, false}) {  // first post all receives, then send
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
       const Part p = part(other);
