@@ -28,7 +28,7 @@ from torch_nets import GPU_NETS, NETS
 
 
 def median_ms(run, seconds):
-    """The median of what run() returns within so many seconds, of five runs at least, after the other side has gone to sleep."""
+    """The median of run()'s results within `seconds`, of five runs at least, after the other side has gone to sleep."""
     time.sleep(PAUSE)
     end, times = time.perf_counter() + seconds, []
     while len(times) < 5 or time.perf_counter() < end:

@@ -48,7 +48,7 @@ CASES = [
 
 
 class Torch:
-    """One of PyTorch's ways. Muon takes matrices only: what it leaves goes to AdamW, as halfstep's does."""
+    """One of PyTorch's ways. Muon takes matrices only: the other parameters go to AdamW, as in halfstep."""
 
     def __init__(self, kind, options, way):
         import torch

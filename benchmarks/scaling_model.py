@@ -31,7 +31,7 @@ import subprocess
 import tempfile
 
 GB = 1e9
-# What one node is: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
+# A node: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
 FABRICS = {
     "8 GPUs, NVLink, 8 x 400 Gbit/s": (8, 370 * GB, 8 * 50 * GB * 0.9, 3e-6, 6e-6),
     "8 GPUs, NVLink, 1 x 100 Gbit/s": (8, 370 * GB, 12.5 * GB * 0.9, 3e-6, 12e-6),
@@ -90,7 +90,7 @@ def table():
 
 @contextlib.contextmanager
 def limited_link(mbit):
-    """What starts mpirun so that its two ranks are on either end of a link of so many Mbit/s."""
+    """The commands that start mpirun so that its two ranks are on either end of a link of `mbit` Mbit/s."""
     a, b = f"hs{os.getpid()}a", f"hs{os.getpid()}b"  # the namespaces, and the ends of the link in them
     ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +140,7 @@ def check(binary, seconds, counts=(2, 4), link=([], [])):
             many = run(binary, ranks, net, batch, 1, seconds, link=link)
             compute = one * max(1, ranks / cores)
             cost = lambda size: alpha + 2 * (ranks - 1) / ranks * size / bandwidth
-            # The threads that send have no core of their own here: what they do is added to the computing.
+            # The threads that send have no core of their own here: their work is added to the computing.
             predicted = step_seconds(compute, many["bucket_bytes"], cost, ranks, overlap=ranks < cores)
             rows.append({"net": net, "batch_of_a_rank": batch, "ranks": ranks, "alpha_us": 1e6 * alpha, "gb_s": bandwidth / GB,
                          "one_rank_ms": 1e3 * one, "measured_ms": many["ms"], "model_ms": 1e3 * predicted,

@@ -28,7 +28,7 @@ import torch_ops as T  # noqa: E402
 
 
 def identity(case):
-    """What makes a case: tests/ops/golden_test.cpp looks it up by this."""
+    """The key of a case: tests/ops/golden_test.cpp looks it up by this."""
     return {"op": case["op"], "in": case["in"], "attrs": case.get("attrs", {}), "gradient": case.get("gradient", True)}
 
 

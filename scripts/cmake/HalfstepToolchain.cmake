@@ -44,7 +44,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
 if(HALFSTEP_SANITIZE)
-  # What a sanitizer adds to every access is optimised at great cost for little gain: -O1 compiles in a third of the time.
+  # Optimising the checks that a sanitizer adds to every access takes long for little gain: -O1 compiles in a third of the time.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
   add_compile_options(-fsanitize=${HALFSTEP_SANITIZE} -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into a recorded step and comes out of it: batches wherever they lie, and results for as long as they are held.
+// Inputs and results of a recorded step: batches in any memory, and results for as long as they are held.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ std::string train(const Make& make, const std::vector<Pair>& batches, DType low,
   std::vector<StepResult> results;
   std::string outputs;
   for (const Pair& b : batches) {
-    const bool there = mode == GraphMode::on;  // a recorded step fetches what lies on the host
+    const bool there = mode == GraphMode::on;  // a recorded step copies batches on the host
     results.push_back(step(there ? b.first : b.first.to(Device::cuda), b.second));
     outputs += bytes(results.back().output);
   }

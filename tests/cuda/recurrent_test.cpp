@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks by the device's library: against the CPU in float64, recorded, and what it declines.
+// Recurrent networks by the device's library: against the CPU in float64, recorded, and work that it declines.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -323,7 +323,7 @@ TEST_CASE("the 16-bit weights of a recurrent layer lie where the library wants t
     const uint64_t casts = autocast::cast_count();
     for (int i = 0; i < 3; ++i) step();
     CHECK(places() == first);
-    CHECK(autocast::cast_count() - casts <= 3 * 4);  // the input, and what the loss takes
+    CHECK(autocast::cast_count() - casts <= 3 * 4);  // the input, and the loss's input
     net.eval();
     (void)forward();  // another network where there is dropout: they stay
     net.train();

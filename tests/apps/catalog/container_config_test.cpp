@@ -215,7 +215,7 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
   const auto first = from.parameters()[0].to_vector<float>();
   const std::string plain = R"(["Flatten", {"type": "Linear", "out_features": 6}, {"type": "Linear", "out_features": 4}])";
   CHECK(loaded(plain, R"("weights": ")" + file + R"(", )").at("1.weight").to_vector<float>() == first);
-  // In a new model with another head: the prefix "1." taken off, and what is left renamed.
+  // In a new model with another head: the prefix "1." removed, and the rest renamed.
   const std::string inner = R"([{"type": "Sequential", "name": "body", "layers": ["Flatten",
     {"type": "Linear", "name": "first", "out_features": 6, "weights": {"path": ")" +
                             file + R"(", "prefix": "1."}}]}, {"type": "Linear", "out_features": "auto"}])";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
+// Layers in a config: widths that are left out, arguments as a number or a list, and errors for wrong ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -21,7 +21,7 @@ uint32_t u32_at(const std::string& bytes, size_t at) {
   return out;
 }
 
-// Reads what png_bytes writes, every checksum checked.
+// Reads the output of png_bytes, and checks every checksum.
 Picture decoded(const std::string& png) {
   REQUIRE(png.substr(0, 8) == "\x89PNG\r\n\x1a\n");
   Picture out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a whole config: messages, what it is made of, and that nothing gets lost on the way.
+// Reading a whole config: messages, its parts, and that nothing gets lost on the way.
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold between keys, and what is filled in from others.
+// Rules between keys, and keys that are filled in from others.
 #include <doctest/doctest.h>
 
 #include <ctime>

@@ -35,7 +35,7 @@ std::vector<Json> lines(const fs::path& file, const std::string& key) {
   return out;
 }
 
-// What early stopping decides about these values: how many are seen.
+// The number of these values that are seen before early stopping ends training.
 size_t stops_after(const std::vector<double>& values, double min_delta, int patience, bool more) {
   double best = NAN;
   int waited = 0;
@@ -109,7 +109,7 @@ TEST_CASE("keep_best keeps the best few, by any metric") {
   std::set<int64_t> expected{last};
   for (size_t i = 0; i < 3; ++i) expected.insert(values[i].second);
   const auto kept = list_checkpoints(dir / "r");
-  // What fell out of the best is removed by the next save.
+  // A checkpoint that is no longer among the best is removed by the next save.
   for (const int64_t step : expected) CHECK(std::find(kept.begin(), kept.end(), step) != kept.end());
   CHECK(kept.size() == expected.size());
   CHECK(checkpoint_step(*best_checkpoint(dir / "r")) == values[0].second);

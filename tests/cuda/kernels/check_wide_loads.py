@@ -33,7 +33,7 @@ WIDE = {kind: re.compile(rf"\b{kind}\.(?:\w+\.)*(?:v4\.[ubf]32|v2\.[ubf]64)\b") 
 
 
 def faults_of(ptx, wanted):
-    """What the PTX lacks, one line a fault."""
+    """The faults of the PTX, one line each."""
     bodies = dict(ENTRY.findall(ptx))
     for pattern, loads, stores in wanted:
         found = {name: body for name, body in bodies.items() if re.search(pattern, name)}

@@ -41,7 +41,7 @@ void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout
   const Buffer g = uniform(out_type, shape, 9);
   const TensorView dev_g = to_device(g);
   for (int input = 0; input < row.arity; ++input) {
-    // What a gradient does not name is not there.
+    // A tensor that the gradient does not use is missing.
     std::vector<TensorView> host_named(host), device_named(device);
     for (int k = 0; k < row.arity; ++k)
       if (!(row.names[input] >> (k + 1) & 1)) host_named[size_t(k)] = device_named[size_t(k)] = TensorView{};
