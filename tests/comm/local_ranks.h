@@ -111,7 +111,7 @@ class LocalTransport final : public Transport {
   bool entered_ = false, took_ = false;
 };
 
-// f(group) on each of `size` ranks, which owns the group. An exception on rank 0 is thrown here.
+// f(group) on each of `ranks` ranks, which owns the group. An exception on rank 0 is thrown here.
 inline void with_ranks(int ranks, const std::function<void(std::unique_ptr<ProcessGroup>)>& f, const GroupOptions& options = {}) {
   const auto room = std::make_shared<Room>(ranks);
   std::vector<std::thread> threads;
