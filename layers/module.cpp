@@ -87,7 +87,7 @@ std::string Module::str() const {
   } else {
     head += "(\n";
   }
-  // Of a ModuleList's equal children one is printed.
+  // Equal children of a ModuleList are printed once.
   const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
   for (size_t i = 0; i < children_.size();) {
     const std::string text = children_[i].second->str();

@@ -107,7 +107,7 @@ class StepRecorder {
   int unprepared_ = 0;  // recordings that met work that an eager step has to prepare
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
-  int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
+  int timed_eager_ = 0, replays_ = 0;  // automatic: how many steps were timed or replayed
   Times times_;
   Tensor input_, target_;  // where a recording reads the batch; before it, the warm-up's batch
   BatchRows part_;         // of both

@@ -160,7 +160,7 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
   StepResult result;
   Tensor loss;
   const double weight = double(part.rows) / double(options_.accumulate_steps * ranks * first_);
-  // Of the window's samples as one batch. One whose micro-batches grow needs more than it had reserved.
+  // For the window's samples as one batch. A window whose micro-batches grow needs more than it had reserved.
   std::optional<BatchRows> rows;
   const int64_t first = samples_ + part.first, expected_rows = options_.accumulate_steps * whole_;
   if (options_.group || options_.accumulate_steps > 1) rows = {first, part.rows, std::max(expected_rows, first + part.rows)};
@@ -178,7 +178,7 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
   {
-    // Half the memory and traffic, but only where nobody computes with the gradients before the optimizer does.
+    // Half the memory and traffic, but only if no other code computes with the gradients before the optimizer does.
     const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
     scaler_.backward(loss, weight);
   }

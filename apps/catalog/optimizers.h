@@ -26,7 +26,7 @@ struct OptimizerRow {
 Catalog<OptimizerRow>& optimizer_catalog();
 inline const Family& optimizer_family() { return optimizer_catalog().family(); }
 
-// Of a class whose constructor takes the parameter groups and then the values of its fields.
+// The row of a class whose constructor takes the parameter groups and then the values of its fields.
 template <class O, class... Ts>
 OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -53,7 +53,7 @@ struct SchedulerRow {
 Catalog<SchedulerRow>& scheduler_catalog();
 inline const Family& scheduler_family() { return scheduler_catalog().family(); }
 
-// Of a class whose constructor takes the optimizer and then the values of its fields.
+// The row of a class whose constructor takes the optimizer and then the values of its fields.
 template <class S, class... Ts>
 SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -62,7 +62,7 @@ SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// Of one schedule, or a list of them that follow one another. `optimizer` must outlive the result. Null config: null.
+// For one schedule, or a list of schedules that follow one another. `optimizer` must outlive the result. Null config: null.
 std::shared_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, const RunLength& run);
 
 }  // namespace halfstep::app

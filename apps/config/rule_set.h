@@ -30,7 +30,7 @@ class RuleSet {
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
-// Of optimizer, schedule and steps, with a model that was inferred.
+// Rules of optimizer, schedule and steps, with a model that was inferred.
 void training_rules(Json& config, const DataFacts& facts, Issues& issues);
 
 // Does the run never look at this value, which checkpoint.monitor or the like may name?

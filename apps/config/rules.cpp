@@ -168,7 +168,7 @@ class Rules : private RuleSet {
     if (clean({"metrics", "checkpoint"})) monitor(targets);
   }
 
-  // The metric that is there for such data whatever a config lists, or the loss.
+  // The metric that is always computed for such data, or the loss.
   std::string first_choice(std::optional<Targets> targets) const {
     if (targets) {
       for (const NamedMetric& m : build_metrics(c_["metrics"], targets))

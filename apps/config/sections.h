@@ -238,7 +238,7 @@ struct PerformanceSection {
   }
 };
 
-// Of ranks that train together (docs/distributed.md).
+// For ranks that train together (docs/distributed.md).
 struct DistributedSection {
   std::string backend, wire, sum;
   double bucket_mb, timeout_s;
@@ -316,7 +316,7 @@ struct Sections {
 // The whole config.
 const Section& root_schema();
 
-// Of a document, or its section "amp", that was held against the schema and has no errors.
+// For a document, or its section "amp", that was checked against the schema without errors.
 Sections read_sections(const Json& config);
 AmpSection read_amp(const Json& amp);
 

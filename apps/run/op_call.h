@@ -44,7 +44,7 @@ TensorMap run_op_call(const OpCall& call);
 
 // {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}
 Json describe_outputs(const TensorMap& outputs);
-// Of the exception being handled, whatever it is: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
+// Describes the exception being handled, of any type: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
 Json describe_exception();
 
 }  // namespace halfstep::app

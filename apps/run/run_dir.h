@@ -25,7 +25,7 @@ class RunDir {
   // neither resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and
   // IoError.
   RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
-  // Of a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
+  // For a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
   struct Found {
     std::optional<std::filesystem::path> checkpoint;
     bool continues = false;
@@ -64,7 +64,7 @@ class RunDir {
   MetricsFile metrics_;
 };
 
-// Where a run is that --overwrite was replacing when its successor was killed; nothing when there is none. For messages.
+// The folder of a run that --overwrite was replacing when its successor was killed, if there is one. For messages.
 std::optional<std::filesystem::path> replaced_run(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

@@ -87,13 +87,13 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
     return;
   }
   const std::string text = description() + '\n';
-  // Only for a message of others, hence no error.
+  // It is only for messages of other processes, so a failure is not an error.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
 
 RunLock::~RunLock() {
   if (fd_ < 0) return;
-  ::unlink(path_.c_str());  // before the lock goes, so that nobody removes another's file
+  ::unlink(path_.c_str());  // before unlocking, so that no process removes another's file
   ::close(fd_);
 }
 

@@ -100,7 +100,7 @@ TrainSummary Trainer::run() {
   logged_.samples = n_.samples;
   while (!finished()) {
     train_batch();
-    // Only between optimizer steps: gradients of an open window are in no checkpoint.
+    // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
       save();
       return stopped(joined("after step ", n_.steps, "; continue with --resume auto"));

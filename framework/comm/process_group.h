@@ -33,7 +33,7 @@ using Ticket = uint64_t;  // of an operation that has begun
 
 struct GroupOptions {
   double timeout_s = 600;     // after which an operation that has not ended counts as lost
-  bool library_sums = false;  // of a device: in whatever order its library likes (cuda/nccl/group.h), for many machines
+  bool library_sums = false;  // on devices: sums in the library's own order (cuda/nccl/group.h), for many machines
   double stage_mb = 64;       // of a device: of others' numbers that are summed at a time
 };
 

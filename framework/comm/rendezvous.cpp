@@ -45,7 +45,7 @@ std::string this_process() {
   return joined("process ", getpid(), " on ", host);
 }
 
-// Of a rank that waits: it has ended, or lost patience, and may come again.
+// For a waiting rank: it has ended, or its wait timed out, and it may connect again.
 void forget_if_gone(int& fd) {
   char byte = 0;
   if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 0) close(std::exchange(fd, -1));
@@ -160,7 +160,7 @@ void Rendezvous::receive_all() {
   }
 }
 
-// Its connection is kept, or it is none of ours.
+// Keeps its connection, or closes it if it does not belong to this job.
 bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   std::istringstream said(v.said.substr(0, v.said.find('\n')));
   std::string greeting, theirs, as;

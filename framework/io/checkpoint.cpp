@@ -97,7 +97,7 @@ json read_manifest(const fs::path& checkpoint) {
   return files;
 }
 
-// As good as verify_checkpoint where nobody changed bytes, and as quick as reading one small file.
+// As reliable as verify_checkpoint if no bytes were changed, and as fast as reading one small file.
 bool looks_whole(const fs::path& checkpoint) {
   try {
     read_manifest(checkpoint);

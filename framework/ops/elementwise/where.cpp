@@ -87,7 +87,7 @@ Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
   return scalar(value, {.dtype = dtype, .device = like.device()});
 }
 
-// An undefined bound is none.
+// An undefined bound means no bound.
 Tensor bounded(std::string_view op, const Tensor& x, const Tensor& lo, const Tensor& hi) {
   check<ValueError>(x.defined() && (lo.defined() || hi.defined()), op, "needs a tensor and a lower or an upper bound");
   check_same_device(op, {x, lo, hi});

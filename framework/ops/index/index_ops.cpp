@@ -191,7 +191,7 @@ constexpr OpInfo kOneHotInfo{
 
 Tensor index_tensor(std::string_view op, const Tensor& index) {
   check<ValueError>(index.defined(), op, "index is undefined");
-  // Of no index the dtype says nothing.
+  // The dtype of an empty index does not matter.
   if (index.dtype() == DType::i32 || index.numel() == 0) return index.to(DType::i64);
   check<DTypeError>(index.dtype() == DType::i64, op, "index must be int64 or int32, got ", index.dtype());
   return index;

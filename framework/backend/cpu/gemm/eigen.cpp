@@ -62,7 +62,7 @@ void multiply(const Product& p) { multiply_eigen<float>(p, p.bias); }
 bool bf16_is_native() { return false; }
 bool has_bf16_code() { return false; }
 std::string bf16_support() { return "widened to float32"; }
-size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so nobody packs
+size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
 void pack_matrix(const Product&, void*) {}
 void multiply_packed(const Product&) {}
 #endif
