@@ -126,6 +126,13 @@ ALSO = {  # what the standard, or every library there is, promises of a header
 }
 NOT_CODE = re.compile(r'//.*|"(?:\\.|[^"\\\n])*"')
 
+# What a namespace contains: types, the namespaces around them, and the braces that end both.
+SCOPES = re.compile(r"\bnamespace\s+((?:inline\s+)?[\w:]*)\s*\{|(?:(?:struct|class|union)\s+(?:alignas\([^)]*\)\s*)?"
+                    r"|enum\s+(?:class\s+)?)([A-Za-z_]\w*)\s*(?:final\s*)?(?::[^:;{][^;{]*)?\{|\{|\}")
+NOT_TYPES = re.compile(r'''R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*''''
+                       r'''|^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*''',
+                       re.DOTALL | re.MULTILINE)
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
@@ -204,6 +211,19 @@ def missing_headers(root, path, lines, known):
             yield number, f"{missing.pop(header).search(code).group()} is of <{header}>, which is not included"
 
 
+def named_types(text):
+    """Yields (name, line) of each type that a file defines in a named namespace."""
+    text = NOT_TYPES.sub(lambda found: "\n" * found.group().count("\n"), text)
+    scopes = []  # of each open brace: the namespace, or None
+    for found in SCOPES.finditer(text):
+        if found.group() == "}":
+            del scopes[-1:]
+            continue
+        if found.group(2) and None not in scopes and "" not in scopes:
+            yield "::".join([*scopes, found.group(2)]), text.count("\n", 0, found.start()) + 1
+        scopes.append(None if found.group(1) is None else found.group(1).replace("inline", "").strip())
+
+
 def files(root):
     for folder, subfolders, names in os.walk(root):
         skipped = SKIPPED_FOLDERS | (SKIPPED_AT_THE_TOP if folder == root else set())
@@ -216,7 +236,7 @@ def files(root):
 
 def violations(root):
     """All violations as (path, line, rule)."""
-    found, known = [], {}
+    found, known, types = [], {}, {}
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -233,6 +253,11 @@ def violations(root):
         if is_code and len(lines) > MAX_LINES + 1 and path not in LONG_FILES:
             found.append((path, len(lines),
                           f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
+        if path.endswith((".h", ".cpp", ".cuh", ".cu")) and not path.startswith(("tests/", "examples/", "benchmarks/")):
+            for name, line in named_types("\n".join(lines)):
+                first = types.setdefault(name, path)
+                if first != path:
+                    found.append((path, line, f"{name} is defined in {first} too"))
         if is_code and not path.endswith(".def"):  # what includes a table of rows has their types
             found += [(path, number, rule) for number, rule in missing_headers(root, path, lines, known)]
         for number, line in enumerate(lines, 1):
@@ -300,6 +325,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
      '#include "layers/std.h"\nconst char* s = "\\"std::map";\nint64_t x = std::numeric_limits<int64_t>::max();\n',
      "of <limits>, which is not included"),
     ("layers/clamp.cpp", '#include <vector>\nint x = std::clamp(1, 2, 3);\n', "of <algorithm>, which is not included"),
+    ("framework/io/names.h", "namespace halfstep {\nstruct Twice {};\nnamespace {\nstruct Own {};\n}\n"
+     "namespace io {\nstruct Once {};\n}\n}\n", None),
+    ("layers/names.h", "namespace halfstep {\nnamespace {\nstruct Own {};\n}\nstruct Once {};\nstruct Twice;\n}\n", None),
+    ("layers/twice.h", "namespace halfstep {\nclass Twice final : Base {\n};\n}\n",
+     "halfstep::Twice is defined in framework/io/names.h too"),
     ("layers/free.h", UNLICENSED, "has no line with SPDX"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
