@@ -129,8 +129,8 @@ NOT_CODE = re.compile(r'//.*|"(?:\\.|[^"\\\n])*"')
 # What a namespace contains: types, the namespaces around them, and the braces that end both.
 SCOPES = re.compile(r"\bnamespace\s+((?:inline\s+)?[\w:]*)\s*\{|(?:(?:struct|class|union)\s+(?:alignas\([^)]*\)\s*)?"
                     r"|enum\s+(?:class\s+)?)([A-Za-z_]\w*)\s*(?:final\s*)?(?::[^:;{][^;{]*)?\{|\{|\}")
-NOT_TYPES = re.compile(r'''R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*''''
-                       r'''|^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*''',
+NOT_TYPES = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|' r"'(?:\\.|[^'\\\n])*'|"
+                       r'^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*',
                        re.DOTALL | re.MULTILINE)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
