@@ -52,7 +52,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
                       Help{"train in float32 or bfloat16"});
     check<ValueError>(options.accumulate_steps == 1 && !clips(), "TrainStep", optimizer.describe(),
                       " evaluates the loss itself: it neither accumulates nor clips gradients",
-                      Help{"leave out accumulate_steps, grad_norm and what clips"});
+                      Help{"leave out accumulate_steps, grad_norm and clipping"});
     return;
   }
   // An optimizer of the user's that reads found_inf back waits for the device anyway.

@@ -45,7 +45,7 @@ class Rules : private RuleSet {
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
       issues_.error("train.deterministic",
-                    "must be true: every run gives the same bits on every device, and none is faster without");
+                    "must be true: every run gives the same bits on every device, at no cost in speed");
     if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
     if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !t["checkpoint_activations"].empty())

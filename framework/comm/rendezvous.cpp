@@ -253,7 +253,7 @@ Rendezvous::Answer Rendezvous::try_to_join(const std::string& host, int port, co
   std::string verdict;
   if (!send_bytes(fd, hello.data(), hello.size(), soon) || !receive_text(fd, verdict, soon, kLongestHello) ||
       (verdict != "welcome" && verdict.compare(0, 3, "no ") != 0)) {
-    why = verdict == "other" ? "rank 0 of another job answers" : "what listens there is not halfstep";
+    why = verdict == "other" ? "rank 0 of another job answers" : "the program that listens there is not halfstep";
     close(fd);
     return Answer::nobody;
   }

@@ -111,7 +111,7 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
   for (size_t r = 0; r < sheet.rows(); ++r) {
     if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return is_missing(sheet, r, c, o); })) whole.push_back(r);
   }
-  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so that none is left");
+  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
   sheet.keep(whole);
 }
 
@@ -180,7 +180,7 @@ std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const 
   for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
     if (c != target) out.push_back(c);
   }
-  check<ConfigError>(!out.empty(), kCsv, path, " has only one column, which leaves none for the features");
+  check<ConfigError>(!out.empty(), kCsv, path, " has only one column, which leaves no column for the features");
   for (auto c = out.begin(); c != out.end(); ++c) {
     check<ConfigError>(*c != target, kCsv, path, ": column \"", sheet.names()[*c],
                        "\" is the target, which a model must not be given as a feature");

@@ -295,7 +295,7 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     std::string list;
     for (const std::string& fault : faults) list += "\n  " + fault;
     fail<CheckpointError>(kCheckpoint, dir.string(),
-                          newer ? ": was written by a newer halfstep, and going on from less would lose what it did:"
+                          newer ? ": was written by a newer halfstep, and resuming from an older one would lose its steps:"
                                 : ": holds checkpoints, but none can be read:",
                           list);
   });

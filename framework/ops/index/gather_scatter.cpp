@@ -173,7 +173,7 @@ struct ScatterMax {
     bool include_self;
   };
   static constexpr OpInfo info{.name = "scatter_reduce",
-                               .doc = "sum, prod, mean, amax or amin of what src[i][j] brings to x[index[i][j]][j] for dim 0",
+                               .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {

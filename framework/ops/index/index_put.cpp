@@ -196,7 +196,7 @@ struct Chosen {
 // values as the op takes them.
 Tensor spread_values(std::string_view op, const Tensor& values, const Shape& shape) {
   check<ShapeError>(values.dim() <= shape.size() && broadcast(values.shape(), shape, op) == shape, op, "values ", values.shape(),
-                    " must broadcast to the shape of what is indexed, ", shape);
+                    " must broadcast to the shape of the indexed elements, ", shape);
   return values.expand(shape);
 }
 

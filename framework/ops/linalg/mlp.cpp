@@ -30,7 +30,7 @@ struct Mlp {
     for (size_t l = 0; l < a.layers(); ++l) {
       const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
       halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == width, "mlp", "weight ", l, " must be [out, ", width,
-                                  "] to match what comes in, got ", w.shape());
+                                  "] to match the input, got ", w.shape());
       width = w.size(0);
       halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == width), "mlp", "bias ", l, " must be [", width,
                                   "] to match its weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});

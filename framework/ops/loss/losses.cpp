@@ -125,7 +125,7 @@ struct Mse {
   };
   static constexpr OpInfo info{.name = "mse_loss",
                                .policy = CastPolicy::f32,
-                               .doc = "(x - target)^2, averaged, summed or as it is",
+                               .doc = "(x - target)^2, averaged, summed or unreduced",
                                .reads_half = true,
                                .takes_dtype = true};
 

@@ -141,8 +141,8 @@ struct LogSumExp {
 
 constexpr OpInfo kCountInfo{
     .name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of what is not NaN", .takes = Takes::any};
-constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of what is not NaN"};
+constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of the elements that are not NaN", .takes = Takes::any};
+constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of the elements that are not NaN"};
 
 Tensor without_nan(const Tensor& x) { return x.is_floating_point() ? where(ne(x, x), 0, x) : x; }
 
