@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step: forward and loss under autocast, scaled backward, clipping, update. What the trainer runs per batch.
+// One training step: forward and loss under autocast, scaled backward, clipping, update. The trainer runs this for each batch.
 //
 //   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
 //   for (batch : loader) { StepResult r = step(batch.input, batch.target); }
@@ -7,27 +7,28 @@
 //
 // Accumulation. The gradient of a window of micro-batches is that of its samples as one batch: sum_i n_i grad(loss_i) / sum_i n_i,
 // exact also when batches differ in size or flush() ends the window early. Each loss is weighted n_i / (k n_1), with n_1 the
-// window's first batch; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before clipping.
-// This takes a loss that is a mean over samples (dimension 0 of the input).
+// window's first batch; if the sizes differ, the gradients are multiplied by k n_1 / sum_i n_i before clipping.
+// The loss must be a mean over samples (dimension 0 of the input).
 //
-// Buffers that forward writes to, such as running statistics, move with applied steps only: where the scaler skips one, a select on
-// the device restores their values from the beginning of the window. PyTorch lets infinite activations of a skipped step into them.
+// Buffers that forward writes to, such as running statistics, change with applied steps only: if the scaler skips a step, a select
+// on the device restores their values from the beginning of the window. In PyTorch infinite activations of a skipped step stay in
+// them.
 //
 // Random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on how
 // many micro-batches, or ranks, it is computed in.
 //
 // Ranks. With a group, every rank computes its part of each batch, and the step is that of the whole batch: gradients are summed
-// over the ranks in a window's last backward, before clipping and the scaler's test, which then find the same everywhere. N ranks
-// give the very bits of one that accumulates N micro-batches, each of which is what one rank had. A rank whose part is empty joins
-// in without computing.
+// over the ranks in a window's last backward, before clipping and the scaler's test, so that all ranks find the same. N ranks
+// give exactly the bits of one that accumulates N micro-batches, each of which is the part of one rank. A rank whose part is empty
+// takes part in the sums without computing.
 //
-// On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
-// steps are recorded once and replayed (amp/step/step_recorder.h) where that is faster. Both give the bits of eager steps. Those of
-// ranks are where the group can record (over NCCL); an eager one of theirs waits for the device, a replayed one does not.
+// On a GPU nothing here waits for the device, even if the schedule counts skipped steps (optim/device_rates.h), and whole
+// steps are recorded once and replayed (amp/step/step_recorder.h) if that is faster. Both ways give the bits of eager steps. Steps
+// of ranks are recorded if the group can record (over NCCL); their eager steps wait for the device, replayed ones do not.
 //
 // Gradients after a step. With a scaler they stay multiplied by its scale unless the step clipped. Those of parameters that
 // autocast lowered are kept in its dtype, on every device, when the step neither clips nor accumulates: 16 bits from the product to
-// the optimizer. So they are rounded, and may overflow, as PyTorch's are. grad() converts them to float32 when it is asked.
+// the optimizer. So they are rounded, and may overflow, like PyTorch's. grad() returns them converted to float32.
 #pragma once
 
 #include <memory>
@@ -52,7 +53,7 @@ struct TrainStepOptions {
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
-  bool grad_norm = false;        // say the norm of the gradients, before clip_grad_norm scales them, also where it does not
+  bool grad_norm = false;        // report the norm of the gradients, before any clipping, also without clip_grad_norm
   int64_t accumulate_steps = 1;  // micro-batches a step
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
   ProcessGroup* group = nullptr;           // of ranks that train one model; must outlive the step
@@ -69,9 +70,9 @@ class TrainStep {
   // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Gradients stay in place until
   // the next window begins.
   //
-  // With a group, `part` says which rows of the whole batch these are; left out, every rank gives equally many. Rank 0 has as many
-  // as any, and of an empty part input and target are not looked at. The loss of the result is then that of the window on all
-  // ranks, and there where it ends. Throws ValueError where the ranks do not agree about the samples of a window.
+  // With a group, `part` says which rows of the whole batch these are; without it, every rank has the same number of rows. Rank 0
+  // has the most rows; for an empty part, input and target are ignored. The loss of the result is then that of the window on all
+  // ranks, defined at its end. Throws ValueError if the ranks do not agree about the samples of a window.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
   // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();

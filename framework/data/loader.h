@@ -56,8 +56,8 @@ class DataLoader {
   const Dataset& dataset() const { return *dataset_; }
   const LoaderOptions& options() const { return options_; }
 
-  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows exceptions of the data set
-  // threw for this batch; the same batch is tried again by the next call.
+  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows an exception of the data
+  // set for this batch; the next call tries the same batch again.
   std::optional<Batch> next();
 
   // Which rows of the whole batch the last one is.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their numbers_of against PyTorch's are in
+// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their values are compared with PyTorch's in
 // layer_goldens_test.cpp.
 #include <doctest/doctest.h>
 
