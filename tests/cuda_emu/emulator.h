@@ -76,7 +76,7 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_by
   return submit(stream, kernel_task<P...>(kernel, grid, block, shared_bytes, {static_cast<P>(arguments)...}));
 }
 
-// What all streams were given while it lives, in order, and whether as part of a graph. One at a time.
+// Records the work given to all streams while it lives, in order, and whether as part of a graph. One at a time.
 struct Operation {
   std::string name;  // a kernel's, or copy, fill, product
   bool in_graph;

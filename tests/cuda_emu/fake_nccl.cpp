@@ -9,7 +9,7 @@
 // rank's is captured and another's not, sends that nobody receives alike, memory that is not the device's or too small, a
 // communicator that is used while its last call is in progress, or after its end, or that ends before the graphs with its calls.
 //   HALFSTEP_FAKE_NCCL_ERROR=r   rank r's operations fail with ncclRemoteError, reported by ncclCommGetAsyncError
-//   HALFSTEP_FAKE_NCCL_VERSION=n what ncclGetVersion says
+//   HALFSTEP_FAKE_NCCL_VERSION=n the result of ncclGetVersion
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -83,7 +83,7 @@ struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool blocking = true, aborted = false, finalized = false;
-  int turns = 0;                 // until what is in progress is done
+  int turns = 0;                 // until the call in progress is done
   std::vector<Call> given = {};  // not yet in the stream
   bool called = false;
   std::shared_ptr<int> recorded = std::make_shared<int>();  // shared with what is in graphs
@@ -154,7 +154,7 @@ void receive(const Clique& clique, int rank, size_t index) {
   }
 }
 
-// The stream has come to it: its place among the rank's calls, with what it sends.
+// The stream has reached it: its place among the rank's calls, with the data it sends.
 size_t come(Clique& clique, int rank, const Call& given) {
   const auto call = std::make_shared<Call>(given);
   Calls& mine = clique.calls[rank];

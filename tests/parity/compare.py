@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What live_torch.py allows between halfstep and the truth, and the verdict on one draw."""
+"""The differences that live_torch.py allows between halfstep and the truth, and the verdict on one draw."""
 import math
 
 import torch

@@ -33,7 +33,7 @@ from op_db_lines import Unbound, line_of, mapped, matching, plain  # noqa: E402
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
 RANDOM = ("bernoulli", "dropout", "multinomial", "rand_like", "randn", "randn_like", "randint", "native_dropout", "rrelu", "normal",
           "randint_like")
-# What differs on purpose: (op, what the difference says, reason), the first two patterns of re.
+# Intended differences: (op, text of the difference, reason), the first two patterns of re.
 KNOWN = [
     (r".*", r"(must be|needs) floating( tensors)?, got (u?int|bool)", "integer tensors where halfstep takes floating ones only"),
     (r"addbmm|addmm|addmv|addr|baddbmm", r"beta and alpha must be whole numbers",

@@ -12,7 +12,7 @@ from compare import FLOATS
 from live_torch import name_of
 from torch.testing._internal.common_methods_invocations import op_db
 
-# What halfstep calls otherwise than aten's schema: op -> {their name: ours}.
+# Names that differ from aten's schema: op -> {their name: ours}.
 RENAMED = collections.defaultdict(dict, {
     "where": {"self": "input"},
     "view": {"size": "shape"},

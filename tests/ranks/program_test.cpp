@@ -257,7 +257,7 @@ TEST_CASE("program: running statistics are averaged before they are saved and us
       R"(--set train.epochs=1)";
   const Ran r = dir.train(2, "--json " + norm);
   REQUIRE_MESSAGE(r.code == 0, r.err);
-  // The checkpoint evaluated by one process gives what the ranks said.
+  // One process that evaluates the checkpoint gets the ranks' results.
   const Ran eval = dir.shell("'" + program().string() + "' eval r/latest --split val --json");
   REQUIRE_MESSAGE(eval.code == 0, eval.err);
   CHECK(std::abs(eval.json()["val.loss"].get<double>() - r.json()["val.loss"].get<double>()) < 1e-6);
