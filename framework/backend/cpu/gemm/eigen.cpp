@@ -59,9 +59,9 @@ template void multiply_eigen<double>(const Product&, const double*);
 
 #ifndef HALFSTEP_WITH_DNNL
 void multiply(const Product& p) { multiply_eigen<float>(p, p.bias); }
-bool bf16_is_native() { return false; }
+bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
-std::string bf16_support() { return "widened to float32"; }
+std::string product_support(DType) { return "widened to float32"; }
 size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so nobody packs
 void pack_matrix(const Product&, void*) {}
 void multiply_packed(const Product&) {}
