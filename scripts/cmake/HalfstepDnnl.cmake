@@ -12,5 +12,6 @@ if(DNNL_INCLUDE_DIR AND EXISTS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h)
 endif()
 if(DNNL_LIBRARY AND halfstep_dnnl_version MATCHES "^[23]$" AND NOT TARGET halfstep_dnnl)
   add_library(halfstep_dnnl UNKNOWN IMPORTED GLOBAL)
-  set_target_properties(halfstep_dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+  set_target_properties(halfstep_dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR}
+                        INTERFACE_COMPILE_DEFINITIONS HALFSTEP_WITH_DNNL=1)
 endif()

@@ -192,7 +192,7 @@ void product(const GemmArgs& g) {
     }
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
-  if (!is_native(p.in)) return multiply_halves(p);
+  if (!is_native(p.in)) return multiply_blocks(p);
   if (p.batch > 1 && !(a.nested() && b.nested())) {
     // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
     Product one = p;

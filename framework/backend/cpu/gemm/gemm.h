@@ -30,11 +30,11 @@ struct Product {
   bool accumulate = false;
 };
 
-// oneDNN, with its primitives cached by shape; without oneDNN, Eigen. Of dtypes that are native. Accumulates in float and rounds
-// once.
+// oneDNN, with its primitives cached by shape; without oneDNN, multiply_blocks() or Eigen, of which one is faster. Of dtypes that are
+// native. Accumulates in float and rounds once.
 void multiply(const Product& p);
-// The same for 16-bit dtypes that are not native: widened to float in blocks, within the product.
-void multiply_halves(const Product& p);
+// The same for any 16-bit dtype and for f32, by loops of our own: widened to float in blocks, within the product.
+void multiply_blocks(const Product& p);
 
 // b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes that takes, or 0 where there is no such code; and a product with it, whose b is that memory.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
@@ -58,7 +58,7 @@ bool is_native(DType t);
 bool has_bf16_code();
 // "native (AMX)", "native (AVX512-BF16)", "native (AVX512-FP16)" or "widened to float32".
 std::string product_support(DType t);
-// What multiplies: "oneDNN 3.7.2", or "Eigen 3.4.0".
+// What multiplies: "oneDNN 3.7.2", or that there is none.
 std::string product_library();
 
 }  // namespace halfstep::cpu
