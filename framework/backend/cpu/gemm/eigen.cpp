@@ -58,8 +58,8 @@ template void multiply_eigen<float>(const Product&, const float*);
 template void multiply_eigen<double>(const Product&, const double*);
 
 #ifndef HALFSTEP_WITH_DNNL
-// Blocks are packed for their rows; a few rows do not pay for that.
-constexpr int64_t kFewRows = 16;
+// Blocks are packed for their rows; for a vector or two that does not pay.
+constexpr int64_t kFewRows = 4;
 void multiply(const Product& p) { p.m < kFewRows || p.n < kFewRows ? multiply_eigen<float>(p, p.bias) : multiply_blocks(p); }
 bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
