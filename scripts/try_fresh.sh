@@ -3,9 +3,10 @@
 # Tries the README's two commands on an empty Debian, and times them: scripts/try_fresh.sh 12|13 [--first] [--keep]
 #   --first  the first command only
 #   --keep   leaves the root folder, and says where
-# Makes the root with debootstrap, clones the last commit into it, and fails when a compiler or CMake warns or a test fails. The time that
-# apt takes is shown apart. Needs root (for chroot), debootstrap and a mirror, and says "SKIPPED: try_fresh.sh: ..." without them.
-# The mirror is the host's own, or deb.debian.org. HALFSTEP_JOBS=N: compilers at once. TMPDIR: where the root is made (3 GB).
+# Makes the root with debootstrap, clones the last commit into it, and fails when a compiler or CMake warns or a test fails. The time
+# that apt takes is shown apart. Needs root (for chroot), debootstrap and a mirror; without them it says "SKIPPED: try_fresh.sh: ...".
+# The mirror is that of the host's sources, or deb.debian.org. TMPDIR: where the root is made (3 GB). HALFSTEP_JOBS=N: compilers at
+# once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -44,9 +45,10 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 in_root() {
-  unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
-    PATH=/usr/sbin:/usr/bin:/sbin:/bin HALFSTEP_JOBS="${HALFSTEP_JOBS:-$(nproc)}" http_proxy="${http_proxy:-}" \
-    bash -c 'cd /root/halfstep && "$@"' in_root "$@" </dev/null
+  unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" chroot "$root" /usr/bin/env -i \
+    HOME=/root LANG=C.UTF-8 TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" \
+    HALFSTEP_JOBS="${HALFSTEP_JOBS:-$(nproc)}" \
+    bash -c 'cd /opt/halfstep && "$@"' in_root "$@" </dev/null
 }
 # timed WHAT COMMAND...: what it prints goes to the log as well.
 timed() {
@@ -59,10 +61,14 @@ timed() {
 }
 
 times=()
-debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$log" 2>&1 || { tail -5 "$log"; echo "try_fresh.sh: debootstrap failed"; exit 1; }
+if ! debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$log" 2>&1; then
+  tail -5 "$log"
+  echo "try_fresh.sh: debootstrap failed"
+  exit 1
+fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-git clone -q --no-hardlinks . "$root/root/halfstep"
-git -C "$root/root/halfstep" checkout -q --detach "$(git rev-parse HEAD)"
+git clone -q --no-hardlinks . "$root/opt/halfstep"
+git -C "$root/opt/halfstep" checkout -q --detach "$(git rev-parse HEAD)"
 : >"$log"
 timed "apt (scripts/setup.sh)" in_root scripts/setup.sh
 timed "scripts/run.sh train configs/digits_mlp.json" in_root scripts/run.sh train configs/digits_mlp.json

@@ -125,7 +125,8 @@ dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s
   using dnnl::convolution_forward;
   const auto kind = dnnl::prop_kind::forward_training;
   if (s.has_bias)
-    return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after);
+    return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
+                                         s.after);
   return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
 }
 
@@ -153,10 +154,10 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
     return true;
   }
   using Backward = dnnl::convolution_backward_weights;
-  const auto pd =
-      s.has_bias
-          ? describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
-          : describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+  const auto described = [&](const auto&... out) {
+    return describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, out..., s.strides, s.dilates, s.before, s.after);
+  };
+  const auto pd = s.has_bias ? described(s.bias, s.y) : described(s.y);
   if (!worth_calling(pd.impl_info_str(), plain)) return false;
   chosen = {Backward(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   return true;

@@ -318,8 +318,8 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
-// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks are
-// packed once for many rows.
+// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks
+// are packed once for many rows.
 constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
 
 bool is_small(const Product& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }

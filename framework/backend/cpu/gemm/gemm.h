@@ -30,13 +30,14 @@ struct Product {
   bool accumulate = false;
 };
 
-// oneDNN, with its primitives cached by shape; without oneDNN, multiply_blocks() or Eigen, of which one is faster. Of dtypes that are
-// native. Accumulates in float and rounds once.
+// oneDNN, with its primitives cached by shape; without oneDNN, the faster of multiply_blocks() and Eigen. Takes native dtypes.
+// Accumulates in float and rounds once.
 void multiply(const Product& p);
 // The same for any 16-bit dtype and for f32, by loops of our own: widened to float in blocks, within the product.
 void multiply_blocks(const Product& p);
 
-// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes that takes, or 0 where there is no such code; and a product with it, whose b is that memory.
+// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes that takes, or 0 where there is
+// no such code; and a product with it, whose b is that memory.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
 void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
 void multiply_packed(const Product& p);        // on one thread

@@ -2,6 +2,7 @@
 // Products by our own loops of float32, which a build with oneDNN uses for 16-bit operands only.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
