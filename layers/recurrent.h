@@ -140,6 +140,7 @@ class OneStateLayer : public RecurrentLayer {
       f(state);
     }
   };
+  using RecurrentLayer::forward;
   Output forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const Tensor& state);
   // forward with its hooks.
@@ -194,6 +195,7 @@ class LSTM : public RecurrentLayer {
     }
   };
   LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);
   Output operator()(const Tensor& x, const State& state = {}, const std::vector<int64_t>& lengths = {});

@@ -35,7 +35,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.classification = self["task"] == "classification";
   for (const Json& f : self["features"]) options.features.push_back(column(f));
   options.standardize = self["standardize"];
-  options.missing = CsvMissing(std::find(kMissing.begin(), kMissing.end(), self["missing"]) - kMissing.begin());
+  options.missing = CsvMissing(std::find(kMissing.begin(), kMissing.end(), self["missing"].get<std::string>()) - kMissing.begin());
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.fill = self["fill"];
   options.one_hot = self["categories"] == "one_hot";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16-bit operands on CPUs without instructions for them. Blocks of the operands are widened to float while they are
-// packed for the multiplying loop, which any fast product does anyway: no widened copy of a large operand is ever in memory, and
-// the widening costs next to nothing. Sums are float, and each result is rounded once.
+// Products by loops of our own: of 16-bit operands on CPUs without instructions for them, and of float32 in a build without oneDNN.
+// Blocks of the operands are widened to float while they are packed for the multiplying loop, which any fast product does anyway:
+// no widened copy of a large operand is ever in memory, and the widening costs next to nothing. Sums are float, and each result is
+// rounded once.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -12,6 +13,9 @@
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
+
+static void widen(const float* from, float* to, int64_t n) { std::memcpy(to, from, size_t(n) * sizeof(float)); }
+
 namespace {
 
 // What a thread works on at a time: kRows by kDepth of a stay packed, in the second-level cache, while strips of kStrip
@@ -351,8 +355,8 @@ void multiply_widened(const Product& p) {
 
 }  // namespace
 
-void multiply_halves(const Product& p) {
-  if (is_small(p) && !(p.accumulate && p.out != DType::f32))
+void multiply_blocks(const Product& p) {
+  if (p.in != DType::f32 && is_small(p) && !(p.accumulate && p.out != DType::f32))
     return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
   const Tile& t = tile();
   const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
@@ -366,6 +370,8 @@ void multiply_halves(const Product& p) {
       float* const scratch = reinterpret_cast<float*>(work.data()) + worker * each;
       if (p.in == DType::f16)
         multiply_block<f16>(p, plan, t, task, scratch);
+      else if (p.in == DType::f32)
+        multiply_block<float>(p, plan, t, task, scratch);
       else
         multiply_block<bf16>(p, plan, t, task, scratch);
     }
