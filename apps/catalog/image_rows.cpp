@@ -30,7 +30,7 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
                      std::function<CifarLabels(const Json&)> labels_of) {
   std::vector<Field> fields = {
       root_field("folder of the files or of theirs"), which_split(),
-      list("files", Json::array(), text("", nullptr, "a file"), "others than the split's: parts of whole records")};
+      list("files", Json::array(), text("", nullptr, "a file"), "instead of the split: ranges of whole records")};
   fields.insert(fields.end(), more.begin(), more.end());
   const auto make = [labels_of](const SplitRequest& r) {
     return std::make_shared<CifarDataset>(
@@ -122,7 +122,7 @@ void add_image_rows(Catalog<DatasetRow>& all) {
   all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", {}, always(MnistKind::kmnist), true));
   static const std::vector<std::string> parts = {"byclass", "bymerge", "balanced", "letters", "digits", "mnist"};
   all.add(mnist_row(
-      "EMNIST", "letters and digits in the form of MNIST, on their side as in its files",
+      "EMNIST", "letters and digits in the form of MNIST, transposed as in its files",
       {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
       [](const Json& self) {
         return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));

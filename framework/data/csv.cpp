@@ -97,7 +97,7 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
   sheet.keep(whole);
 }
 
-// What stands for the missing values of a feature: learnt from these rows.
+// The replacement for missing values of a feature, computed from these rows.
 double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;

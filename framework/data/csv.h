@@ -16,7 +16,7 @@
 
 namespace halfstep {
 
-// What was learnt from the training data, for other parts and files to be read alike; what is empty is learnt anew.
+// Statistics of the training data, so that other parts and files are read in the same way; empty ones are computed again.
 struct CsvEncoding {
   struct Column {
     std::string name;                       // or its index, where there is no header
@@ -24,7 +24,7 @@ struct CsvEncoding {
     std::vector<std::string> date{};        // "days", or parts: "year", "month", "day", "weekday", "hour"; empty: no date
   };
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
-  std::vector<double> fill{};         // what stands for the missing values of an input
+  std::vector<double> fill{};         // replaces the missing values of an input
   std::vector<Column> columns{};      // of features
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?
