@@ -36,12 +36,12 @@ Split split_of(const SplitRequest& r);
 
 // The part of the data that "range" asks for: its end 0 or 1.
 inline double range_at(const Json& self, size_t end) { return self["range"][end]; }
-// The samples, of so many with these classes, that "range", "fold" and "stratified" name; ascending.
+// The samples chosen by "range", "fold" and "stratified" of a data set of `size` samples with these classes; ascending.
 std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes);
 // The same split of another config, to learn from the training data how others are to be read.
 SplitRequest train_of(const SplitRequest& r);
 
-// The word's place among all, as an enumerator.
+// The enumerator at the word's position in the list.
 template <class E>
 E place_in(const std::vector<std::string>& words, const Json& word) {
   return E(std::find(words.begin(), words.end(), word.get<std::string>()) - words.begin());

@@ -65,7 +65,7 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
 }
 
-constexpr double kSizesSeconds = 2;  // to look at the sizes of all pictures
+constexpr double kSizesSeconds = 2;  // limit for reading the sizes of all pictures
 
 std::optional<DataFacts> folder_facts(const SplitRequest& r) {
   std::error_code none;
@@ -73,8 +73,8 @@ std::optional<DataFacts> folder_facts(const SplitRequest& r) {
   const auto data = make_folder(r);
   DataFacts out = facts_of(*data);
   if (const int64_t checked = data->check_sizes(kSizesSeconds); checked < data->size())
-    out.notes.warnings.push_back(joined("the sizes of ", checked, " of ", data->size(), " pictures were checked in ", kSizesSeconds,
-                                        " s; with \"size\" they need not be one"));
+    out.notes.warnings.push_back(joined("the sizes of ", checked, " of ", data->size(), " pictures were checked within ", kSizesSeconds,
+                                        " s; set \"size\" if they may differ"));
   return out;
 }
 
@@ -131,12 +131,12 @@ void add_image_rows(Catalog<DatasetRow>& all) {
   all.add({{"ImageFolder",
             "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
             {path_field("the folder"), root_field("folder of path"),
-             integer("size", 0, "side of the square that each picture becomes; 0: all have one size").at_least(0).at_most(1 << 14),
+             integer("size", 0, "side of the square that each picture is resized to; 0: all pictures have one size").at_least(0).at_most(1 << 14),
              choice("fit", "crop", picture_fits(),
-                    "how: \"crop\" brings the shorter side to size and cuts out the middle, \"squash\" brings both sides to it, \"pad\" "
-                    "the longer one, with background beside"),
+                    "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
+                    "side and fill the rest with the background"),
              choice("background", "black", backgrounds(),
-                    "behind transparent pixels; \"none\": they are as opaque as others, whatever color they have"),
+                    "color behind transparent pixels; \"none\": ignore transparency"),
              boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
            make_folder, folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},

@@ -19,10 +19,10 @@ Reduction reduction_of(const Json& self) {
   return r == "sum" ? Reduction::sum : r == "none" ? Reduction::none : Reduction::mean;
 }
 Field class_weights() { return weights("weight", "one for each class; left out: all the same"); }
-// The rules put numbers in place of the word.
+// The rules of a config replace the word by numbers.
 Field class_weights_of_data() {
-  return weights("weight", "one for each class; left out: all the same; \"balanced\": from the training data, so that all classes "
-                           "count the same")
+  return weights("weight", "one for each class; left out: all the same; \"balanced\": computed from the training data so that all "
+                           "classes count the same")
       .or_word("balanced");
 }
 

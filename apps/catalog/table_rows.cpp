@@ -24,7 +24,7 @@ CsvOptions::Header header_of(const Json& self) {
   return !self["header"].is_boolean() ? Header::automatic : self["header"] == true ? Header::yes : Header::no;
 }
 
-// Inside a function: rows may be wanted before this file's variables are made.
+// In a function, since other files may build the catalogue before this file's variables are initialised.
 const std::vector<std::string>& missing_words() {
   static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // as CsvMissing
   return all;
@@ -35,9 +35,9 @@ const std::vector<std::string>& date_orders() {
 }
 
 std::vector<Field> format_fields() {
-  return {text("delimiter", "auto", "one character; \"auto\": the one of comma, semicolon, tab and | that the first line has"),
-          choice("decimal", ".", {".", ","}, "what begins the fraction of a number"),
-          choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "what may separate groups of three digits; left out: nothing")};
+  return {text("delimiter", "auto", "one character; \"auto\": comma, semicolon, tab or |, as found in the first line"),
+          choice("decimal", ".", {".", ","}, "decimal separator"),
+          choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "separator of groups of three digits; left out: none")};
 }
 CsvFormat format_of(const Json& self) {
   const auto first = [](const Json& text) { return text.is_null() ? '\0' : text.get<std::string>()[0]; };
@@ -106,17 +106,17 @@ void add_table_rows(Catalog<DatasetRow>& all) {
         "a table",
         {path_field("the file"), root_field("folder of path"),
          column_field("target", "column by name or index; left out: the last"),
-         choice("task", "classification", {"classification", "regression"}, "what the target is"),
+         choice("task", "classification", {"classification", "regression"}, "kind of target"),
          columns("features", "columns by name or index; empty: all others"),
-         columns("exclude", "columns that are no features, instead of naming all others"), header_field(), format[0], format[1],
+         columns("exclude", "columns to leave out of the features"), header_field(), format[0], format[1],
          format[2], columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
          choice("dates_as", "number", {"number", "parts"},
-                "\"number\": days since 1970-01-01, with the time as a fraction, which wants standardize; \"parts\": inputs for year, "
-                "month, day, weekday (Monday: 0) and, where there are times, the hour"),
-         choice("date_order", "ymd", date_orders(), "order of year, month and day; with - / or . between them"),
+                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input each "
+                "for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+         choice("date_order", "ymd", date_orders(), "order of year, month and day, which are separated by - / or ."),
          choice("missing", "refuse", missing_words(),
-                "what is done about missing values: an error, the row is left out, the training data's mean or median, or fill"),
-         list("missing_words", Json::array(), text("", nullptr, "a word"), "what stands for a missing value besides an empty cell"),
+                "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
+         list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
          number("fill", 0.0, "of missing: constant"),
          choice("categories", "one_hot", {"one_hot", "index"}, "columns of texts: an input of 0 or 1 for each, or their number"),
          boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)")}},

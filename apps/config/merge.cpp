@@ -90,7 +90,7 @@ bool is_text(const std::string& s) {
   } catch (const Tree::type_error&) { return false; }  // not UTF-8
 }
 
-// Of an unknown type: only that it is the type, which then is found wrong where it was given.
+// Does a data set of this type have the key? One of an unknown type has only "type", which is then reported.
 bool is_key_of_data_set(const Tree& type, const std::string& key) {
   const Component* const found = type.is_string() ? dataset_family().find(type.get<std::string>()) : nullptr;
   const auto among = [&](const std::vector<Field>& fields) {
@@ -240,7 +240,7 @@ void share_data_keys(ParsedJson& config) {
     Tree split = data[name].is_string() ? Tree{{"type", data[name]}} : data[name];
     const Tree common = shared.value("type", Tree()), type = split.value("type", common);
     for (const auto& [key, value] : shared.items()) {
-      // A key that none has is found wrong in the first split, beside those that it may have been meant as.
+      // An unknown key goes to the first split, where the error can suggest keys of that data set.
       const bool unknown = common.is_string() && !is_key_of_data_set(common, key) && data.contains(key);
       if (!unknown && !is_key_of_data_set(type, key)) continue;
       data.erase(key);

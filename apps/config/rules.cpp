@@ -143,7 +143,7 @@ class Rules : private RuleSet {
     }
   }
 
-  // Weights of classes that the training data says: held as numbers, with which a run is resumed and evaluated.
+  // Replaces "balanced" by numbers computed from the training data, so that resuming and evaluating a run use the same weights.
   void balance(const DataFacts& facts) {
     Json& loss = c_["loss"];
     if (!clean({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
@@ -151,13 +151,13 @@ class Rules : private RuleSet {
     try {
       counts = class_counts(*build_dataset(c_, "train"), loss.value("ignore_index", int64_t(-1)));
     } catch (const DataError&) { return; } catch (const IoError&) {
-      return;  // not there: training ends with that
+      return;  // the files do not exist: training reports that
     }
     std::string none;
     for (size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] == 0) none += (none.empty() ? "" : ", ") + std::to_string(i);
     }
-    if (!none.empty()) issues_.warn("loss.weight", "has 1 for the classes that data.train has no sample of: " + none);
+    if (!none.empty()) issues_.warn("loss.weight", "is 1 for these classes, which have no sample in data.train: " + none);
     loss["weight"] = balanced_class_weights(counts);
   }
 

@@ -112,7 +112,7 @@ double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvO
   return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
 }
 
-// learnt: what stands for the missing values of each input, if the training data says it.
+// learnt: the replacement of each input, from the training data; empty: computed here.
 void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path,
                   std::vector<double>& learnt) {
   if (o.missing == CsvMissing::refuse || o.missing == CsvMissing::drop_row) return;
@@ -137,7 +137,7 @@ void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>
   }
 }
 
-// Which column is the target, what was left out, and what missing values there were.
+// The target, the columns left out, and the missing values.
 void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
                int64_t missing) {
   notes.made += joined("; target ", sheet.names()[target]);

@@ -65,8 +65,8 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
 // have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise. A column of
 // CsvOptions::dates is one input, or one a part, named "column.year".
-// notes() says what became of each column. It warns of columns of texts that are numbers in another format, or dates, and of a
-// table without numbers, in which a header cannot be known from a row.
+// notes() lists how the columns were read. It warns of text columns that look like numbers in another format or dates, and of a
+// table without numbers, where a header cannot be detected.
 // Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for
 // one that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not
 // finite, not numeric, no date, or a class or category that the encoding does not have.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <system_error>
 
 #include "framework/base/check.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The length of a separator of thousands at the beginning of `s`; 0: there is none.
+// The length of a thousands separator at the beginning of `s`; 0: none.
 size_t separator_length(std::string_view s, char thousands) {
   if (thousands == 0) return 0;
   if (!s.empty() && s[0] == thousands) return 1;
@@ -25,7 +26,7 @@ size_t separator_length(std::string_view s, char thousands) {
   return thousands == '\'' && s.starts_with(kApostrophe) ? kApostrophe.size() : 0;
 }
 
-// Takes text from the front of a cell.
+// Reads a cell from the front.
 class CellReader {
  public:
   explicit CellReader(std::string_view text) : text_(text) {}
@@ -86,7 +87,7 @@ std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   return order == CsvDateOrder::dmy ? Day{*third, *second, *first} : Day{*third, *first, *second};
 }
 
-// Seconds of the day, in UTC where there is a zone: then it may lie outside the day.
+// Seconds of the day; with a zone in UTC, which may be outside of the day.
 std::optional<double> read_time(CellReader& in) {
   while (in.take(' ')) {}
   const auto hours = in.digits(1, 2);
@@ -122,7 +123,7 @@ bool is_missing_word(std::string_view cell) {
   return std::find(std::begin(kWords), std::end(kWords), cell) != std::end(kWords);
 }
 
-// Without the sign of a currency or of percent, which `what` then names.
+// The cell without a currency or percent sign, which is described in `what`.
 std::string_view without_unit(std::string_view cell, std::string& what) {
   const auto trim = [&] {
     while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
@@ -220,7 +221,7 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   double value = 0;
   CsvHint out;
   const std::string_view bare = without_unit(cell, out.what);
-  if (!out.what.empty()) out.remedy = "take the sign out of the file";
+  if (!out.what.empty()) out.remedy = "remove the sign from the file";
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;
   const auto with = [&](const char* what, const std::string& remedy) {
@@ -235,8 +236,8 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   for (const char t : {',', '.', ' ', '\'', '_'}) {
     if (t == f.decimal || !reads(f.decimal, t)) continue;
     const std::string groups = option("thousands", t);
-    if (decimal && t == other) return with("commas or points", option("decimal", t) + " or " + groups + ", whichever is meant");
-    return with("separators of thousands", groups);
+    if (decimal && t == other) return with("commas or points", option("decimal", t) + " or " + groups + ", depending on the meaning");
+    return with("thousands separators", groups);
   }
   if (decimal) return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other));
   for (const char t : {',', '.', ' ', '\'', '_'}) {
@@ -251,7 +252,7 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
     const std::string which = order == 0 ? ""
                                          : joined(", \"date_order\": \"", kOrders[order], '"',
                                                   order == 1 && parse_date(cell, CsvDateOrder::mdy, also) ? " or \"mdy\"" : "");
-    return {"dates", "name the column in \"dates\"" + which};
+    return {"dates", "list the column in \"dates\"" + which};
   }
   return {};
 }

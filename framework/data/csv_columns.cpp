@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kColumns = "CSV";
 constexpr size_t kMaxCategories = 64;
-constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();  // until it is filled in
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();  // a missing value until it is filled in
 
 // Some of many names, for a message.
 std::string some_of(const std::vector<std::string>& names) {
@@ -66,7 +66,7 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   check<ConfigError>(o.features.empty() || o.exclude.empty(), kColumns, "give features or exclude, not both");
   std::vector<size_t> out, excluded;
   for (const std::string& name : o.exclude) {
-    // A file that is read as the training data was need not have what was left out there.
+    // A held-out file need not have the columns that were left out of the training data.
     if (by_name && std::find(all.begin(), all.end(), name) == all.end()) continue;
     excluded.push_back(sheet_.find(name));
     check<ConfigError>(excluded.back() != target, kColumns, path, ": column \"", all[target], "\" is the target, and excluded");
@@ -76,7 +76,7 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
     if (c != target && std::find(excluded.begin(), excluded.end(), c) == excluded.end()) out.push_back(c);
   }
   check<ConfigError>(all.size() > 1, kColumns, path, " has only one column, which leaves none for the features",
-                     Help{joined("columns are separated by '", sheet_.format().delimiter, "'; \"delimiter\" names another")});
+                     Help{joined("the delimiter is '", sheet_.format().delimiter, "'; \"delimiter\" sets another")});
   check<ConfigError>(!out.empty(), kColumns, path, ": exclude leaves no column for the features");
   for (auto c = out.begin(); c != out.end(); ++c) {
     check<ConfigError>(*c != target, kColumns, path, ": column \"", all[*c],
@@ -140,7 +140,7 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
                      options_.date_order == CsvDateOrder::ymd   ? "2024-03-18 or 2024-03-18 14:30"
                      : options_.date_order == CsvDateOrder::dmy ? "18.03.2024 or 18/03/2024 14:30"
                                                                 : "03/18/2024 or 03/18/2024 2:30 PM",
-                     ", got \"", cell.substr(0, 60), '"', Help{"date_order: ymd, dmy or mdy says where the year is"});
+                     ", got \"", cell.substr(0, 60), '"', Help{"\"date_order\": \"ymd\", \"dmy\" or \"mdy\" sets the order of year, month and day"});
     timed = timed || dates[r].timed;
   }
   if (!given) {
@@ -155,7 +155,7 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
   }
 }
 
-// What a column of texts is taken for, where it was probably meant as something else: of all its cells.
+// The probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "": none.
 std::string CsvColumns::doubt(size_t column) const {
   CsvHint first;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
@@ -181,16 +181,16 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
     categories[texts.back()] = 0;
     if (categories.size() > kMaxCategories)
       sheet_.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
-                     doubted.empty() ? std::string() : ": it has " + doubted.substr(0, cut),
-                     Help{doubted.empty() ? "leave it out by exclude, or name it as the target" : doubted.substr(cut + 1)});
+                     doubted.empty() ? std::string() : ", all of them " + doubted.substr(0, cut),
+                     Help{doubted.empty() ? "leave it out with \"exclude\", or make it the target" : doubted.substr(cut + 1)});
   }
   for (auto& [category, number] : categories) {
     number = int64_t(made.categories.size());
     made.categories.emplace_back(category);
   }
   if (!doubted.empty())
-    warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", which are read as ",
-                               made.categories.size(), " different texts: ", doubted.substr(cut + 1)));
+    warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", read as ",
+                               made.categories.size(), " different texts; ", doubted.substr(cut + 1)));
   std::vector<int64_t> out;
   for (const std::string_view text : texts) out.push_back(categories[text]);
   return out;
@@ -219,7 +219,7 @@ DataNotes CsvColumns::notes() const {
   out.warnings = warnings_;
   if (sheet_.guessed())
     out.warnings.emplace_back(
-        "the first row is read as a sample, but it may be a header: no number tells; say \"header\": true or false");
+        "the first row was read as a sample; if it is a header, set \"header\": true (false: no warning)");
   if (numbers_ > 0) out.made = count_of(size_t(numbers_), "column") + " of numbers";
   for (const bool date : {false, true}) {
     std::string list;

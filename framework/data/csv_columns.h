@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a column of a table becomes: inputs of a CsvDataset. No public header.
+// The inputs of a CsvDataset from the columns of its table. Not a public header.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ class CsvColumns {
   bool is_missing(size_t row, size_t column) const;
   // The columns of features, in the order of the training data's where that is known.
   std::vector<size_t> choose(size_t target, const std::string& path) const;
-  // Appends the inputs that the column makes. given: the column of the training data; null: learnt here.
+  // Appends the inputs of a column. given: the training data's encoding of the column; null: learn it from this file.
   CsvEncoding::Column append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out);
-  // What became of the columns so far.
+  // How the columns were read so far.
   DataNotes notes() const;
-  int64_t missing() const { return missing_; }  // values that append() met
+  int64_t missing() const { return missing_; }  // values seen by append()
 
  private:
   bool meets_missing(size_t row, size_t column, const char* kind);
@@ -52,7 +52,7 @@ class CsvColumns {
   std::vector<std::string> warnings_;
 };
 
-// The place of a cell's text among those of the training data. Throws DataError for another.
+// The index of a cell's text in the training data's list. Throws DataError if it is not in the list.
 int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
                    const char* what);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxShown = 500;
 
-// Is it a number as `format` writes them, or also: in another format, or a date?
+// Is the cell a number in `format`? Unless strictly: or a number in another format, or a date?
 bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictly) {
   double ignored;
   if (parse_number(cell, format, ignored)) return true;
@@ -19,7 +19,7 @@ bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictl
   return !hint.what.empty() && !hint.word;
 }
 
-// Is the first row a header? Nothing: there is no number in the first two rows to know it by.
+// Is the first row a header? Empty: without numbers in the first two rows it cannot be detected.
 std::optional<bool> find_header(const CsvTable& table, const CsvFormat& format) {
   bool strict = false, loose = false, below = false;
   for (size_t c = 0; c < table.columns(); ++c) {

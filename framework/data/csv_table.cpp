@@ -56,8 +56,8 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
     if (first[i] > 0 && first[i] == second[i]) as_often += kDelimiters[i];
   }
   if (there.size() > 1 && as_often.size() == 1) there = as_often;
-  check<DataError>(there.size() <= 1, kTable, path_, ":1: the first line has more than one of , ; | and the tab, so that the ",
-                   "delimiter is not clear", Help{"say it, such as \"delimiter\": \";\""});
+  check<DataError>(there.size() <= 1, kTable, path_, ":1: the first line has more than one of comma, semicolon, tab and |, ",
+                   "so the delimiter is ambiguous", Help{"set it, for example \"delimiter\": \";\""});
   delimiter_ = there.empty() ? ',' : there[0];
 }
 

@@ -33,10 +33,10 @@ struct ByteRows {
   Tensor target;  // of the same samples
 };
 
-// What a data set made of its files, for people to read.
+// How a data set read its files, as text for users.
 struct DataNotes {
-  std::string made{};                   // one line; empty: nothing to say
-  std::vector<std::string> warnings{};  // of what is probably not meant so
+  std::string made{};                   // one line, may be empty
+  std::vector<std::string> warnings{};  // of probable mistakes
 };
 
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the

@@ -88,7 +88,7 @@ void jpeg_warned(j_common_ptr info, int level) {  // a damaged picture would be 
 }
 
 // No object with a destructor lives here, where longjmp may end in. Returns false with the reason in errors.text. First with
-// `pixels` null: gives the sizes. A pixel of four components is four inks, of others it is RGB.
+// `pixels` null: gives the sizes. With four components a pixel is CMYK, else RGB.
 bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::string& bytes, uint8_t* pixels) {
   info.err = jpeg_std_error(&errors.manager);
   errors.manager.error_exit = jpeg_failed;
@@ -113,18 +113,18 @@ bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::strin
   return true;
 }
 
-// Inverted inks as RGB, by PIL's rounding.
-void from_inks(Picture& p) {
+// Inverted CMYK to RGB, with PIL's rounding.
+void from_cmyk(Picture& p) {
   const auto share = [](int a, int b) {
     const int t = a * b + 128;
     return ((t >> 8) + t) >> 8;
   };
   const size_t pixels = p.pixels.size() / 4;
   for (size_t i = 0; i < pixels; ++i) {
-    const uint8_t* const inks = p.pixels.data() + 4 * i;
-    const int light = inks[3];
+    const uint8_t* const from = p.pixels.data() + 4 * i;
+    const int light = from[3];
     uint8_t rgb[3];
-    for (int c = 0; c < 3; ++c) rgb[c] = uint8_t(light - share(255 - inks[c], light));
+    for (int c = 0; c < 3; ++c) rgb[c] = uint8_t(light - share(255 - from[c], light));
     std::copy_n(rgb, 3, p.pixels.data() + 3 * i);
   }
   p.pixels.resize(3 * pixels);
@@ -137,10 +137,10 @@ Picture decode_jpeg(const std::string& path, const std::string& bytes) {
   if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
   Picture out{int64_t(info.image_width), int64_t(info.image_height), 3};
   check_size(path, out.height, out.width, bytes.size());
-  const bool inks = info.num_components == 4;
-  out.pixels.resize(size_t(out.height) * size_t(out.width) * (inks ? 4 : 3));
+  const bool cmyk = info.num_components == 4;
+  out.pixels.resize(size_t(out.height) * size_t(out.width) * (cmyk ? 4 : 3));
   if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();
-  if (inks) from_inks(out);
+  if (cmyk) from_cmyk(out);
   return out;
 }
 

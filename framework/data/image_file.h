@@ -9,18 +9,18 @@
 
 namespace halfstep {
 
-// What is behind transparent pixels. none: transparency is left out, and the colors below it show, as PIL's convert("RGB") has it.
+// The color behind transparent pixels. none: transparency is ignored, as by PIL's convert("RGB").
 enum class Background : uint8_t { black, white, none };
 
-// channels: 3, red, green and blue, or 1, gray by 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8. A JPEG of inks (CMYK) has
-// them inverted, as Adobe's programs write it, and becomes RGB without a color profile, as by PIL: C K / 255 and so on.
+// channels: 3, red, green and blue, or 1, gray by 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8. A CMYK JPEG is
+// taken as inverted, as Adobe's programs write it, and converted to RGB without a color profile, as by PIL.
 // The name's end says the format: .png, .jpg or .jpeg. Throws IoError when the file cannot be read, and DataError, which
 // names it, for another end, for content of another format, for what is cut off or damaged, and for more than 2^28 pixels.
 Picture read_picture(const std::filesystem::path& path, int channels, Background background = Background::black);
 bool is_picture_name(const std::filesystem::path& path);
-// Does the name end as that of a picture which read_picture cannot read: .webp, .gif, .bmp, .tif and the like?
+// Is it the name of a picture in a format that read_picture does not support: .webp, .gif, .bmp, .tif and others?
 bool is_other_picture_name(const std::filesystem::path& path);
-// As read_picture finds it, from the first bytes of the file. Throws IoError and DataError as that.
+// The size from the header of the file, without decoding it. Throws IoError and DataError like read_picture.
 struct PictureSize {
   int64_t width = 0, height = 0;
   bool operator==(const PictureSize&) const = default;

@@ -12,9 +12,8 @@
 
 namespace halfstep {
 
-// How a picture becomes a square, by bilinear antialiased resizing. crop: the shorter side is brought to its size and the middle cut
-// out, as by torchvision's Resize and CenterCrop. squash: both sides are, whatever that does to proportions. pad: the longer side
-// is, and what the other lacks is background.
+// How a picture is fitted into a square, with bilinear antialiased resizing. crop: resize the shorter side and crop the middle, as
+// torchvision's Resize and CenterCrop. squash: resize both sides. pad: resize the longer side and fill the rest with the background.
 enum class PictureFit : uint8_t { crop, squash, pad };
 
 struct ImageFolderOptions {
@@ -22,12 +21,12 @@ struct ImageFolderOptions {
   bool grayscale = false;
   std::vector<std::string> classes{};  // the folders, e.g. the training data's; empty: those that there are, sorted by name
   PictureFit fit = PictureFit::crop;
-  Background background = Background::black;  // what transparent pixels and `pad` show; none pads with black
+  Background background = Background::black;  // behind transparent pixels and of `pad`, where none is black
 };
 
 // Images [3, H, W] f32, [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that the file lies in, at any
 // depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Files whose names do
-// not end in .png, .jpg or .jpeg are passed over; notes() warns of pictures among them. Throws DataError: for a root that is no
+// not end in .png, .jpg or .jpeg are passed over; notes() warns of pictures in other formats. Throws DataError: for a root that is no
 // folder or has no folders, a class without pictures, a folder that is none of `classes`; and as read_picture, when a batch has the
 // file in question.
 class ImageFolderDataset : public Dataset {
@@ -43,8 +42,8 @@ class ImageFolderDataset : public Dataset {
   DataNotes notes() const override;
   std::vector<int64_t> labels() const override;
 
-  // Without a size: has each picture that of the first one? Reads headers for so long at most, and returns how many it read. Throws
-  // DataError that names one that has not, and how many have not.
+  // Without a size: checks that all pictures have the size of the first one, from their headers. Stops after `seconds`, and returns
+  // how many pictures were checked. Throws DataError with an example and the number of pictures that differ.
   int64_t check_sizes(double seconds) const;
 
   const std::vector<std::string>& class_names() const { return class_names_; }

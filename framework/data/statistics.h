@@ -37,11 +37,11 @@ class ChannelSums {
 // sample.
 std::vector<int64_t> class_labels(const Dataset& data);
 
-// How many samples each class has, or positions of samples, before transforms. `ignored`: a class that is not counted. Throws
-// ValueError for a data set without classes.
+// The number of samples of each class, or of positions in samples, before transforms. `ignored`: a class that is not counted.
+// Throws ValueError for a data set without classes.
 std::vector<int64_t> class_counts(const Dataset& data, int64_t ignored = -1);
-// Weights with which all classes count the same, as scikit-learn's class_weight="balanced": all samples / (classes with samples x
-// samples of this class), and 1 for a class without any.
+// Weights for which all classes count the same, as scikit-learn's class_weight="balanced": samples / (classes with samples x samples
+// of the class), and 1 for a class without samples.
 std::vector<double> balanced_class_weights(std::span<const int64_t> counts);
 
 // Calls f(batch, first sample) with all samples in order, in batches. No random transform is drawn twice: it is epoch 0.

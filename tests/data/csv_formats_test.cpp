@@ -99,7 +99,7 @@ TEST_CASE("csv: what a German spreadsheet saves") {
   // With nothing said, it is named what there is.
   const DataNotes plain = sheet.read({.target = "Ort", .features = {"Datum", "Preis"}}).notes();
   REQUIRE(plain.warnings.size() == 2);
-  CHECK(contains(plain.warnings[0], "column \"Datum\" has dates (\"18.03.2024\"), which are read as 2 different texts: name the column in "
+  CHECK(contains(plain.warnings[0], "column \"Datum\" has dates (\"18.03.2024\"), read as 2 different texts; list the column in "
                                     "\"dates\", \"date_order\": \"dmy\""));
   CHECK(contains(plain.warnings[1], "column \"Preis\" has numbers with a decimal comma (\"1.234,50\")"));
   CHECK(contains(sheet.fault({.target = "Ort"}), "column \"Fl\xc3\xa4" "che\" must be a number, got \"80,5\"\nhelp: \"decimal\": \",\""));
@@ -119,7 +119,7 @@ TEST_CASE("csv: the delimiter is found in the first line") {
   CHECK(contains(Sheet("a,b;c\n1,2;3\n").fault(), "s.csv:1: the first line has more than one of"));
   const std::string one = message_of<ConfigError>([] { Sheet("a b\n1 2\n").read(); });
   CHECK(contains(one, "has only one column"));
-  CHECK(contains(one, "\"delimiter\" names another"));
+  CHECK(contains(one, "\"delimiter\" sets another"));
 }
 
 TEST_CASE("csv: lines that end with CR, UTF-16, and a header alone") {
@@ -134,7 +134,7 @@ TEST_CASE("csv: lines that end with CR, UTF-16, and a header alone") {
   CHECK(Sheet("name,2024-01\nx,5\n").read({.target = "0"}).size() == 1);
   const DataNotes words = Sheet("x,y\nu,v\n").read().notes();
   REQUIRE(words.warnings.size() == 1);
-  CHECK(contains(words.warnings[0], "the first row is read as a sample, but it may be a header"));
+  CHECK(contains(words.warnings[0], "the first row was read as a sample; if it is a header, set \"header\": true"));
   CHECK(Sheet("x,y\nu,v\n").read({.header = CsvOptions::Header::no}).notes().warnings.empty());
 }
 
@@ -147,12 +147,12 @@ TEST_CASE("csv: texts that are numbers with a sign are warned of, and named wher
   }
   const DataNotes notes = Sheet(some).read().notes();
   REQUIRE(notes.warnings.size() == 2);
-  CHECK(notes.warnings[0] == "column \"rate\" has numbers with a percent sign (\"0.5%\"), which are read as 10 different texts: take the "
-                             "sign out of the file");
+  CHECK(notes.warnings[0] == "column \"rate\" has numbers with a percent sign (\"0.5%\"), read as 10 different texts; remove the "
+                             "sign from the file");
   CHECK(contains(notes.warnings[1], "column \"pay\" has numbers with a currency sign (\"$0\")"));
-  CHECK(contains(Sheet(many).fault(), "more than 64 different texts: it has numbers with a percent sign (\"0.5%\")\nhelp: take the sign"));
+  CHECK(contains(Sheet(many).fault(), "more than 64 different texts, all of them numbers with a percent sign (\"0.5%\")\nhelp: remove the sign"));
   CHECK(contains(Sheet("a,b\n1,2\nNA,3\n").fault(), "got \"NA\"\nhelp: \"missing_words\": [\"NA\"]"));
-  CHECK(contains(Sheet("a,b\n1,2\n\"1,234\",3\n").fault(), "help: \"decimal\": \",\" or \"thousands\": \",\", whichever is meant"));
+  CHECK(contains(Sheet("a,b\n1,2\n\"1,234\",3\n").fault(), "help: \"decimal\": \",\" or \"thousands\": \",\", depending on the meaning"));
   CHECK(contains(Sheet("a,b\n1,2\n\"1,234,567\",3\n").fault(), "help: \"thousands\": \",\""));
   CHECK(Sheet("a,y\nA1,1\nB2%,2\n").read().notes().warnings.empty());  // one that is none: they are texts
 }

@@ -238,7 +238,7 @@ TEST_CASE("weights of classes from the training data are held as numbers") {
   // A class without samples, and a class that does not count.
   const Config few = loaded(file, {R"(data={"train": {"type": "Digits", "size": 3}})", R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
   CHECK(few.json["loss"]["weight"].size() == 10);
-  CHECK(contains(few.warnings.at(0), "loss.weight: has 1 for the classes that data.train has no sample of"));
+  CHECK(contains(few.warnings.at(0), "loss.weight: is 1 for these classes, which have no sample in data.train: "));
   const Config ignored = loaded(file, {csv, R"(loss={"type": "CrossEntropyLoss", "weight": "balanced", "ignore_index": 1})"});
   CHECK(ignored.json["loss"]["weight"] == Json{1.0, 1.0});
   CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "weight": "even"})"}}),
