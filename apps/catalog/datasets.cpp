@@ -111,7 +111,7 @@ std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span
 }
 
 DataFacts facts_of(const Dataset& data) {
-  return {data.input_shape(), data.target_shape(), data.classes(), data.size(),           data.input_dtype(),
+  return {data.input_shape(), data.target_shape(), data.classes(),         data.size(), data.input_dtype(),
           data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
 }
 

@@ -73,8 +73,8 @@ std::optional<DataFacts> folder_facts(const SplitRequest& r) {
   const auto data = make_folder(r);
   DataFacts out = facts_of(*data);
   if (const int64_t checked = data->check_sizes(kSizesSeconds); checked < data->size())
-    out.notes.warnings.push_back(joined("the sizes of ", checked, " of ", data->size(), " pictures were checked within ", kSizesSeconds,
-                                        " s; set \"size\" if they may differ"));
+    out.notes.warnings.push_back(joined("the sizes of ", checked, " of ", data->size(), " pictures were checked within ",
+                                        kSizesSeconds, " s; set \"size\" if they may differ"));
   return out;
 }
 
@@ -128,17 +128,20 @@ void add_image_rows(Catalog<DatasetRow>& all) {
         return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
       },
       false));
-  all.add({{"ImageFolder",
-            "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
-            {path_field("the folder"), root_field("folder of path"),
-             integer("size", 0, "side of the square that each picture is resized to; 0: all pictures have one size").at_least(0).at_most(1 << 14),
-             choice("fit", "crop", picture_fits(),
-                    "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
-                    "side and fill the rest with the background"),
-             choice("background", "black", backgrounds(),
-                    "color behind transparent pixels; \"none\": ignore transparency"),
-             boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
-           make_folder, folder_facts});
+  all.add(
+      {{"ImageFolder",
+        "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
+        {path_field("the folder"), root_field("folder of path"),
+         integer("size", 0, "side of the square that each picture is resized to; 0: all pictures have one size")
+             .at_least(0)
+             .at_most(1 << 14),
+         choice("fit", "crop", picture_fits(),
+                "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
+                "side and fill the rest with the background"),
+         choice("background", "black", backgrounds(), "color behind transparent pixels; \"none\": ignore transparency"),
+         boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
+       make_folder,
+       folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
                     [](const Json&) { return CifarLabels::ten; }));
   all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",

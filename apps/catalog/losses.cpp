@@ -21,8 +21,9 @@ Reduction reduction_of(const Json& self) {
 Field class_weights() { return weights("weight", "one for each class; left out: all the same"); }
 // The rules of a config replace the word by numbers.
 Field class_weights_of_data() {
-  return weights("weight", "one for each class; left out: all the same; \"balanced\": computed from the training data so that all "
-                           "classes count the same")
+  return weights("weight",
+                 "one for each class; left out: all the same; \"balanced\": computed from the training data so that all "
+                 "classes count the same")
       .or_word("balanced");
 }
 
@@ -106,11 +107,12 @@ void add_class_rows(Catalog<LossRow>& all) {
                                                                            reduction_of(self), self["label_smoothing"]});
            },
            Targets::classes});
-  all.add({{"NLLLoss", "-output[class], output in log space, as of LogSoftmax", {class_weights_of_data(), ignore_index, reduction()}},
-           [](const Json& self) {
-             return std::make_unique<NLLLoss>(NllLossOptions{weights_of(self["weight"]), self["ignore_index"], reduction_of(self)});
-           },
-           Targets::classes});
+  all.add(
+      {{"NLLLoss", "-output[class], output in log space, as of LogSoftmax", {class_weights_of_data(), ignore_index, reduction()}},
+       [](const Json& self) {
+         return std::make_unique<NLLLoss>(NllLossOptions{weights_of(self["weight"]), self["ignore_index"], reduction_of(self)});
+       },
+       Targets::classes});
   all.add(
       {{"MultiMarginLoss",
         "max(0, margin - output[class] + output[j])^p over the other classes j",

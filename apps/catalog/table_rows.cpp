@@ -108,10 +108,11 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          column_field("target", "column by name or index; left out: the last"),
          choice("task", "classification", {"classification", "regression"}, "kind of target"),
          columns("features", "columns by name or index; empty: all others"),
-         columns("exclude", "columns to leave out of the features"), header_field(), format[0], format[1],
-         format[2], columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
+         columns("exclude", "columns to leave out of the features"), header_field(), format[0], format[1], format[2],
+         columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
          choice("dates_as", "number", {"number", "parts"},
-                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input each "
+                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
+                "each "
                 "for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
          choice("date_order", "ymd", date_orders(), "order of year, month and day, which are separated by - / or ."),
          choice("missing", "refuse", missing_words(),
@@ -122,7 +123,10 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)")}},
        make_csv,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
-       /*takes_range=*/true, /*normalizes=*/false, /*streams=*/false, /*takes_parts=*/true});
+       /*takes_range=*/true,
+       /*normalizes=*/false,
+       /*streams=*/false,
+       /*takes_parts=*/true});
   all.add({{"TimeSeries",
             "windows [window, 1] over a column of a table, and the values [horizon] after each; metrics are in the column's units",
             {path_field("the file"), root_field("folder of path"),
@@ -130,8 +134,8 @@ void add_table_rows(Catalog<DatasetRow>& all) {
              column_field("time", "a column whose values must increase, by name or index"), part_field(),
              integer("window", nullptr, "values of the input").at_least(1).at_most(kMaxSample).required(),
              integer("horizon", 1, "values to predict").at_least(1).at_most(kMaxSample),
-             integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(),
-             format[0], format[1], format[2],
+             integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
+             format[1], format[2],
              boolean("standardize", true, "inputs and targets to mean 0 and deviation 1 (of the training data)")}},
            make_series,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },

@@ -20,8 +20,8 @@ ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 // name become objects on the way. What cannot be set is added to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
-// Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, does not set the key
-// and has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
+// Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, does not set the
+// key and has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
 void share_data_keys(ParsedJson& config);
 
 // Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name. A string or key that is not UTF-8 or

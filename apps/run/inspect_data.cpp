@@ -67,7 +67,11 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   Json raw = config.json;
   raw["data"][split]["transforms"] = Json::array();
   const auto data = build_dataset(raw, split);
-  DataReport out{.split = split, .describe = data->describe(), .made = data->notes().made, .samples = data->size(), .classes = data->classes()};
+  DataReport out{.split = split,
+                 .describe = data->describe(),
+                 .made = data->notes().made,
+                 .samples = data->size(),
+                 .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();
   if (out.classes > 0) out.class_counts.resize(size_t(out.classes));
 

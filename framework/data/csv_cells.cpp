@@ -236,7 +236,8 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   for (const char t : {',', '.', ' ', '\'', '_'}) {
     if (t == f.decimal || !reads(f.decimal, t)) continue;
     const std::string groups = option("thousands", t);
-    if (decimal && t == other) return with("commas or points", option("decimal", t) + " or " + groups + ", depending on the meaning");
+    if (decimal && t == other)
+      return with("commas or points", option("decimal", t) + " or " + groups + ", depending on the meaning");
     return with("thousands separators", groups);
   }
   if (decimal) return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other));

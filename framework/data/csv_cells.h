@@ -32,8 +32,8 @@ struct CsvDate {
   double hour = 0;  // with minutes and seconds as a fraction
   bool timed = false;
 };
-// Is the cell a date? Year (four digits), month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03" and
-// "20240318". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
+// Is the cell a date? Year (four digits), month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03"
+// and "20240318". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
 
 // For a cell that looks like a number but is not one in `format`: the reason, such as "a decimal comma", and the remedy. Empty for

@@ -81,7 +81,8 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   for (auto c = out.begin(); c != out.end(); ++c) {
     check<ConfigError>(*c != target, kColumns, path, ": column \"", all[*c],
                        "\" is the target, which a model must not be given as a feature");
-    check<ConfigError>(std::find(out.begin(), c, *c) == c, kColumns, path, ": column \"", all[*c], "\" is among the features twice");
+    check<ConfigError>(std::find(out.begin(), c, *c) == c, kColumns, path, ": column \"", all[*c],
+                       "\" is among the features twice");
   }
   if (!known) return out;
   std::vector<std::string> names;
@@ -140,7 +141,8 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
                      options_.date_order == CsvDateOrder::ymd   ? "2024-03-18 or 2024-03-18 14:30"
                      : options_.date_order == CsvDateOrder::dmy ? "18.03.2024 or 18/03/2024 14:30"
                                                                 : "03/18/2024 or 03/18/2024 2:30 PM",
-                     ", got \"", cell.substr(0, 60), '"', Help{"\"date_order\": \"ymd\", \"dmy\" or \"mdy\" sets the order of year, month and day"});
+                     ", got \"", cell.substr(0, 60), '"',
+                     Help{"\"date_order\": \"ymd\", \"dmy\" or \"mdy\" sets the order of year, month and day"});
     timed = timed || dates[r].timed;
   }
   if (!given) {
@@ -189,8 +191,8 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
     made.categories.emplace_back(category);
   }
   if (!doubted.empty())
-    warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", read as ",
-                               made.categories.size(), " different texts; ", doubted.substr(cut + 1)));
+    warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", read as ", made.categories.size(),
+                               " different texts; ", doubted.substr(cut + 1)));
   std::vector<int64_t> out;
   for (const std::string_view text : texts) out.push_back(categories[text]);
   return out;
@@ -218,8 +220,7 @@ DataNotes CsvColumns::notes() const {
   DataNotes out;
   out.warnings = warnings_;
   if (sheet_.guessed())
-    out.warnings.emplace_back(
-        "the first row was read as a sample; if it is a header, set \"header\": true (false: no warning)");
+    out.warnings.emplace_back("the first row was read as a sample; if it is a header, set \"header\": true (false: no warning)");
   if (numbers_ > 0) out.made = count_of(size_t(numbers_), "column") + " of numbers";
   for (const bool date : {false, true}) {
     std::string list;

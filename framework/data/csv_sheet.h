@@ -21,8 +21,8 @@ class CsvSheet {
 
   size_t rows() const { return rows_.size(); }
   bool has_header() const { return has_header_; }
-  bool guessed() const { return guessed_; }            // was a header impossible to detect, for lack of numbers?
-  const CsvFormat& format() const { return format_; }  // with the delimiter that was found
+  bool guessed() const { return guessed_; }                         // was a header impossible to detect, for lack of numbers?
+  const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
   // Leaves the other rows out.

@@ -15,9 +15,9 @@ namespace halfstep {
 
 // Every row has the same number of cells. Lines end with LF, CRLF or, in a file that has no LF, CR. Quotes are undone, spaces
 // around unquoted cells removed, empty lines at the end left out. A delimiter of 0 is found in the first line: the only one of
-// comma, semicolon, tab and | in it, or the only one that occurs as often in the second line; not the decimal or thousands separator.
-// Throws IoError when the file cannot be read; DataError for a row of another length, an open quote, an ambiguous delimiter, text
-// in UTF-16, or no row at all.
+// comma, semicolon, tab and | in it, or the only one that occurs as often in the second line; not the decimal or thousands
+// separator. Throws IoError when the file cannot be read; DataError for a row of another length, an open quote, an ambiguous
+// delimiter, text in UTF-16, or no row at all.
 class CsvTable {
  public:
   CsvTable(const std::filesystem::path& path, const CsvFormat& format);

@@ -169,7 +169,8 @@ bool is_picture_name(const std::filesystem::path& path) {
 }
 
 bool is_other_picture_name(const std::filesystem::path& path) {
-  constexpr std::string_view kOthers[] = {".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jp2", ".jxl", ".ppm", ".pgm"};
+  constexpr std::string_view kOthers[] = {".webp", ".gif",  ".bmp", ".tif", ".tiff", ".avif",
+                                          ".heic", ".heif", ".jp2", ".jxl", ".ppm",  ".pgm"};
   return std::find(std::begin(kOthers), std::end(kOthers), ending(path)) != std::end(kOthers);
 }
 

@@ -56,9 +56,10 @@ std::vector<fs::path> pictures_in(const fs::path& folder, std::vector<fs::path>&
   }
   check<DataError>(!failed, kFolder, "cannot read the folder ", folder.string());
   const std::vector<fs::path> others(unread.begin() + std::ptrdiff_t(before), unread.end());
-  check<DataError>(!out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has ",
-                   others.empty() ? "none" : "only " + endings_of(others),
-                   Help{others.empty() ? "each class has a folder of its own" : "convert them, e.g. with ImageMagick's mogrify -format png"});
+  check<DataError>(
+      !out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has ",
+      others.empty() ? "none" : "only " + endings_of(others),
+      Help{others.empty() ? "each class has a folder of its own" : "convert them, e.g. with ImageMagick's mogrify -format png"});
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -101,7 +101,8 @@ TEST_CASE("npy: mapped where nothing is converted, and read where it is") {
   };
   // A header of NumPy's length: the values begin at a multiple of 64.
   const auto padded = [](const std::string& dtype, const std::string& shape, const std::string& values, bool fortran = false) {
-    std::string header = "{'descr': '" + dtype + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+    std::string header =
+        "{'descr': '" + dtype + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
     header.resize(128 - 10 - 1, ' ');
     return npy_of(header + '\n', values);
   };

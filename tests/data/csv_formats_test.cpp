@@ -25,7 +25,9 @@ struct Sheet {
   std::filesystem::path path = dir / "s.csv";
   explicit Sheet(std::string_view text) { write_bytes(path, text); }
   CsvDataset read(const CsvOptions& options = {}) const { return CsvDataset(path, options); }
-  std::string fault(const CsvOptions& options = {}) const { return message_of<DataError>([&] { read(options); }); }
+  std::string fault(const CsvOptions& options = {}) const {
+    return message_of<DataError>([&] { read(options); });
+  }
 };
 
 std::optional<double> number_in(std::string_view cell, char decimal, char thousands) {
@@ -48,8 +50,12 @@ TEST_CASE("csv: numbers with a decimal comma and separators of thousands") {
   CHECK(number_in("+2,5e3", ',', 0) == 2500);
   CHECK(number_in("1.234.567,89", ',', '.') == 1234567.89);
   CHECK(number_in("1,234", '.', ',') == 1234);
-  CHECK(number_in("1\xc2\xa0" "234,5", ',', ' ') == 1234.5);
-  CHECK(number_in("1\xe2\x80\x99" "234.5", '.', '\'') == 1234.5);
+  CHECK(number_in("1\xc2\xa0"
+                  "234,5",
+                  ',', ' ') == 1234.5);
+  CHECK(number_in("1\xe2\x80\x99"
+                  "234.5",
+                  '.', '\'') == 1234.5);
   CHECK(number_in("1234,5", ',', '.') == 1234.5);
   for (const char* wrong : {"1.5", "12.34,5", "1.2345,6", "1234.567,8", ".123,5", "1,5,2", "1.", "+-5", "1.234.56"})
     CHECK_MESSAGE(!number_in(wrong, ',', '.'), wrong);
@@ -75,22 +81,27 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
   REQUIRE(utc);
   CHECK((utc->day == 17 && utc->hour == 23.5 && utc->timed));
   CHECK(date_in("2024-03-18T00:30Z")->hour == 0.5);
-  for (const char* wrong : {"2023-02-29", "2024-13-01", "24-03-18", "2024-03/18", "2024-03-18 25:00", "2024-03-18 12:60", "2024", "x",
-                            "2024-03-18 1", "2024-03-18T12:00+1", "2024-03-18x", ""})
+  for (const char* wrong : {"2023-02-29", "2024-13-01", "24-03-18", "2024-03/18", "2024-03-18 25:00", "2024-03-18 12:60", "2024",
+                            "x", "2024-03-18 1", "2024-03-18T12:00+1", "2024-03-18x", ""})
     CHECK_MESSAGE(!date_in(wrong), wrong);
   CHECK(!date_in("18.03.24", CsvDateOrder::dmy));
   CHECK(!date_in("13/18/2024", CsvDateOrder::mdy));
 }
 
 TEST_CASE("csv: what a German spreadsheet saves") {
-  const Sheet sheet("\xef\xbb\xbf" "Datum;Ort;Preis;Fl\xc3\xa4" "che\r\n18.03.2024;K\xc3\xb6ln;1.234,50;80,5\r\n19.03.2024;Bonn;990,00;61\r\n");
+  const Sheet sheet(
+      "\xef\xbb\xbf"
+      "Datum;Ort;Preis;Fl\xc3\xa4"
+      "che\r\n18.03.2024;K\xc3\xb6ln;1.234,50;80,5\r\n19.03.2024;Bonn;990,00;61\r\n");
   const CsvOptions options{.format = {.decimal = ',', .thousands = '.'},
                            .target = "Preis",
                            .classification = false,
                            .dates = {"Datum"},
                            .date_order = CsvDateOrder::dmy};
   const CsvDataset data = sheet.read(options);
-  CHECK(data.feature_names() == std::vector<std::string>{"Datum", "Ort=Bonn", "Ort=K\xc3\xb6ln", "Fl\xc3\xa4" "che"});
+  CHECK(data.feature_names() == std::vector<std::string>{"Datum", "Ort=Bonn", "Ort=K\xc3\xb6ln",
+                                                         "Fl\xc3\xa4"
+                                                         "che"});
   CHECK(values_of(data) == std::vector<float>{19800, 0, 1, 80.5, 19801, 1, 0, 61});
   CHECK(data.target().to_vector<float>() == std::vector<float>{1234.5, 990});
   CHECK(data.notes().made ==
@@ -99,10 +110,13 @@ TEST_CASE("csv: what a German spreadsheet saves") {
   // With nothing said, it is named what there is.
   const DataNotes plain = sheet.read({.target = "Ort", .features = {"Datum", "Preis"}}).notes();
   REQUIRE(plain.warnings.size() == 2);
-  CHECK(contains(plain.warnings[0], "column \"Datum\" has dates (\"18.03.2024\"), read as 2 different texts; list the column in "
-                                    "\"dates\", \"date_order\": \"dmy\""));
+  CHECK(contains(plain.warnings[0],
+                 "column \"Datum\" has dates (\"18.03.2024\"), read as 2 different texts; list the column in "
+                 "\"dates\", \"date_order\": \"dmy\""));
   CHECK(contains(plain.warnings[1], "column \"Preis\" has numbers with a decimal comma (\"1.234,50\")"));
-  CHECK(contains(sheet.fault({.target = "Ort"}), "column \"Fl\xc3\xa4" "che\" must be a number, got \"80,5\"\nhelp: \"decimal\": \",\""));
+  CHECK(contains(sheet.fault({.target = "Ort"}),
+                 "column \"Fl\xc3\xa4"
+                 "che\" must be a number, got \"80,5\"\nhelp: \"decimal\": \",\""));
 }
 
 TEST_CASE("csv: the delimiter is found in the first line") {
@@ -112,7 +126,7 @@ TEST_CASE("csv: the delimiter is found in the first line") {
   CHECK(columns("a;b;c\n1;2;3\n") == 3);
   CHECK(columns("a\tb\n1\t2\n") == 2);
   CHECK(columns("a|b\n1|2\n") == 2);
-  CHECK(columns("\"a;x\",b,\"c;y\"\n1,2,3\n") == 3);       // not within quotes
+  CHECK(columns("\"a;x\",b,\"c;y\"\n1,2,3\n") == 3);         // not within quotes
   CHECK(columns("1,5;2\n2,25;3\n", {.decimal = ','}) == 2);  // not the decimal comma
   CHECK(columns("a|b,c\n1,2\n") == 2);                       // the second line has none
   CHECK(columns("\"1,5\",\"2,5\"\n\"2,5\",\"3\"\n", {.decimal = ','}) == 2);
@@ -124,7 +138,11 @@ TEST_CASE("csv: the delimiter is found in the first line") {
 
 TEST_CASE("csv: lines that end with CR, UTF-16, and a header alone") {
   CHECK(Sheet("a,b\r1,2\r3,4\r").read({.classification = false}).size() == 2);
-  CHECK(contains(Sheet(std::string("\xff\xfe" "a\0,\0b\0", 8)).fault(), "the text is UTF-16\nhelp: save it as UTF-8"));
+  CHECK(contains(Sheet(std::string("\xff\xfe"
+                                   "a\0,\0b\0",
+                                   8))
+                     .fault(),
+                 "the text is UTF-16\nhelp: save it as UTF-8"));
   CHECK(contains(Sheet("width,kind\n").fault(), "the file has a header but no rows\nhelp: if its only row is a sample"));
   CHECK(contains(Sheet("width,kind\r").fault(), "the file has a header but no rows"));
   CHECK(Sheet("x,y\n").read({.header = CsvOptions::Header::no}).size() == 1);
@@ -147,12 +165,15 @@ TEST_CASE("csv: texts that are numbers with a sign are warned of, and named wher
   }
   const DataNotes notes = Sheet(some).read().notes();
   REQUIRE(notes.warnings.size() == 2);
-  CHECK(notes.warnings[0] == "column \"rate\" has numbers with a percent sign (\"0.5%\"), read as 10 different texts; remove the "
-                             "sign from the file");
+  CHECK(notes.warnings[0] ==
+        "column \"rate\" has numbers with a percent sign (\"0.5%\"), read as 10 different texts; remove the "
+        "sign from the file");
   CHECK(contains(notes.warnings[1], "column \"pay\" has numbers with a currency sign (\"$0\")"));
-  CHECK(contains(Sheet(many).fault(), "more than 64 different texts, all of them numbers with a percent sign (\"0.5%\")\nhelp: remove the sign"));
+  CHECK(contains(Sheet(many).fault(),
+                 "more than 64 different texts, all of them numbers with a percent sign (\"0.5%\")\nhelp: remove the sign"));
   CHECK(contains(Sheet("a,b\n1,2\nNA,3\n").fault(), "got \"NA\"\nhelp: \"missing_words\": [\"NA\"]"));
-  CHECK(contains(Sheet("a,b\n1,2\n\"1,234\",3\n").fault(), "help: \"decimal\": \",\" or \"thousands\": \",\", depending on the meaning"));
+  CHECK(contains(Sheet("a,b\n1,2\n\"1,234\",3\n").fault(),
+                 "help: \"decimal\": \",\" or \"thousands\": \",\", depending on the meaning"));
   CHECK(contains(Sheet("a,b\n1,2\n\"1,234,567\",3\n").fault(), "help: \"thousands\": \",\""));
   CHECK(Sheet("a,y\nA1,1\nB2%,2\n").read().notes().warnings.empty());  // one that is none: they are texts
 }
@@ -209,5 +230,6 @@ TEST_CASE("time series: a decimal comma, a delimiter that is found, and days bef
   CHECK(data.batch(std::vector<int64_t>{0}).input.to_vector<float>() == std::vector<float>{1.5, 2.5});
   const auto days = [](const char* text) { return TimeSeriesDataset(Sheet(text).path, {.time = "t"}).size(); };
   CHECK(days("t;v\n30.01.2024;1\n01.02.2024;2\n02.02.2024;3\n") == 2);
-  CHECK(contains(message_of<DataError>([&] { days("t;v\n30.01.2024;1\n01.02.2024;2\n31.01.2024;3\n"); }), "must grow from row to row"));
+  CHECK(contains(message_of<DataError>([&] { days("t;v\n30.01.2024;1\n01.02.2024;2\n31.01.2024;3\n"); }),
+                 "must grow from row to row"));
 }

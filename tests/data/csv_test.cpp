@@ -54,7 +54,8 @@ TEST_CASE("csv: integer classes are sorted as numbers") {
 
 TEST_CASE("csv: regression, quotes, other delimiter, chosen columns") {
   const File file("\"a;\"\"b\"\"\";  c ;d\n\"1.5\"; +2 ;1e2\n-3;4;5");
-  const CsvDataset data(file.path, {.format = {.delimiter = ';'}, .target = "a;\"b\"", .classification = false, .features = {"d", "1"}});
+  const CsvDataset data(file.path,
+                        {.format = {.delimiter = ';'}, .target = "a;\"b\"", .classification = false, .features = {"d", "1"}});
   CHECK(data.feature_names() == Names{"d", "c"});
   CHECK(data.input().to_vector<float>() == Floats{100, 2, 5, 4});
   CHECK(data.target().to_vector<float>() == Floats{1.5, -3});

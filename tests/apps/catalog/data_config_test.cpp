@@ -199,13 +199,15 @@ TEST_CASE("settings that the splits share are written once") {
   // What is resolved is read again as itself.
   CHECK(loaded(write(dir / "again.json", c.json.dump()), {}).json == c.json);
   // A split's own value comes first, and another type takes what it has.
-  const Config mixed = loaded(file, {R"(data={"type": "Digits", "size": 40, "train": {}, "val": {"size": 20}, "test": {"type": "Spirals", "arms": 10}})",
-                                     "data.train.split=train"});
+  const Config mixed = loaded(
+      file, {R"(data={"type": "Digits", "size": 40, "train": {}, "val": {"size": 20}, "test": {"type": "Spirals", "arms": 10}})",
+             "data.train.split=train"});
   CHECK(mixed.json["data"]["train"]["size"] == 40);
   CHECK(mixed.json["data"]["val"]["size"] == 20);
   CHECK(mixed.json["data"]["test"]["size"] == 40);
   const auto with = [&](const std::string& text) { return error_of(file, {.sets = {"data=" + text}}); };
-  CHECK(contains(with(R"({"type": "Digits", "train": {}, "sizes": 3})"), "data.train.sizes: unknown key of Digits; did you mean \"size\"?"));
+  CHECK(contains(with(R"({"type": "Digits", "train": {}, "sizes": 3})"),
+                 "data.train.sizes: unknown key of Digits; did you mean \"size\"?"));
   CHECK(contains(with(R"({"type": "CSV", "train": {}, "val": {}, "usecols": ["a"]})"),
                  "data.train.usecols: unknown key of CSV; did you mean \"features\"?"));
   CHECK(contains(with(R"({"type": "Digits", "train": {}, "batch_size": 3})"), "did you mean \"data.loader.batch_size\"?"));
@@ -232,20 +234,24 @@ TEST_CASE("weights of classes from the training data are held as numbers") {
   CHECK(c.json["loss"]["weight"] == Json{2.0, 12.0 / 18});  // 12 / (2 * 3), 12 / (2 * 9): as scikit-learn
   const Tensor loss = (*make_model(c).loss)(from_vector<float>({1, 0, 1, 0}, {2, 2}), from_vector<int64_t>({0, 1}, {2}));
   CHECK(loss.item<double>() == doctest::Approx((2 * 0.3132617 + 2 * 1.3132617 / 3) / (2 + 2.0 / 3)));
-  const Config held = loaded(file, {csv, R"(loss={"type": "NLLLoss", "weight": "balanced"})", "data.train.range=[0, 0.5]", "data.train.stratified=true"});
+  const Config held = loaded(
+      file, {csv, R"(loss={"type": "NLLLoss", "weight": "balanced"})", "data.train.range=[0, 0.5]", "data.train.stratified=true"});
   CHECK(held.json["loss"]["weight"].size() == 2);
   CHECK(held.json["loss"]["weight"][0].get<double>() >= 1.5);
   // A class without samples, and a class that does not count.
-  const Config few = loaded(file, {R"(data={"train": {"type": "Digits", "size": 3}})", R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
+  const Config few = loaded(
+      file, {R"(data={"train": {"type": "Digits", "size": 3}})", R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
   CHECK(few.json["loss"]["weight"].size() == 10);
   CHECK(contains(few.warnings.at(0), "loss.weight: is 1 for these classes, which have no sample in data.train: "));
   const Config ignored = loaded(file, {csv, R"(loss={"type": "CrossEntropyLoss", "weight": "balanced", "ignore_index": 1})"});
   CHECK(ignored.json["loss"]["weight"] == Json{1.0, 1.0});
   CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "weight": "even"})"}}),
                  "loss.weight: must be a list of numbers >= 0 with at least one entry or \"balanced\", got \"even\""));
-  CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "class_weight": "balanced"})"}}), "did you mean \"weight\"?"));
+  CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "class_weight": "balanced"})"}}),
+                 "did you mean \"weight\"?"));
   // Data that is not there cannot be asked; nothing but a training run needs it.
-  const Config absent = loaded(file, {R"(data={"root": "/nowhere", "train": {"type": "MNIST"}})", R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
+  const Config absent = loaded(file, {R"(data={"root": "/nowhere", "train": {"type": "MNIST"}})",
+                                      R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
   CHECK(absent.json["loss"]["weight"] == "balanced");
   CHECK(make_model(absent).loss != nullptr);
 }
