@@ -112,8 +112,7 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
          choice("dates_as", "number", {"number", "parts"},
                 "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
-                "each "
-                "for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
          choice("date_order", "ymd", date_orders(), "order of year, month and day, which are separated by - / or ."),
          choice("missing", "refuse", missing_words(),
                 "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),

@@ -119,7 +119,7 @@ void ImageFolderDataset::read(const File& file, float* to) const {
   if (options_.size > 0) return fit(p, options_, to);
   check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
                    " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
-                   Help{"with a size all are brought to one"});
+                   Help{"set \"size\" to resize all to one size"});
   to_planes(p, to);
 }
 
@@ -152,7 +152,7 @@ int64_t ImageFolderDataset::check_sizes(double seconds) const {
   const PictureSize other = picture_size(files_[example].path);
   fail<DataError>(kFolder, label_, ": all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
                   wanted.height, " as the first one, ", files_[0].path.string(), ": ", files_[example].path.string(), " has ",
-                  other.width, " x ", other.height, Help{"with a size all are brought to one"});
+                  other.width, " x ", other.height, Help{"set \"size\" to resize all to one size"});
 }
 
 std::vector<int64_t> ImageFolderDataset::labels() const {
@@ -164,7 +164,7 @@ std::vector<int64_t> ImageFolderDataset::labels() const {
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out;
   if (!unread_.empty())
-    out.warnings.push_back(joined(unread_.size(), " pictures are left out, since only PNG and JPEG are read: ", endings_of(unread_),
+    out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are", " left out, since only PNG and JPEG are read: ", endings_of(unread_),
                                   ", such as ", unread_[0].string()));
   return out;
 }

@@ -77,7 +77,7 @@ TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") 
   CHECK(as_they_are.input_shape() == Shape{3, 4, 4});
   CHECK(contains(message_of<DataError>([&] { as_they_are.batch(std::vector<int64_t>{1}); }),
                  "b.jpg: a picture must be 4 x 4 pixels as the first one, " + (dir / "cats/a.png").string() +
-                     ", got 16 x 8\nhelp: with a size"));
+                     ", got 16 x 8\nhelp: set \"size\""));
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path(), {.classes = {"dogs"}}); }),
                  "cats is a class that the training data does not have"));
 }
