@@ -164,8 +164,9 @@ std::vector<int64_t> ImageFolderDataset::labels() const {
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out;
   if (!unread_.empty())
-    out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are", " left out, since only PNG and JPEG are read: ", endings_of(unread_),
-                                  ", such as ", unread_[0].string()));
+    out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are",
+                                  " left out, since only PNG and JPEG are read: ", endings_of(unread_), ", such as ",
+                                  unread_[0].string()));
   return out;
 }
 

@@ -204,14 +204,16 @@ TEST_CASE("how a table is read is printed, and data that cannot be read ends a r
   const TempDir dir;
   std::string rows = "id;sold;city;rate;price\n";
   for (int i = 0; i < 12; ++i)
-    rows += std::to_string(i) + ";0" + std::to_string(i % 9 + 1) + ".03.2024;" + (i % 2 ? "Bonn" : "Trier") + ';' + std::to_string(i % 3) +
-            "%;1." + std::to_string(100 + i) + ",5\n";
+    rows += std::to_string(i) + ";0" + std::to_string(i % 9 + 1) + ".03.2024;" + (i % 2 ? "Bonn" : "Trier") + ';' +
+            std::to_string(i % 3) + "%;1." + std::to_string(100 + i) + ",5\n";
   write(dir / "t.csv", rows);
   const char* const mlp = R"({"type": "MLP", "hidden": [4]})";
-  const char* const table = R"({"type": "CSV", "path": "t.csv", "task": "regression", "decimal": ",", "thousands": ".", "exclude": ["id"],
+  const char* const table =
+      R"({"type": "CSV", "path": "t.csv", "task": "regression", "decimal": ",", "thousands": ".", "exclude": ["id"],
                                 "dates": ["sold"], "date_order": "dmy", "dates_as": "parts", "standardize": true})";
   write(dir / "c.json", config_of({table, mlp, "MSELoss", "{}"}).dump());
-  const char* const made = "2 text columns became 5 inputs: city 2, rate 3; 1 date column became 4 inputs: sold 4; target price; left out: id";
+  const char* const made =
+      "2 text columns became 5 inputs: city 2, rate 3; 1 date column became 4 inputs: sold 4; target price; left out: id";
   const Ran checked = run(dir, "validate c.json");
   CHECK_MESSAGE(checked.code == 0, checked.err);
   CHECK(contains(checked.out, std::string("c.json: valid\n  data.train: ") + made + '\n'));
@@ -237,13 +239,15 @@ TEST_CASE("how a table is read is printed, and data that cannot be read ends a r
   for (const char* command : {"validate p.json", "train p.json"}) {
     const Ran refused = run(dir, command);
     CHECK(refused.code == 3);
-    CHECK(contains(refused.err, "all pictures must have one size, but 1 of 3 are not 4 x 6 as the first one, ./pictures/cats/a.png: "
-                                "./pictures/dogs/c.png has 2 x 6\nhelp: set \"size\" to resize all to one size"));
+    CHECK(contains(refused.err,
+                   "all pictures must have one size, but 1 of 3 are not 4 x 6 as the first one, ./pictures/cats/a.png: "
+                   "./pictures/dogs/c.png has 2 x 6\nhelp: set \"size\" to resize all to one size"));
   }
   CHECK(!fs::exists(dir / "p"));
-  write(dir / "p.json", config_of({R"({"type": "ImageFolder", "path": "pictures", "size": 3, "fit": "pad", "background": "white"})", mlp,
-                                   "CrossEntropyLoss", R"({"output_dir": "p", "loss": {"type": "CrossEntropyLoss", "weight": "balanced"}})"})
-                            .dump());
+  write(dir / "p.json",
+        config_of({R"({"type": "ImageFolder", "path": "pictures", "size": 3, "fit": "pad", "background": "white"})", mlp,
+                   "CrossEntropyLoss", R"({"output_dir": "p", "loss": {"type": "CrossEntropyLoss", "weight": "balanced"}})"})
+            .dump());
   const Ran trained = run(dir, "train p.json --threads 1");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   CHECK(Json::parse(halfstep::app::testing::read(dir / "p/config.resolved.json"))["loss"]["weight"] == Json{1.5, 0.75});
