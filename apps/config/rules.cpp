@@ -149,7 +149,9 @@ class Rules : private RuleSet {
     if (!clean({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
     std::vector<int64_t> counts;
     try {
-      counts = class_counts(*build_dataset(c_, "train"), loss.value("ignore_index", int64_t(-1)));
+      Json raw = c_;
+      raw["data"]["train"]["transforms"] = Json::array();  // which may need statistics of all samples
+      counts = class_counts(*build_dataset(raw, "train"), loss.value("ignore_index", int64_t(-1)));
     } catch (const DataError&) { return; } catch (const IoError&) {
       return;  // the files do not exist: training reports that
     }

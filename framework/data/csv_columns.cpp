@@ -84,6 +84,12 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
     check<ConfigError>(std::find(out.begin(), c, *c) == c, kColumns, path, ": column \"", all[*c],
                        "\" is among the features twice");
   }
+  for (const std::string& name : o.dates) {
+    if (known) break;
+    const size_t date = sheet_.find(name);
+    check<ConfigError>(std::find(out.begin(), out.end(), date) != out.end(), kColumns, path, ": column \"", all[date],
+                       "\" is listed in dates, but is not a feature");
+  }
   if (!known) return out;
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : o.encoding->columns) names.push_back(c.name);

@@ -195,6 +195,8 @@ TEST_CASE("csv: columns that are left out, and dates as parts, which other files
   const auto refused = [&](const CsvOptions& o) { return message_of<ConfigError>([&] { sheet.read(o); }); };
   CHECK(contains(refused({.exclude = {"y"}}), "column \"y\" is the target, and excluded"));
   CHECK(contains(refused({.exclude = {"weight"}}), "has no column \"weight\""));
+  CHECK(contains(refused({.dates = {"when"}}), "has no column \"when\""));
+  CHECK(contains(refused({.target = "sold", .dates = {"sold"}}), "column \"sold\" is listed in dates, but is not a feature"));
   CHECK(contains(refused({.exclude = {"0", "1", "2"}}), "exclude leaves no column for the features"));
   CHECK(contains(refused({.features = {"size"}, .exclude = {"id"}}), "features or exclude, not both"));
   // Missing dates are filled in as numbers are.
