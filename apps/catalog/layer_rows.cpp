@@ -117,7 +117,8 @@ Field weights(std::string key, std::string doc) {
   return list(std::move(key), nullptr, number("", nullptr, "weight").at_least(0), std::move(doc)).items(1, 1 << 20);
 }
 Tensor weights_of(const Json& list) {
-  return list.is_null() ? Tensor() : tensor(list.get<std::vector<double>>(), {int64_t(list.size())});
+  const bool given = !list.is_null() && list != "balanced";  // a word that remains only if the data is not there
+  return !given ? Tensor() : tensor(list.get<std::vector<double>>(), {int64_t(list.size())});
 }
 
 void add_activation_rows(Catalog<ModuleRow>& all) {

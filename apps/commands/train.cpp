@@ -58,6 +58,7 @@ int train(const TrainArguments& o) {
   const bool first = detect_launch().rank == 0;
   if (first) print_warnings(config);
   apply_log_level(config.logging, o.quiet || !first);
+  if (!config.data_fault.empty()) throw DataError(config.data_fault);
   if (!first && (o.lr_preview || o.dry_run)) return kDone;
   if (o.lr_preview) {
     std::cout << line_of(preview_rates(config)) << '\n';

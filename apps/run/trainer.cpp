@@ -124,6 +124,7 @@ void Trainer::introduce() const {
     precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
   progress_.line(joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
+  if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));

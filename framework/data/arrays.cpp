@@ -57,7 +57,7 @@ ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const 
 }
 
 ArrayDataset ArrayDataset::npy(const fs::path& input, const fs::path& target, const ArrayOptions& options) {
-  return ArrayDataset("NPY " + input.string(), read_npy(input), read_npy(target), options);
+  return ArrayDataset("NPY " + input.string(), map_npy(input), map_npy(target), options);
 }
 
 ArrayDataset ArrayDataset::npz(const fs::path& path, const ArrayOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "framework/data/dataset.h"
@@ -35,6 +36,13 @@ class ChannelSums {
 // The class of each sample, before transforms. Throws ValueError for a data set without classes, or with more than one class a
 // sample.
 std::vector<int64_t> class_labels(const Dataset& data);
+
+// The number of samples of each class, or of positions in samples, before transforms. `ignored`: a class that is not counted.
+// Throws ValueError for a data set without classes.
+std::vector<int64_t> class_counts(const Dataset& data, int64_t ignored = -1);
+// Weights for which all classes count the same, as scikit-learn's class_weight="balanced": samples / (classes with samples x
+// samples of the class), and 1 for a class without samples.
+std::vector<double> balanced_class_weights(std::span<const int64_t> counts);
 
 // Calls f(batch, first sample) with all samples in order, in batches. No random transform is drawn twice: it is epoch 0.
 template <class F>
