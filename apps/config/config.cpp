@@ -11,6 +11,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
   const bool object = parsed.json.is_object();  // else validate() says so
   if (options.no_amp && object) parsed.json["amp"] = false;
+  check_effective(parsed, options.sets, issues);
   if (options.device && object) {
     parsed.json["device"] = *options.device;
     parsed.origins["device"] = {"--device " + *options.device, {}, {}};

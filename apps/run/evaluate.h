@@ -18,6 +18,8 @@ struct MetricValue {
   double value;
   bool is_share;  // see Metric, as details
   Json details = {};
+  // Is the value for the lines that people read? Not where there is a table, which holds it and which `halfstep eval` prints.
+  bool in_lines() const { return details.is_null(); }
 };
 
 struct EvalResult {
