@@ -4,6 +4,6 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/scripts/setup.sh"
-"$root/scripts/build.sh" release halfstep_program
+"$root/scripts/build.sh" default halfstep_program
 export HALFSTEP_COMMAND=$0  # for what the program says to type next
-exec "$root/build/release/halfstep" "$@"
+exec "$root/build/default/halfstep" "$@"

@@ -23,9 +23,9 @@ InitRow init_row(std::string type, std::string doc, F fill, Arg<Ts>... args) {
           }};
 }
 
-Arg<double> real(const char* key, Json fallback, const char* doc) { return arg<double>(number(key, std::move(fallback), doc)); }
-Arg<double> gain() { return real("gain", 1.0, "factor"); }
-Arg<double> slope() { return real("a", 0.0, "negative slope, of leaky_relu"); }
+Arg<double> real_arg(const char* key, Json fallback, const char* doc) { return arg<double>(number(key, std::move(fallback), doc)); }
+Arg<double> gain() { return real_arg("gain", 1.0, "factor"); }
+Arg<double> slope() { return real_arg("a", 0.0, "negative slope, of leaky_relu"); }
 Arg<std::string> mode() { return arg<std::string>(choice("mode", "fan_in", {"fan_in", "fan_out"}, "what keeps its variance")); }
 Arg<std::string> nonlinearity() {
   return arg<std::string>(choice("nonlinearity", "leaky_relu",
@@ -39,11 +39,11 @@ void add_rows(Catalog<InitRow>& all) {
   all.add(init_row("zeros", "0", zeros_));
   all.add(init_row("ones", "1", ones_));
   all.add(init_row("constant", "one value", constant_, arg<double>(number("val", nullptr, "the value").required())));
-  all.add(init_row("uniform", "from a to b", uniform_, real("a", 0.0, "least"), real("b", 1.0, "largest")));
-  all.add(init_row("normal", "normal distribution", normal_, real("mean", 0.0, "mean"),
+  all.add(init_row("uniform", "from a to b", init::uniform_, real_arg("a", 0.0, "least"), real_arg("b", 1.0, "largest")));
+  all.add(init_row("normal", "normal distribution", init::normal_, real_arg("mean", 0.0, "mean"),
                    arg<double>(number("std", 1.0, "deviation").at_least(0))));
-  all.add(init_row("trunc_normal", "normal distribution without what lies outside [a, b]", trunc_normal_, real("mean", 0.0, "mean"),
-                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real("a", -2.0, "least"), real("b", 2.0, "largest")));
+  all.add(init_row("trunc_normal", "normal distribution without what lies outside [a, b]", init::trunc_normal_, real_arg("mean", 0.0, "mean"),
+                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real_arg("a", -2.0, "least"), real_arg("b", 2.0, "largest")));
   all.add(init_row("eye", "the identity, of matrices", eye_));
   all.add(init_row("dirac", "passes channels on, of convolutions", dirac_,
                    arg<int64_t>(integer("groups", 1, "of the convolution").at_least(1))));

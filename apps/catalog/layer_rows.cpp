@@ -11,7 +11,6 @@ Field factor(const char* key) { return width(key, "factor").required(); }
 Field eps() { return number("eps", 1e-5, "added to the variance").at_least(0); }
 Field channels(const char* key) { return width(key, "channels; left out: those of the input").from_input_dim(1); }
 Field rows_of_tokens() { return width("num_embeddings", "rows; \"auto\": the tokens of the data").or_vocabulary().required(); }
-Field flag(const char* key, bool fallback, const char* doc) { return boolean(key, fallback, doc); }
 
 Field momentum() {
   return number("momentum", 0.1, "share of the new statistics; \"cumulative\", PyTorch's None: all batches count the same")
@@ -26,16 +25,16 @@ ModuleRow running_norm_row(const char* type, const char* doc) {
   const Options o;
   ModuleRow row{{type,
                  doc,
-                 {channels("num_features"), eps(), momentum(), flag("affine", o.affine, "has weights"),
-                  flag("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
-                  flag("bias", true, "add a bias, where affine")}},
+                 {channels("num_features"), eps(), momentum(), boolean("affine", o.affine, "has weights"),
+                  boolean("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
+                  boolean("bias", true, "add a bias, where affine")}},
                 [](const Json& self) {
                   Options options{self["eps"], ReadArg<std::optional<double>>::from(self["momentum"]), self["affine"],
                                   self["track_running_stats"], self["bias"]};
                   if constexpr (can_sync) options.sync = self["sync"];
                   return std::make_shared<M>(self["num_features"].get<int64_t>(), options);
                 }};
-  if (can_sync) row.component.fields.push_back(flag("sync", false, "statistics of all ranks' samples, where ranks train together"));
+  if (can_sync) row.component.fields.push_back(boolean("sync", false, "statistics of all ranks' samples, where ranks train together"));
   return row;
 }
 
@@ -173,8 +172,8 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
                                                                 "normalises each channel of each sample, [C, D, H, W]"));
   all.add({{"LayerNorm",
             "normalises over the last dimensions",
-            {normalized_shape(), eps(), flag("elementwise_affine", true, "has weights"),
-             flag("bias", true, "add a bias, where affine")}},
+            {normalized_shape(), eps(), boolean("elementwise_affine", true, "has weights"),
+             boolean("bias", true, "add a bias, where affine")}},
            [](const Json& self) {
              return std::make_shared<LayerNorm>(ReadArg<Sizes>::from(self["normalized_shape"]),
                                                 LayerNormOptions{self["eps"], self["elementwise_affine"], self["bias"]});
@@ -182,7 +181,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add({{"RMSNorm",
             "x / sqrt(mean(x^2) + eps) over the last dimensions",
             {normalized_shape(), number("eps", nullptr, "left out: the dtype's epsilon").at_least(0),
-             flag("elementwise_affine", true, "has weights")}},
+             boolean("elementwise_affine", true, "has weights")}},
            [](const Json& self) {
              return std::make_shared<RMSNorm>(
                  ReadArg<Sizes>::from(self["normalized_shape"]),
@@ -191,7 +190,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add({{"GroupNorm",
             "normalises groups of channels of each sample",
             {width("num_groups", "groups, which divide the channels").required(), channels("num_channels"), eps(),
-             flag("affine", true, "has weights"), flag("bias", true, "add a bias, where affine")}},
+             boolean("affine", true, "has weights"), boolean("bias", true, "add a bias, where affine")}},
            [](const Json& self) {
              return std::make_shared<GroupNorm>(self["num_groups"].get<int64_t>(), self["num_channels"].get<int64_t>(),
                                                 GroupNormOptions{self["eps"], self["affine"], self["bias"]});
@@ -210,7 +209,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              integer("padding_idx", nullptr, "a row of zeros without gradient").at_least(-kMaxSample).at_most(kMaxSample),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses")}},
+             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses")}},
            [](const Json& self) {
              return std::make_shared<Embedding>(self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
                                                 EmbeddingOptions{ReadArg<std::optional<int64_t>>::from(self["padding_idx"]),
@@ -221,9 +220,9 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
             "mean, sum or largest elements of the rows that a sample's numbers name",
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses"),
+             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses"),
              choice("mode", "mean", {"mean", "sum", "max"}, "how"),
-             flag("include_last_offset", false, "of offsets, which a config does not have"),
+             boolean("include_last_offset", false, "of offsets, which a config does not have"),
              integer("padding_idx", nullptr, "a row that counts as not there").at_least(-kMaxSample).at_most(kMaxSample)}},
            [](const Json& self) {
              return make<EmbeddingBag>(

@@ -40,7 +40,7 @@ ImageSize size_of(const Json& self) {
   return {size[0], size.back()};
 }
 // As torchvision reads it.
-std::array<int64_t, 4> padding_of(const Json& self) {
+std::array<int64_t, 4> crop_padding(const Json& self) {
   if (self["padding"].is_null()) return {};
   const auto p = integers_of(self["padding"]);
   check<ValueError>(p.size() != 3, self["type"].get<std::string>(), "padding must have 1, 2 or 4 numbers, got 3");
@@ -106,12 +106,12 @@ void add_moves(Catalog<TransformRow>& all) {
              fill_field("of padding_mode constant"), pad_mode()}},
            [](const Json& self) {
              return std::make_shared<RandomCrop>(size_of(self),
-                                                 RandomCropOptions{padding_of(self), self["pad_if_needed"], pad_of(self)});
+                                                 RandomCropOptions{crop_padding(self), self["pad_if_needed"], pad_of(self)});
            }});
   all.add({{"CenterCrop", "the window in the middle; zeros around a smaller image", {crop_size}},
            [](const Json& self) { return std::make_shared<CenterCrop>(size_of(self)); }});
   all.add({{"Pad", "a larger image", {padding_field(nullptr).required(), fill_field("of padding_mode constant"), pad_mode()}},
-           [](const Json& self) { return std::make_shared<Pad>(padding_of(self), pad_of(self)); }});
+           [](const Json& self) { return std::make_shared<Pad>(crop_padding(self), pad_of(self)); }});
   all.add(transform_row<RandomHorizontalFlip>("RandomHorizontalFlip", "mirrored, left to right", arg<double>(p_field())));
   all.add(transform_row<RandomVerticalFlip>("RandomVerticalFlip", "mirrored, top to bottom", arg<double>(p_field())));
 }

@@ -18,7 +18,7 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct TrainArguments {
   std::string file;
   ConfigOptions config;
   std::optional<std::string> resume;
@@ -34,7 +34,7 @@ void report_amp(const Json& summary, Progress& progress) {
 }
 
 // The folder of the run: rank 0 opens it, the others are told what it found.
-std::unique_ptr<RunDir> open_folder(const Config& config, const Options& o, ProcessGroup* group) {
+std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& o, ProcessGroup* group) {
   std::optional<std::string> resume = o.resume;
   if (!resume && !o.overwrite) resume = config.checkpoint.resume;
   std::unique_ptr<RunDir> dir;
@@ -51,7 +51,7 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const Options& o, Proc
   return std::make_unique<RunDir>(config.output_dir, same);
 }
 
-int train(const Options& o) {
+int train(const TrainArguments& o) {
   catch_stop_signals();
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
@@ -92,7 +92,7 @@ int train(const Options& o) {
 }  // namespace
 
 void add_train(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainArguments>();
   CLI::App* c = program.add_subcommand("train", "Train what a config describes");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);

@@ -10,13 +10,13 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct ValidateArguments {
   std::vector<std::string> files;
   ConfigOptions config;
   bool json = false;
 };
 
-int validate_files(const Options& o) {
+int validate_files(const ValidateArguments& o) {
   int code = kDone;
   for (const std::string& file : o.files) {
     try {
@@ -48,7 +48,7 @@ int validate_files(const Options& o) {
 }  // namespace
 
 void add_validate(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ValidateArguments>();
   CLI::App* c = program.add_subcommand("validate", "Check configs without running them");
   c->add_option("config", o->files, "JSON configs")->required();
   add_set(*c, o->config);

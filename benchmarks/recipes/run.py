@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the recipes of configs/recipes with halfstep and their twins in PyTorch, and writes docs/recipes.md from the record.
 
-    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/release/halfstep --json FILE [--match char] [--no-twin]
-    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/release/halfstep --json FILE --resume-check
+    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/default/halfstep --json FILE [--match char] [--no-twin]
+    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/default/halfstep --json FILE --resume-check
     python3 benchmarks/recipes/run.py --json FILE --docs
 
 For each recipe, seed and precision both sides run one after the other on the same number of threads. A file that exists keeps its other
@@ -290,7 +290,7 @@ of streams) were compared; the first digits of both are in the last column.
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/halfstep"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/halfstep"))
     p.add_argument("--json", required=True, help="the record")
     p.add_argument("--match", default="", help="recipes whose name contains this; several with commas between")
     p.add_argument("--seeds", type=lambda s: [int(i) for i in s.split(",")], default=[0, 1, 2])

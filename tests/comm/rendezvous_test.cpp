@@ -18,8 +18,10 @@
 
 #include "framework/base/check.h"
 #include "framework/comm/process_group.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
@@ -69,8 +71,6 @@ std::vector<Said> meet(const std::vector<Launch>& launches, double timeout_s) {
   for (std::thread& t : threads) t.join();
   return out;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

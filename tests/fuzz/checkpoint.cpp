@@ -9,7 +9,7 @@
 using namespace halfstep;
 namespace fs = std::filesystem;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(checkpoint) {
   const fs::path run = fuzz::folder() / "run", step = run / "step-00000003";
   fs::create_directories(step);
   const auto part = fuzz::parts(fuzz::text_of(data, size), 6);

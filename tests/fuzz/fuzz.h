@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. A harness is one file a format with the function that libFuzzer calls,
-//   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
-// and hands the input to a reader inside typed(). Without libFuzzer main.cpp calls it: with the seeds of corpus/, then with
-// damaged copies of them.
+// What the fuzzers share. A harness is one file a format:
+//   HALFSTEP_FUZZ_HARNESS(csv) { ... return 0; }     // reads `data` and `size`, and hands them to a reader inside typed()
+// With libFuzzer each is the function that libFuzzer calls. Without it all are in one program, whose main.cpp calls the one that it
+// is asked for: with the seeds of corpus/, then with damaged copies of them.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,9 +27,22 @@
 #define HALFSTEP_FUZZ_UNSEEN
 #endif
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 namespace halfstep::fuzz {
+
+using Harness = int (*)(const uint8_t* data, size_t size);
+inline std::map<std::string, Harness>& harnesses() {
+  static std::map<std::string, Harness> all;
+  return all;
+}
+
+#ifdef HALFSTEP_FUZZ_ALONE
+#define HALFSTEP_FUZZ_HARNESS(format) extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
+#else
+#define HALFSTEP_FUZZ_HARNESS(format)                                                                          \
+  static int fuzz_##format(const uint8_t* data, size_t size);                                                  \
+  static const bool is_harness_##format = halfstep::fuzz::harnesses().emplace(#format, fuzz_##format).second; \
+  static int fuzz_##format([[maybe_unused]] const uint8_t* data, [[maybe_unused]] size_t size)
+#endif
 
 // Ends the program, which is how a finding is told to either driver.
 [[noreturn]] inline void found(const char* what, std::string_view text = {}) {

@@ -10,12 +10,10 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
+#include "tests/layers/support.h"
 
 using namespace halfstep;
-
-namespace {
-double largest(const Tensor& t) { return t.detach().abs().max().item<double>(); }
-}  // namespace
+using namespace halfstep::testing;
 
 TEST_CASE("PositionalEncoding's rows are sines and cosines, far positions too") {
   PositionalEncoding positions(6);

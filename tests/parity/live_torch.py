@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds halfstep's ops against PyTorch on random inputs: values, dtypes, gradients and errors, with and without autocast.
 
-    python3 tests/parity/live_torch.py --halfstep build/cpu/halfstep                   # everything, 20 draws a case
-    python3 tests/parity/live_torch.py --halfstep build/cpu/halfstep --ops conv --cases 200 --seed 3
+    python3 tests/parity/live_torch.py --halfstep build/default/halfstep                   # everything, 20 draws a case
+    python3 tests/parity/live_torch.py --halfstep build/default/halfstep --ops conv --cases 200 --seed 3
 
 Needs torch, numpy and safetensors; no test of the suite runs it. Draws come from tests/ops/cases/*.json (new values, other sizes
 where the shapes allow it) and from the rows of elementwise.def (broadcast shapes, integers, bool, NaN, infinities, ties). Every draw
@@ -299,7 +299,7 @@ def attempt(make, rng, generator, policies):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halfstep", default="build/cpu/halfstep", help="the program")
+    parser.add_argument("--halfstep", default="build/default/halfstep", help="the program")
     parser.add_argument("--ops", default="", help="only ops whose name contains this")
     parser.add_argument("--cases", type=int, default=20, help="draws a case")
     parser.add_argument("--seed", type=int, default=1)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own test samples (torch.testing._internal.common_methods_invocations.op_db) of every op that halfstep has.
 
-    python3 tests/parity/op_db.py --halfstep build/cpu/halfstep               # everything
-    python3 tests/parity/op_db.py --halfstep build/cpu/halfstep --ops scatter --list
+    python3 tests/parity/op_db.py --halfstep build/default/halfstep               # everything
+    python3 tests/parity/op_db.py --halfstep build/default/halfstep --ops scatter --list
 
 Needs torch, numpy, expecttest and safetensors; no test of the suite runs it. Each sample becomes one line of `halfstep op --batch`: its
 arguments are matched with PyTorch's signature (aten's schemas, or a Python function's) to get tensors by position and the rest by
@@ -124,7 +124,7 @@ def known(op, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halfstep", default="build/cpu/halfstep", help="the program")
+    parser.add_argument("--halfstep", default="build/default/halfstep", help="the program")
     parser.add_argument("--ops", default="", help="only ops whose name contains this")
     parser.add_argument("--most", type=int, default=25, help="samples of an op in a dtype")
     parser.add_argument("--show", type=int, default=3, help="mismatches printed for each op")

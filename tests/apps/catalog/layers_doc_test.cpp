@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of docs/layers.md are written from the catalogues: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_apps
+// The tables of docs/layers.md are written from the catalogues: HALFSTEP_UPDATE_DOCS=1 build/default/tests/test_apps
 // -tc="docs/layers.md*"
 #include <doctest/doctest.h>
 

@@ -15,7 +15,7 @@ using namespace halfstep;
 
 namespace {
 
-constexpr const char* kConfig = R"({
+constexpr const char* kCharsConfig = R"({
   "name": "chars", "output_dir": "r", "device": "cpu", "seed": 3,
   "model": {"type": "Sequential", "layers": [
     {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 4},
@@ -30,7 +30,7 @@ constexpr const char* kConfig = R"({
 
 struct TextFolder : TempDir {
   TextFolder() {
-    write(*this / "c.json", kConfig);
+    write(*this / "c.json", kCharsConfig);
     std::string text;
     for (int i = 0; i < 60; ++i) text += "to be or not " + std::string(1, char('a' + i % 7)) + "\n";  // 900 characters
     write(*this / "t", text);
