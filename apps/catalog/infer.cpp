@@ -92,7 +92,7 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   layer.name = name_.empty() ? "model" : name_;
   layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
   try {
-    const Autocast region(Device::meta, run_.low.value_or(DType::bf16), run_.low.has_value());
+    const Autocast region(Device::meta, run_.low);
     const LedgerScope ledger;
     out = run(layer);
     layer.calls = ledger.calls();

@@ -250,7 +250,7 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Autocast region(Device::meta, low.value_or(DType::bf16), low.has_value());
+    const Autocast region(Device::meta, low);
     const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));

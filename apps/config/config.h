@@ -20,11 +20,8 @@ struct ConfigOptions {
   std::optional<std::string> device = {};
 };
 
-struct Config : Sections {
+struct Config : Sections, MixedPrecision {
   Json json;                 // the document itself, with every key of the schema; what a run stores
-  Device device;             // that "device" names
-  std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
-  GradScalerOptions scaler;
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;  // of data.train; nothing when its files are needed to know and are not there, or cannot be read
   std::string data_fault;          // why data that is there cannot be read: an error of the data, which whoever reads it throws

@@ -5,7 +5,6 @@
 #include <new>
 
 #include "amp/autocast/autocast.h"
-#include "apps/schema/suggest.h"
 #include "framework/autograd/autograd.h"
 #include "framework/base/check.h"
 #include "framework/io/json.h"
@@ -129,9 +128,7 @@ void check_attributes(const nlohmann::json& value) {
 
 DType autocast_dtype(const std::string& name) {
   const auto dtype = parse_dtype(name);
-  const std::string near = suggest(name, {"float16", "bfloat16"});
-  check<ConfigError>(dtype && is_half(*dtype), "op", "autocast must be float16 or bfloat16, got '", name, "'",
-                     Help{near.empty() ? "--autocast bfloat16" : "did you mean '" + near + "'?"});
+  check<ConfigError>(dtype && is_half(*dtype), "op", "autocast must be float16 or bfloat16, got '", name, "'");
   return *dtype;
 }
 

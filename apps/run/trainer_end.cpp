@@ -61,13 +61,16 @@ TrainSummary Trainer::summary(Ending ending) {
 }
 
 void Trainer::report_end(const Json& summary) {
+  std::string values;
+  for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + ", " : "";
   if (n_.steps == first_step_) {
-    progress_.line(joined("nothing left to do: the run ", n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
-                          n_.stopped ? "" : config_.train.epochs ? "; a larger train.epochs goes on" : "; a larger train.max_steps goes on"));
+    progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
+                          n_.stopped             ? ""
+                          : config_.train.epochs ? "; a larger train.epochs goes on"
+                                                 : "; a larger train.max_steps goes on"));
     return say_next();
   }
-  std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ");
-  for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "val " + shown(m) + ", " : "";
+  std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");

@@ -53,7 +53,7 @@ TEST_CASE("channels and features that a config leaves out are those that come in
 }
 
 TEST_CASE("normalisations that leave out their width take that of the input") {
-  const Config c = config(R"("LayerNorm", "RMSNorm", {"type": "LayerNorm", "normalized_shape": [9, 8]},
+  const Config c = layers_config(R"("LayerNorm", "RMSNorm", {"type": "LayerNorm", "normalized_shape": [9, 8]},
       {"type": "GroupNorm", "num_groups": 3}, "Flatten", {"type": "LayerNorm", "bias": false})");
   const Json& layers = c.json["model"]["layers"];
   CHECK(layers[0]["normalized_shape"] == 8);
@@ -65,8 +65,8 @@ TEST_CASE("normalisations that leave out their width take that of the input") {
   const auto same = [&](const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); };
   CHECK(same((*build_model(layers[0]))(x), LayerNorm(8)(x)));
   CHECK(same((*build_model(layers[1]))(x), RMSNorm(8)(x)));
-  CHECK(contains(error(R"({"type": "LayerNorm", "normalized_shape": 9})"), ".normalized_shape: must be 8 for an input of shape [3, 9, 8]"));
-  CHECK(contains(error(R"({"type": "RMSNorm", "normalized_shape": [9, 9]})"), "[RMSNorm] "));
+  CHECK(contains(layer_error(R"({"type": "LayerNorm", "normalized_shape": 9})"), ".normalized_shape: must be 8 for an input of shape [3, 9, 8]"));
+  CHECK(contains(layer_error(R"({"type": "RMSNorm", "normalized_shape": [9, 9]})"), ": [rms_norm] "));
 }
 
 TEST_CASE("wrong layers of a config are named, with the rule") {
@@ -104,10 +104,10 @@ TEST_CASE("what a config asks to build is bounded, and refused at once") {
   };
   for (const char* layer : {R"({"type": "LSTM", "hidden_size": 2, "num_layers": 2147483647})",
                             R"({"type": "TransformerEncoder", "nhead": 1, "num_layers": 2147483647})"})
-    CHECK(contains(error(layer), ".num_layers: must be an integer in [1, 1000], got 2147483647"));
-  CHECK(contains(error(repeat(1000, repeat(1000, repeat(1000, conv)))),
+    CHECK(contains(layer_error(layer), ".num_layers: must be an integer in [1, 1000], got 2147483647"));
+  CHECK(contains(layer_error(repeat(1000, repeat(1000, repeat(1000, conv)))),
                  "the model may have 100000 layers and parameter tensors up to here, got more"));
-  CHECK(error(repeat(20, repeat(20, conv))) == "");
+  CHECK(layer_error(repeat(20, repeat(20, conv))) == "");
 }
 
 TEST_CASE("losses of a config take class weights as numbers") {

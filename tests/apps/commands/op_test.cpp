@@ -34,7 +34,7 @@ TEST_CASE("op: results and weighted gradients go to the file") {
   const Ran plain = run(dir, "op linear --in in.safetensors --autocast bfloat16");
   CHECK(plain.code == 0);
   CHECK(plain.out.starts_with("out  bfloat16  [3,2]\ntensor([["));
-  CHECK(plain.out.ends_with("dtype=torch.bfloat16)\n"));
+  CHECK(plain.out.ends_with("dtype=bfloat16)\n"));
 }
 
 TEST_CASE("op: lists, several outputs, arguments left out, attributes") {
@@ -69,7 +69,6 @@ TEST_CASE("op: errors are the op's, with the program's exit codes") {
   CHECK(contains(run(dir, "op conv2dd").err, "there is no op 'conv2dd'\nhelp: did you mean 'conv2d'?"));
   CHECK(contains(run(dir, "op conv").err, "help: `halfstep ops` lists them, such as 'conv1d', 'conv2d', 'conv3d'"));
   CHECK(contains(run(dir, "op xyzzy").err, "help: `halfstep ops` lists them\n"));
-  CHECK(contains(run(dir, "op relu --autocast bf16").err, "got 'bf16'\nhelp: did you mean 'bfloat16'?"));
   CHECK(run(dir, "op mm --attrs '[1]'").code == 2);
   CHECK(run(dir, "op mm --autocast float64").code == 2);
   CHECK(run(dir, "op").code == 2);

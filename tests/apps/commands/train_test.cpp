@@ -93,7 +93,8 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   const Ran again = run(dir, "train small.json --resume auto");
   CAPTURE(again.out);
   CHECK(again.code == 0);
-  CHECK(contains(again.out, "nothing left to do: the run ended at step 24; a larger train.epochs goes on"));
+  CHECK(contains(again.out, " %, ended at step 24; a larger train.epochs goes on\n"));
+  CHECK(contains(again.out, "\nnothing left to do: val accuracy "));
   CHECK(contains(again.out, "best model: runs/small/best, step "));
   CHECK_FALSE(contains(again.out, "done: "));
 

@@ -51,7 +51,7 @@ TEST_CASE("the schema explains itself") {
   for (const char* name : {"f16", "fp16", "half"})
     CHECK(contains(with("amp.dtype=" + std::string(name)), "; did you mean \"float16\"?"));
   CHECK(contains(with("amp=bf16"), "amp: must be true, false or an object, got \"bf16\"; did you mean amp.dtype, \"bfloat16\"?"));
-  CHECK(contains(with("amp=hello"), "amp: must be true, false or an object, got \"hello\"\n"));
+  CHECK(with("amp=hello").ends_with("amp: must be true, false or an object, got \"hello\""));
   CHECK(contains(with("optimizer.otype=SGD"), "did you mean \"type\"?"));
   CHECK(contains(with("optimizer={\"otype\":\"SGD\"}"), "\"otype\" should be \"type\""));
   CHECK(contains(with("checkpoint.every=often"), "checkpoint.every: must be a number of steps, \"N steps\""));
@@ -155,7 +155,8 @@ TEST_CASE("a resolved config has no key that docs/configs.md lacks") {
   for (const char* name : {"digits_mlp.json", "digits_resnet.json", "digits_lstm.json", "mlp_amp.json", "recipes/ctc_digits.json"})
     gather_keys(load_config(configs() / name).json, "", keys);
   CHECK(keys.size() > 90);
-  for (const std::string& key : keys) CHECK_MESSAGE(contains(docs, "\n| `" + key + "` |"), key);
+  for (const std::string& key : keys)  // a section that was left out has rows for its keys
+    CHECK_MESSAGE((contains(docs, "\n| `" + key + "` |") || contains(docs, "\n| `" + key + ".")), key);
 }
 
 TEST_CASE("syntax errors and repeated keys have places") {
