@@ -35,6 +35,8 @@ class Autocast {
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
   explicit Autocast(Device device, const AutocastOptions& options = {});
   Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
+  // Nothing: the region is off, as with enabled = false.
+  Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value(), {}}) {}
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;

@@ -39,7 +39,9 @@ ModuleRow running_norm_row(const char* type, const char* doc) {
   return row;
 }
 
-Field normalized_shape() { return sizes("normalized_shape", nullptr, 0, 1, "the last dimensions").required(); }
+Field normalized_shape() {
+  return sizes("normalized_shape", nullptr, 0, 1, "sizes of the last dimensions; left out: of the last one of the input").from_input_dim(-1);
+}
 
 template <class M>
 ModuleRow dropout_row(const char* type, const char* doc) {

@@ -15,7 +15,7 @@ Field state_nonlinearity() { return choice("nonlinearity", "tanh", {"tanh", "rel
 std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> last) {
   std::vector<Field> all = sizes_of_layer();
   const auto add = [&](std::vector<Field> fields) { all.insert(all.end(), fields.begin(), fields.end()); };
-  add({width("num_layers", "layers, each of which reads the outputs of the one below")});
+  add({copies("num_layers", "layers, each of which reads the outputs of the one below")});
   all.back().fallback = 1;
   add(std::move(after));
   add({boolean("bias", true, "add biases"), boolean("batch_first", true, "[N, T, features]; else [T, N, features]"),

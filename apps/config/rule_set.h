@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/catalog/facts.h"
+#include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
 
@@ -31,7 +32,7 @@ void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
 // Rules of optimizer, schedule and steps, with a model that was inferred.
-void training_rules(Json& config, const DataFacts& facts, Issues& issues);
+void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues);
 
 // Does the run never look at this value, which checkpoint.monitor or the like may name?
 inline bool never_evaluated(const Json& config, const std::string& value) {

@@ -26,17 +26,17 @@ class Rules : private RuleSet {
   RuleResult run() {
     length();
     output_dir();
-    precision();
+    RuleResult out;
+    precision(out);
     schedule();
     data_rules(c_, issues_);
-    RuleResult out;
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
       data_rules(c_, *out.facts, issues_);
       if (clean({"model"})) model(out);
     }
     if (clean({"metrics", "data"})) metrics(out.facts);
-    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, issues_);
+    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, out.precision, issues_);
     return out;
   }
 
@@ -72,7 +72,7 @@ class Rules : private RuleSet {
     }
   }
 
-  void precision() {
+  void precision(RuleResult& out) {
     if (clean({"device"})) {
       try {
         named_device(c_["device"]);
@@ -81,14 +81,12 @@ class Rules : private RuleSet {
       }
     }
     if (!clean({"amp", "device"})) return;
-    const AmpSection amp = read_amp(c_["amp"]);
-    const Device device = named_device(c_["device"]);
-    const auto dtype = amp_dtype(amp, device);
-    const bool scaled = scaler_options(amp, device).enabled;
-    if (dtype == DType::f16 && !scaled) {
+    out.precision = mixed_precision(c_);
+    const auto& [device, low, scaler] = out.precision;
+    if (low == DType::f16 && !scaler.enabled) {
       issues_.warn("amp.scaler.enabled", "float16 without a gradient scaler loses small gradients; \"auto\" or true is safer");
     }
-    if (dtype == DType::bf16 && scaled) {
+    if (low == DType::bf16 && scaler.enabled) {
       issues_.warn("amp.scaler.enabled", "bfloat16 has the range of float32 and needs no gradient scaler");
     }
   }
@@ -242,13 +240,8 @@ class Rules : private RuleSet {
                     what + (targets == Targets::numbers ? " needs data with classes" : " needs numbers as targets"));
   }
 
-  std::optional<DType> low() const {
-    if (!clean({"amp", "device"})) return {};
-    return amp_dtype(read_amp(c_["amp"]), named_device(c_["device"]));
-  }
-
   void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, low(), "model", issues_);
+    InferredModel inferred = infer_model(c_["model"], *out.facts, out.precision.low, "model", issues_);
     c_["model"] = inferred.model;
     if (!inferred.output) return;
     out.layers = inferred.layers;
@@ -259,7 +252,7 @@ class Rules : private RuleSet {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!clean({"loss"})) return;
-    check_loss(c_["loss"], inferred, *out.facts, low(), issues_);
+    check_loss(c_["loss"], inferred, *out.facts, out.precision.low, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }

@@ -38,7 +38,7 @@ struct ScalerSection {
 
 struct AmpSection {
   bool enabled;
-  std::string dtype;
+  std::optional<DType> dtype;
   ScalerSection scaler;
   bool report;
 
@@ -318,12 +318,17 @@ const Section& root_schema();
 
 // For a document, or its section "amp", that was checked against the schema without errors.
 Sections read_sections(const Json& config);
-AmpSection read_amp(const Json& amp);
+
+// What "device" and "amp" come to.
+struct MixedPrecision {
+  Device device;
+  std::optional<DType> low;  // the dtype of autocast; nothing when it is off
+  GradScalerOptions scaler;
+};
+// Of a document whose "device" and "amp" have no errors.
+MixedPrecision mixed_precision(const Json& config);
 
 // "auto": cuda when there is one. Throws ConfigError for an unknown name.
 Device named_device(const std::string& device);
-// The dtype of mixed precision on that device, or nothing when it is off.
-std::optional<DType> amp_dtype(const AmpSection& amp, Device device);
-GradScalerOptions scaler_options(const AmpSection& amp, Device device);
 
 }  // namespace halfstep::app

@@ -17,7 +17,9 @@ struct MetricValue {
   std::string name;  // "accuracy"
   double value;
   bool is_share;  // see Metric, as details
-  Json details = {};
+  Json details = {};  // empty, and not null, where the value was read from a checkpoint
+  // Is the value for the lines that people read? Not where there is a table, which holds it and which `halfstep eval` prints.
+  bool in_lines() const { return details.is_null(); }
 };
 
 struct EvalResult {

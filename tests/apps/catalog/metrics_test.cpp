@@ -136,9 +136,13 @@ TEST_CASE("metrics: eval prints the confusion matrix, and metrics.jsonl holds it
     "metrics": ["confusion_matrix", {"type": "top_k", "k": 3}, "f1", "auroc", "perplexity"],
     "data": {"train": {"type": "Digits", "size": 200}, "val": {"type": "Digits", "size": 70}, "loader": {"batch_size": 32}},
     "train": {"epochs": 2}, "output_dir": "r", "device": "cpu"})");
-  REQUIRE(run(dir, "train c.json").code == 0);
+  const auto trained = run(dir, "train c.json");
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.out, "  val accuracy "));
+  CHECK_FALSE(contains(trained.out, "confusion_matrix"));  // its value is the accuracy
   const auto text = run(dir, "eval r");
   CHECK(contains(text.out, "confusion_matrix (a row a class of the data"));
+  CHECK(text.out.find("confusion_matrix") == text.out.rfind("confusion_matrix"));
   const Json json = run(dir, "eval r --json").json();
   int64_t sum = 0;
   for (const Json& row : json["val.confusion_matrix.table"]) {
