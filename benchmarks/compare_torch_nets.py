@@ -9,7 +9,7 @@ Each round times both sides one after the other on the same number of threads, e
 pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the rounds
 is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
 run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
-The nets stand in torch_nets.py. A file that exists keeps its other rows.
+The nets are in torch_nets.py. A file that exists keeps its other rows.
 
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
 

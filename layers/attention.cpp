@@ -31,7 +31,7 @@ void check_mask(const char* name, const Tensor& mask) {
                     mask.dtype());
 }
 
-// A bool mask as what is added to scores; floating ones stay.
+// A bool mask as numbers to add to scores; floating masks are unchanged.
 Tensor as_summand(const Tensor& mask, DType dtype) {
   if (mask.dtype() != DType::boolean) return mask;
   return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask, kMinusInf);
@@ -123,7 +123,7 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
   }
 }
 
-// [N, num_heads, L, width of a head], a view, of what a projection gave: [N, L, embed_dim] or [L, N, embed_dim].
+// [N, num_heads, L, width of a head], a view, of a projection's result: [N, L, embed_dim] or [L, N, embed_dim].
 Tensor MultiheadAttention::heads(const Tensor& projected) const {
   const Tensor split = unflatten(projected, -1, {num_heads_, embed_dim_ / num_heads_});
   return options_.batch_first ? split.permute({0, 2, 1, 3}) : split.permute({1, 2, 0, 3});

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Configures (the first time) and builds: scripts/build.sh PRESET [TARGET...]
 # Presets: default, dev, cuda, asan, tsan, fuzz (CMakePresets.json). Writes to stderr, and nothing when all is up to date.
-# HALFSTEP_CUDA=ON|OFF|AUTO builds with CUDA, without it, or with it where a GPU is (AUTO, the default). HALFSTEP_JOBS=N: compilers at once.
+# HALFSTEP_CUDA=ON|OFF|AUTO builds with CUDA, without it, or with it where a GPU is (AUTO, the default).
+# HALFSTEP_JOBS=N: compilers at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,36 +23,32 @@ if [[ ! -f $dir/build.ninja || ${#choices[@]} -gt 0 ]]; then
   sed -n 's/^-- \(halfstep: .*\)/\1/p' "$dir/configure.log" >&2
 fi
 
-# One line says how far the build is: rewritten in place on a terminal, and else printed every half minute. What compilers say, and what
-# failed, is printed as it comes.
+# One line says how far the build is: rewritten in place on a terminal, printed every half minute elsewhere. What compilers say is
+# printed as it comes.
 what=${*:-the program, the tests and the examples}
 [[ $what == halfstep_program ]] && what="the program"
+minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 progress() {
-  local line done_ total last=$SECONDS began=$SECONDS place=""
+  local line finished total spent text last=$SECONDS began=$SECONDS place=""
   [[ -t 2 ]] && place=$'\r\e[K'
   while IFS= read -r line; do
     case $line in
       @*) ;;
-      *"Re-checking globbed directories"*) continue ;;
-      "ninja: no work to do."* | "ninja: Entering directory"*) continue ;;
+      *"Re-checking globbed directories"* | "ninja: no work to do."* | "ninja: Entering directory"*) continue ;;
       *) printf '%s%s\n' "$place" "$line"; continue ;;
     esac
     line=${line#@}
     line=${line%% *}
-    done_=${line%/*} total=${line#*/}
-    local spent=$((SECONDS - began)) left=""
-    if ((done_ == 1)) && [[ -z $place ]]; then
-      printf 'building %s: %d steps on %d cores\n' "$what" "$total" "$jobs"
-    fi
-    ((spent >= 10 && done_ > 0)) && left=$(printf ', about %d:%02d left' $((spent * (total - done_) / done_ / 60)) $((spent * (total - done_) / done_ % 60)))
+    finished=${line%/*} total=${line#*/} spent=$((SECONDS - began))
+    text="building $what: $finished of $total steps on $jobs cores"
+    if ((spent >= 10)); then text+=" in $(minutes $spent), about $(minutes $((spent * (total - finished) / finished))) left"; fi
     if [[ -n $place ]]; then
-      printf '%sbuilding %s: %d of %d steps in %d:%02d%s' "$place" "$what" "$done_" "$total" $((spent / 60)) $((spent % 60)) "$left"
-    elif ((SECONDS - last >= 30)); then
+      printf '%s%s' "$place" "$text"
+    elif ((finished == 1 || SECONDS - last >= 30)); then
       last=$SECONDS
-      printf 'building %s: %d of %d steps in %d:%02d%s\n' "$what" "$done_" "$total" $((spent / 60)) $((spent % 60)) "$left"
+      printf '%s\n' "$text"
     fi
   done
-  [[ -n $place ]] && printf '%s' "$place"
-  return 0
+  printf '%s' "$place"
 }
 NINJA_STATUS='@%f/%t ' ninja -C "$dir" -j "$jobs" "$@" 2>&1 | progress >&2

@@ -54,9 +54,10 @@ SKIPPED_AT_THE_TOP = {"build"}
 CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|cooperative_groups|"
                          r"device_launch_parameters|mma\.h)")
-GENERATED = {"generated/halfstep_version.h"}  # written by CMake
+GENERATED = {"generated/halfstep_version.h", "generated/elementwise_names.def", "generated/pointwise_names.def"}  # written by CMake
 
 MAX_LINES = 400  # without the line of the license
+MAX_COLUMNS = 132  # of code, but for the tables of rows
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
@@ -70,6 +71,11 @@ OFF_ROAD = re.compile(r"\bautocast::apply\(")
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
 WORKPLACE_EXEMPT = {"scripts/check_layers.py"}
+
+# Words that make a riddle of a sentence: say "is in", "prints", "knows", "continues", "anyone who", "frees" instead.
+RIDDLE = re.compile(r"(?<!\.)\b(stands|told|tells?|go(es)? on|whoever|lets? go|of one's own|what is made small|is one of these, too)\b",
+                    re.IGNORECASE)
+RIDDLES_ALLOWED = {"scripts/check_layers.py": 3}  # file -> how many lines may have one
 
 # Standard headers by the names that call for them. What another standard header brings along is an accident of a library's
 # version: a file includes these itself, or one of the project's headers that it includes does.
@@ -107,6 +113,12 @@ ALSO = {  # what the standard, or every library there is, promises of a header
     "iostream": {"string"}, "variant": {"utility"}, "stdint.h": {"cstdint"}, "string.h": {"cstring"}, "deque": {"utility"},
 }
 NOT_CODE = re.compile(r'//.*|"(?:\\.|[^"\\\n])*"')
+
+# What a namespace contains: types, the namespaces around them, and the braces that end both.
+SCOPES = re.compile(r"\bnamespace\s+((?:inline\s+)?[\w:]*)\s*\{|(?:(?:struct|class|union)\s+(?:alignas\([^)]*\)\s*)?|enum\s+(?:class\s+)?)"
+                    r"([A-Za-z_]\w*)\s*(?:final\s*)?(?::[^:;{][^;{]*)?\{|\{|\}")
+NOT_TYPES = re.compile(r'''R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*''',
+                       re.DOTALL | re.MULTILINE)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
@@ -185,6 +197,19 @@ def missing_headers(root, path, lines, known):
             yield number, f"{missing.pop(header).search(code).group()} is of <{header}>, which is not included"
 
 
+def named_types(text):
+    """Yields (name, line) of each type that a file defines in a named namespace."""
+    text = NOT_TYPES.sub(lambda found: "\n" * found.group().count("\n"), text)
+    scopes = []  # of each open brace: the namespace, or None
+    for found in SCOPES.finditer(text):
+        if found.group() == "}":
+            del scopes[-1:]
+            continue
+        if found.group(2) and None not in scopes and "" not in scopes:
+            yield "::".join([*scopes, found.group(2)]), text.count("\n", 0, found.start()) + 1
+        scopes.append(None if found.group(1) is None else found.group(1).replace("inline", "").strip())
+
+
 def files(root):
     for folder, subfolders, names in os.walk(root):
         skipped = SKIPPED_FOLDERS | (SKIPPED_AT_THE_TOP if folder == root else set())
@@ -197,11 +222,12 @@ def files(root):
 
 def violations(root):
     """All violations as (path, line, rule)."""
-    found, known = [], {}
+    found, known, types = [], {}, {}
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
-        is_code = path.endswith(CODE)
+        is_code, riddles = path.endswith(CODE), 0
+        is_narrow = path.endswith(LICENSED) and not path.endswith(".def")
         if is_code and floor_of(path) is None:
             found.append((path, 1, "this file is on no floor: add it to FLOORS in scripts/check_layers.py"))
         lost = mirrors_nothing(root, path) if is_code else None
@@ -211,6 +237,11 @@ def violations(root):
             found.append((path, 1, f"has no line with {LICENSE}"))
         if is_code and len(lines) > MAX_LINES + 1 and path not in LONG_FILES:
             found.append((path, len(lines), f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
+        if path.endswith((".h", ".cpp", ".cuh", ".cu")) and not path.startswith(("tests/", "examples/", "benchmarks/")):
+            for name, line in named_types("\n".join(lines)):
+                first = types.setdefault(name, path)
+                if first != path:
+                    found.append((path, line, f"{name} is defined in {first} too"))
         if is_code and not path.endswith(".def"):  # what includes a table of rows has their types
             found += [(path, number, rule) for number, rule in missing_headers(root, path, lines, known)]
         for number, line in enumerate(lines, 1):
@@ -219,6 +250,12 @@ def violations(root):
                 found += [(path, number, rule) for rule in check_include(root, path, *include.groups())]
             if is_code and path != ROAD and not path.startswith("tests/") and OFF_ROAD.search(line):
                 found.append((path, number, f"autocast::apply is called in {ROAD} only: call apply_policy()"))
+            if is_narrow and len(line) > MAX_COLUMNS:
+                found.append((path, number, f"{len(line)} columns, over {MAX_COLUMNS}: wrap the line"))
+            riddle = RIDDLE.search(line)
+            riddles += riddle is not None
+            if riddle and riddles > RIDDLES_ALLOWED.get(path, 0):
+                found.append((path, number, f'"{riddle.group()}" makes a riddle of the sentence: say it in plain words'))
             word = None if path in WORKPLACE_EXEMPT else WORKPLACE.search(line)
             if word:
                 found.append((path, number, f'"{word.group(0)}" speaks of the place the code was written in'))
@@ -270,9 +307,17 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("layers/no_std.cpp", '#include "layers/std.h"\nconst char* s = "\\"std::map";\nint64_t x = std::numeric_limits<int64_t>::max();\n',
      "of <limits>, which is not included"),
     ("layers/clamp.cpp", '#include <vector>\nint x = std::clamp(1, 2, 3);\n', "of <algorithm>, which is not included"),
+    ("framework/io/names.h", "namespace halfstep {\nstruct Twice {};\nnamespace {\nstruct Own {};\n}\nnamespace io {\nstruct Once {};\n}\n}\n", None),
+    ("layers/names.h", "namespace halfstep {\nnamespace {\nstruct Own {};\n}\nstruct Once {};\nstruct Twice;\n}\n", None),
+    ("layers/twice.h", "namespace halfstep {\nclass Twice final : Base {\n};\n}\n", "halfstep::Twice is defined in framework/io/names.h too"),
     ("layers/free.h", UNLICENSED, "has no line with SPDX"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
+    ("docs/riddle.md", "what the file " + "tells\n", "makes a riddle of the sentence"),
+    ("layers/riddle.h", "#pragma once\n// Who" + "ever comes\n", "makes a riddle of the sentence"),
+    ("scripts/seek.py", "at = log.tell()  # understands, tell" + "tale\n", None),
+    ("layers/wide.h", "#pragma once\n//" + " word" * 30 + "\n", "columns, over 132"),
+    ("layers/wide.def", "//" + " word" * 30 + "\n", None),
 ]
 
 

@@ -226,7 +226,7 @@ Tensor TrainStep::exchange() {
   }
   notice_ = 0;
   check<ValueError>(int64_t(samples) == samples_, "TrainStep", "the ranks computed ", samples, " samples of a window of ", samples_,
-                    Help{"every rank must be told its part of one and the same batch"});
+                    Help{"every rank must get its part of one and the same batch"});
   default_generator().set_state({random.seed, uint64_t(position)});
   reducer_->take();
   const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});

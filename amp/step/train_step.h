@@ -11,7 +11,7 @@
 // This takes a loss that is a mean over samples (dimension 0 of the input).
 //
 // Buffers that forward writes to, such as running statistics, move with applied steps only: where the scaler skips one, a select on
-// the device puts back what they were when the window began. PyTorch lets infinite activations of a skipped step into them.
+// the device restores their values from the beginning of the window. PyTorch lets infinite activations of a skipped step into them.
 //
 // Random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on how many
 // micro-batches, or ranks, it is computed in.
@@ -72,7 +72,7 @@ class TrainStep {
   // as any, and of an empty part input and target are not looked at. The loss of the result is then that of the window on all
   // ranks, and there where it ends. Throws ValueError where the ranks do not agree about the samples of a window.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
-  // Steps with what has been accumulated; does nothing when nothing has.
+  // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
   int64_t pending() const { return pending_; }

@@ -5,12 +5,12 @@
 namespace halfstep::app {
 namespace {
 
-Field model_width(const char* key) { return width(key, "width of the input; left out: what comes in").from_input_dim(-1); }
+Field model_width(const char* key) { return width(key, "width of the input; left out: that of the input").from_input_dim(-1); }
 Field heads(const char* key) { return width(key, "heads, which divide the width").required(); }
 Field probability(double fallback) { return number("dropout", fallback, "probability").at_least(0).at_most(1); }
 // A batch of samples comes in, so it is the first dimension unless a config says otherwise.
 Field batch_first() { return boolean("batch_first", true, "[N, L, E]; false: [L, N, E]"); }
-Field is_causal() { return boolean("is_causal", false, "a position sees itself and those before it"); }
+Field is_causal() { return boolean("is_causal", false, "a position attends to itself and those before it"); }
 
 ModuleRow multihead_attention_row() {
   return {{"MultiheadAttention",
@@ -41,7 +41,7 @@ std::vector<Field> encoder_fields() {
           choice("activation", "relu", {"relu", "gelu"}, "of the feed-forward net"),
           number("layer_norm_eps", 1e-5, "added to variances").at_least(0),
           batch_first(),
-          boolean("norm_first", false, "normalise what goes into attention and net, not what comes out"),
+          boolean("norm_first", false, "normalise the inputs of attention and net instead of their outputs"),
           boolean("bias", true, "add biases"),
           is_causal()};
 }
@@ -75,7 +75,7 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
   std::vector<Field> fields = encoder_fields();
   fields.push_back(width("num_layers", "how many layers").required());
   fields.push_back(boolean("norm", false, "a LayerNorm at the end"));
-  all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, which begin alike", fields}, encoder});
+  all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
   const Field max_len = width("max_len", "positions, at most");
   Field most = max_len;
   most.fallback = 5000;
@@ -95,7 +95,7 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
            }});
   all.add({{"RotaryEmbedding",
             "pairs of features of [L, E], turned by their position",
-            {width("dim", "features of the input, an even number; left out: what comes in").from_input_dim(-1),
+            {width("dim", "features of the input, an even number; left out: those of the input").from_input_dim(-1),
              number("base", 10000.0, "slowest turn, in 2 pi positions").above(0),
              boolean("interleaved", false, "pairs are neighbours; else from both halves")}},
            [](const Json& self) {

@@ -132,7 +132,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<SELU>("SELU", "1.0507 (x, or 1.6733 (exp(x) - 1) for x <= 0)"));
   all.add(module_row<LeakyReLU>("LeakyReLU", "x, or negative_slope x for x <= 0", real("negative_slope", 0.01, "slope")));
   all.add(module_row<PReLU>("PReLU", "x, or weight x for x <= 0",
-                            arg<int64_t>(integer("num_parameters", 1, "1, or one a channel").at_least(1).at_most(kMaxSample)),
+                            arg<int64_t>(integer("num_parameters", 1, "1, or the number of channels").at_least(1).at_most(kMaxSample)),
                             real("init", 0.25, "first weight")));
   all.add(module_row<RReLU>("RReLU", "x, or s x for x <= 0, s drawn while training, else the mean of both bounds",
                             real("lower", 1.0 / 8, "bound of s"), real("upper", 1.0 / 3, "bound of s")));
@@ -220,8 +220,8 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
              number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses"),
              choice("mode", "mean", {"mean", "sum", "max"}, "how"),
-             boolean("include_last_offset", false, "of offsets, which a config does not have"),
-             integer("padding_idx", nullptr, "a row that counts as not there").at_least(-kMaxSample).at_most(kMaxSample)}},
+             boolean("include_last_offset", false, "of offsets, which configs cannot pass"),
+             integer("padding_idx", nullptr, "a row that does not count").at_least(-kMaxSample).at_most(kMaxSample)}},
            [](const Json& self) {
              return make<EmbeddingBag>(
                  self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
@@ -258,7 +258,7 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(pad_row<ZeroPad1d>("ZeroPad1d", 1, "zeros around [C, L]"));
   all.add(pad_row<ZeroPad2d>("ZeroPad2d", 2, "zeros around [C, H, W]"));
   all.add(pad_row<ZeroPad3d>("ZeroPad3d", 3, "zeros around [C, D, H, W]"));
-  const auto value = arg<double>(number("value", nullptr, "what is put there").required());
+  const auto value = arg<double>(number("value", nullptr, "value of the padding").required());
   all.add(module_row<ConstantPad1d>("ConstantPad1d", "a number around [C, L]", arg<Sizes>(pad_sizes(1)), value));
   all.add(module_row<ConstantPad2d>("ConstantPad2d", "a number around [C, H, W]", arg<Sizes>(pad_sizes(2)), value));
   all.add(module_row<ConstantPad3d>("ConstantPad3d", "a number around [C, D, H, W]", arg<Sizes>(pad_sizes(3)), value));

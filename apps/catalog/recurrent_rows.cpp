@@ -23,7 +23,7 @@ std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> las
        boolean("bidirectional", false, "backwards, too: twice the width")});
   add(std::move(last));
   add({choice("output", "sequence", {"sequence", "last"}, "the states of all steps, or after the last one"),
-       boolean("stateful", "auto", "go on from the state that the last batch ended in; \"auto\": where the data is read in streams")
+       boolean("stateful", "auto", "continue from the last state of the batch before; \"auto\": if the data is read in streams")
            .or_streams()});
   return all;
 }

@@ -25,7 +25,7 @@
 namespace halfstep::app {
 namespace {
 
-// What the command line gave; what it did not is the config's, or by the device.
+// Options of the command line; those not given come from the config, or depend on the device.
 struct BenchArguments {
   BenchOptions bench;
   std::optional<std::string> config, arms;
@@ -98,7 +98,7 @@ std::string now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
-// What the cores run at now, in MHz, and a GPU's clocks, power and temperature as nvidia-smi tells them. Empty where unknown.
+// The current clock of the cores, in MHz, and a GPU's clocks, power and temperature from nvidia-smi. Empty if unknown.
 Json clocks(bool gpu) {
   Json out{{"cpu_mhz", Json::array()}, {"gpu", nullptr}};
   std::ifstream info("/proc/cpuinfo");

@@ -45,7 +45,7 @@ int doctor(const DoctorArguments& o) {
 
 void add_doctor(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<DoctorArguments>();
-  CLI::App* c = program.add_subcommand("doctor", "Say what stands in the way of a config's speed and precision");
+  CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-probe", o->no_probe, "do not time data and steps on the device");

@@ -38,7 +38,7 @@ int inspect(const InspectArguments& o) {
 
 void add_inspect(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<InspectArguments>();
-  CLI::App* all = program.add_subcommand("inspect", "Look at what a config names");
+  CLI::App* all = program.add_subcommand("inspect", "Show the files that a config names");
   all->require_subcommand(1);
   CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
   c->add_option("config", o->file, "a JSON config")->required();

@@ -29,12 +29,12 @@ int run_one(const OpArguments& o) {
   if (!o.autocast.empty()) call.autocast = autocast_dtype(o.autocast);
   call.device = parse_device(o.device);
   const TensorMap outputs = run_op_call(call);
-  const Json told = describe_outputs(outputs);
+  const Json described = describe_outputs(outputs);
   if (o.json) {
-    std::cout << told.dump() << '\n';
+    std::cout << described.dump() << '\n';
     return kDone;
   }
-  for (const Json& t : told["outputs"])
+  for (const Json& t : described["outputs"])
     std::cout << t["name"].get<std::string>() << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
   return kDone;
 }

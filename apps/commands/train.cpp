@@ -33,7 +33,7 @@ void report_amp(const Json& summary, Progress& progress) {
                 " steps skipped, last loss scale " + summary["scale"].dump());
 }
 
-// The folder of the run: rank 0 opens it, the others are told what it found.
+// The folder of the run: rank 0 opens it and sends its findings to the others.
 std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& o, ProcessGroup* group) {
   std::optional<std::string> resume = o.resume;
   if (!resume && !o.overwrite) resume = config.checkpoint.resume;
@@ -93,13 +93,13 @@ int train(const TrainArguments& o) {
 
 void add_train(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<TrainArguments>();
-  CLI::App* c = program.add_subcommand("train", "Train what a config describes");
+  CLI::App* c = program.add_subcommand("train", "Train the model that a config describes");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
-  c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
+  c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");

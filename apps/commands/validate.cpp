@@ -23,9 +23,9 @@ int validate_files(const ValidateArguments& o) {
       const Config config = load_config(file, o.config);
       const bool readable = config.data_fault.empty();
       if (o.json) {
-        Json told{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
-        if (!readable) told["data_error"] = config.data_fault;
-        std::cout << line_of(told) << '\n';
+        Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
+        if (!readable) answer["data_error"] = config.data_fault;
+        std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
         const char* unchecked = readable ? " (shapes not checked: the data files are not there)" : " (shapes not checked)";

@@ -5,15 +5,10 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_UNARY(...)
-#define HS_TEST(...)
 #define HS_BINARY(name, policy, kind, ...) AnyKernels<2>::kind<functor::name>(),
 constexpr AnyKernels<2> kAny[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_UNARY
-#undef HS_TEST
 
 }  // namespace
 

@@ -5,15 +5,10 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_UNARY(...)
-#define HS_TEST(...)
 #define HS_BINARY(name, ...) {AnyKernels<3>::real<functor::name##_backward_a>(), AnyKernels<3>::real<functor::name##_backward_b>()},
 constexpr AnyKernels<3> kAnyBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_UNARY
-#undef HS_TEST
 
 }  // namespace
 

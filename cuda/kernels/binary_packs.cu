@@ -5,20 +5,14 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_UNARY(...)
-#define HS_TEST(...)
 #define HS_BINARY(name, ...) packs_kernel<functor::name, 2>,
 constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...) {packs_kernel<functor::name##_backward_a, 3>, packs_kernel<functor::name##_backward_b, 3>},
 constexpr PacksKernel<3> kPacksBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_UNARY
-#undef HS_TEST
 
 }  // namespace
 

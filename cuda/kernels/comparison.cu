@@ -12,20 +12,14 @@ struct Choose {
   }
 };
 
-#define HS_UNARY(...)
-#define HS_BINARY(...)
 #define HS_TEST(name, ...) AnyKernels<2>::any<functor::name>(),
 constexpr AnyKernels<2> kAny[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_TEST
 #define HS_TEST(name, ...) packs_kernel<functor::name, 2, true>,
 constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_TEST
-#undef HS_UNARY
-#undef HS_BINARY
 
 // A number beside floats counts in the type that they are computed in.
 Compute compute_beside(const TensorView& v, const TensorView& other) {

@@ -12,7 +12,6 @@ __device__ inline T forward_of(Pointwise row, T a, T b, T c, T p, T q) {
   case Pointwise::row:         \
     return functor::pointwise::row{}(a, b, c, p, q);
 #include "framework/math/pointwise.def"
-#undef HS_POINTWISE
   }
   return T(0);
 }
@@ -26,7 +25,6 @@ __device__ inline T gradient_of(Pointwise row, int input, T g, T a, T b, T c, T 
   case int(Pointwise::row) * 3 + 2:                                                                \
     return functor::pointwise::row::gradient<2>(g, a, b, c, p, q);
 #include "framework/math/pointwise.def"
-#undef HS_POINTWISE
   }
   return T(0);
 }

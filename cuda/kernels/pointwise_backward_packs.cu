@@ -18,7 +18,6 @@ constexpr PointwisePacks gradient() {
 constexpr PointwisePacks kPacks[][3] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 
 }  // namespace
 

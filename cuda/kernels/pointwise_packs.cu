@@ -9,7 +9,6 @@ namespace {
 constexpr PointwisePacks kPacks[] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 
 }  // namespace
 

@@ -5,15 +5,10 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, policy, kind, ...) AnyKernels<1>::kind<functor::name>(),
 constexpr AnyKernels<1> kAny[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace
 

@@ -5,15 +5,10 @@
 namespace halfstep::cuda {
 namespace {
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) packs_kernel<functor::name##_backward, 2>,
 constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace
 

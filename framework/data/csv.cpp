@@ -205,7 +205,7 @@ std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const 
   return in_order;
 }
 
-// What stands for the missing values of a feature: learnt from these rows.
+// The replacement for missing values of a feature, computed from these rows.
 double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kIdx = "idx";
 
-// Reads plain and compressed files alike: zlib passes on what is not gzip.
+// Reads plain and compressed files: zlib passes on data that is not gzip.
 class Input {
  public:
   explicit Input(const std::filesystem::path& path) : path_(path.string()) {
@@ -84,7 +84,7 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kIdx, in.path(), ": the sizes ", shape,
                    " in the header are not plausible");
 
-  // Grows with what is there: a header may promise more than the file holds.
+  // Grows with the data that is read: a header may promise more than the file holds.
   std::string data;
   uint64_t held = 0;
   for (uint64_t n = 1; n > 0 && held <= bytes; held += n) {

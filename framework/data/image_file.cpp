@@ -32,7 +32,7 @@ std::string ending(const std::filesystem::path& path) {
 constexpr int64_t kMaxPixels = int64_t(1) << 28;
 constexpr size_t kMaxPacked = 8256;  // pixels of a byte: 1032 bytes of deflate, of a bit each; JPEG stays far below
 
-// Before memory is taken for what a header promises.
+// Before memory is allocated for the size in a header.
 void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
   check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kImage, path, ": a picture may have 2^28 pixels, got ",
                    width, " x ", height);

@@ -230,7 +230,7 @@ std::string TextDataset::describe() const {
 
 std::vector<int64_t> TextDataset::encode(std::string_view text) const {
   check<ValueError>(options_.tokenizer != Tokenizer::u16 && options_.tokenizer != Tokenizer::u32, kText,
-                    "a file of tokens does not say what its tokens stand for");
+                    "a file of tokens does not say what its tokens mean");
   const std::vector<uint32_t> numbers = numbers_of("text", text, options_.tokenizer, options_.vocabulary);
   return {numbers.begin(), numbers.end()};
 }

@@ -86,7 +86,7 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
 }
 
 std::string TimeSeriesDataset::describe() const {
-  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to tell, of mean ",
+  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                 scaling_.mean, " and deviation ", scaling_.std);
 }
 

@@ -202,7 +202,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
       fs::create_directory(temporary);
       save_safetensors(temporary / kFiles[0], contents.model);
       save_safetensors(temporary / kFiles[1], contents.state);
-      atomic_write(temporary / kFiles[2], contents.meta.dump(2) + '\n');
+      atomic_write(temporary / kFiles[2], contents.meta->dump(2) + '\n');
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
       for (const char* file : kFiles) {
         manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};

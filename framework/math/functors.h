@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of elementwise.def as functors, enums and a table of facts.
+// The rows of elementwise.def as functors and tables of facts, indexed by the enums of op_kinds.h.
 #pragma once
+
+#include <string_view>
 
 #include "amp/policy/policy.h"
 #include "framework/math/names.h"
+#include "framework/math/op_kinds.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep {
@@ -70,40 +73,8 @@ namespace functor {
     template <class T> HS_HD bool operator()(T a, T b) const { return (forward); }   \
   };
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace functor
-
-// One entry a row, named like its op.
-enum class Unary : uint8_t {
-#define HS_UNARY(name, ...) name,
-#define HS_BINARY(...)
-#define HS_TEST(...)
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
-};
-enum class Binary : uint8_t {
-#define HS_UNARY(...)
-#define HS_BINARY(name, ...) name,
-#define HS_TEST(...)
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
-};
-enum class Test : uint8_t {
-#define HS_UNARY(...)
-#define HS_BINARY(...)
-#define HS_TEST(name, ...) name,
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
-};
 
 struct ElementwiseRow {
   std::string_view name;
@@ -117,31 +88,16 @@ struct ElementwiseRow {
 inline constexpr ElementwiseRow kUnaryRows[] = {
 #define HS_UNARY(name, policy, kind, saves, forward, dx, lo, hi, doc) \
   {#name, CastPolicy::policy, OpKind::kind, OpSaves::saves, lo, hi, doc},
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 };
 inline constexpr ElementwiseRow kBinaryRows[] = {
-#define HS_UNARY(...)
 #define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc) \
   {#name, CastPolicy::policy, OpKind::kind, OpSaves::none, lo, hi, doc},
-#define HS_TEST(...)
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 };
 inline constexpr ElementwiseRow kTestRows[] = {
-#define HS_UNARY(...)
-#define HS_BINARY(...)
 #define HS_TEST(name, forward, doc) {#name, CastPolicy::keep, OpKind::any, OpSaves::none, -2.0, 2.0, doc},
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 };
 inline constexpr int kUnaryCount = sizeof(kUnaryRows) / sizeof(kUnaryRows[0]);
 inline constexpr int kBinaryCount = sizeof(kBinaryRows) / sizeof(kBinaryRows[0]);

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of pointwise.def as functors, an enum and a table of facts.
+// The rows of pointwise.def as functors and a table of facts, indexed by the enum of op_kinds.h.
 #pragma once
 
 #include "framework/math/functors.h"
 
 namespace halfstep {
-
-enum class Pointwise : uint8_t {
-#define HS_POINTWISE(row, ...) row,
-#include "framework/math/pointwise.def"
-#undef HS_POINTWISE
-};
 
 // Called with every argument, whatever the row names.
 namespace functor::pointwise {
@@ -28,7 +22,6 @@ namespace functor::pointwise {
     }                                                                                                                      \
   };
 #include "framework/math/pointwise.def"
-#undef HS_POINTWISE
 }  // namespace functor::pointwise
 
 // Which of g, a, b, c the gradient of Input names; 0: it is 0 everywhere.
@@ -48,7 +41,6 @@ inline constexpr PointwiseRow kPointwiseRows[] = {
   {#op, arity, CastPolicy::policy,                                                                                    \
    {gradient_names<functor::pointwise::row, 0>, gradient_names<functor::pointwise::row, 1>, gradient_names<functor::pointwise::row, 2>}, doc},
 #include "framework/math/pointwise.def"
-#undef HS_POINTWISE
 };
 inline constexpr int kPointwiseCount = sizeof(kPointwiseRows) / sizeof(kPointwiseRows[0]);
 

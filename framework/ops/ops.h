@@ -84,10 +84,7 @@ void normal_(const Tensor& x, double mean, double stddev, Generator* generator =
 #define HS_TEST(name, ...)                         \
   Tensor name(const Tensor& a, const Tensor& b);   \
   Tensor name(const Tensor& a, double b);
-#include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
+#include "generated/elementwise_names.def"
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
 inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }

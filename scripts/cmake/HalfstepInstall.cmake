@@ -7,6 +7,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/halfstep)
 install(DIRECTORY framework layers optim amp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep
         FILES_MATCHING PATTERN "*.h" PATTERN "*.def" REGEX "framework/backend/cpu" EXCLUDE)
 install(FILES halfstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep)
+install(FILES ${PROJECT_BINARY_DIR}/generated/elementwise_names.def ${PROJECT_BINARY_DIR}/generated/pointwise_names.def
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep/generated)
 target_include_directories(halfstep PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/halfstep>)
 install(TARGETS halfstep EXPORT halfstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT halfstepTargets NAMESPACE halfstep:: DESTINATION ${package_dir})

@@ -168,7 +168,7 @@ TEST_CASE("transforms: what is random is distributed as it should be") {
   SUBCASE("RandomCrop") {
     const Tensor out = RandomCrop({8, 16}, {.padding = {3, 3, 3, 3}}).apply(batch, draws).input;
     std::vector<int> at(49);
-    for (int64_t i = 0; i < kSamples; ++i) {  // the pixel of the middle tells the window's place
+    for (int64_t i = 0; i < kSamples; ++i) {  // the pixel of the middle identifies the window's place
       const int seen = int(out.select(0, i).select(0, 0).select(0, 3).select(0, 8).item<float>()) - 1;
       ++at.at(size_t((seen / 16) * 7 + seen % 16 - 5));
     }
@@ -268,7 +268,7 @@ TEST_CASE("transforms: random numbers are a function of seed, epoch, index and p
   const auto augmented = transformed(data, list(), 5);
   const std::vector<int64_t> some = {9, 3, 50}, others = {50, 9};
   const Tensor a = augmented->batch(some, 2).input, b = augmented->batch(others, 2).input;
-  CHECK(same_bits(a.select(0, 0), b.select(0, 1)));  // whatever stands beside it
+  CHECK(same_bits(a.select(0, 0), b.select(0, 1)));  // whatever is beside it
   CHECK(same_bits(a.select(0, 2), b.select(0, 0)));
   CHECK(!same_bits(a, augmented->batch(some, 3).input));
   CHECK(!same_bits(a, transformed(data, list(), 6)->batch(some, 2).input));

@@ -3,6 +3,8 @@
 // best and manifest.json; without the last, a manifest that fits is written, so that the other files are read.
 #include "framework/io/checkpoint.h"
 
+#include <nlohmann/json.hpp>
+
 #include "framework/io/checksum.h"
 #include "tests/fuzz/fuzz.h"
 

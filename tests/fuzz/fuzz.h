@@ -44,7 +44,7 @@ inline std::map<std::string, Harness>& harnesses() {
   static int fuzz_##format([[maybe_unused]] const uint8_t* data, [[maybe_unused]] size_t size)
 #endif
 
-// Ends the program, which is how a finding is told to either driver.
+// Ends the program, which is how a finding is reported to either driver.
 [[noreturn]] inline void found(const char* what, std::string_view text = {}) {
   std::fprintf(stderr, "FOUND: %s: %.*s\n", what, int(text.size()), text.data());
   std::abort();
@@ -115,7 +115,7 @@ inline void put(const std::filesystem::path& path, std::string_view bytes) {
   if (!std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()))) std::abort();
 }
 
-// The parts of an input that stands for several texts, which are separated by lines "=====". Missing ones are empty.
+// The parts of an input that holds several texts, which are separated by lines "=====". Missing ones are empty.
 inline std::vector<std::string_view> parts(std::string_view input, size_t count) {
   constexpr std::string_view kLine = "\n=====\n";
   std::vector<std::string_view> out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that tell where something stands. Their values are held against PyTorch in tests/apps/catalog/layer_goldens_test.cpp.
+// Layers for positions in a sequence. Their values are compared with PyTorch's in tests/apps/catalog/layer_goldens_test.cpp.
 #include "layers/positions.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and transformers: what wrong arguments and inputs are told, first weights, masks, dropout and memory. Their values are
+// Attention and transformers: errors for wrong arguments and inputs, initial weights, masks, dropout and memory. Their values are
 // held against PyTorch's in calls_test.cpp.
 #include "layers/transformer.h"
 

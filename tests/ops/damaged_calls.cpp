@@ -59,9 +59,6 @@ std::map<std::string, std::vector<Call>> calls() {
 #define HS_BINARY(name, ...) add({#name, {{.one = x}, {.one = y}}});
 #define HS_TEST HS_BINARY
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
   for (const auto& entry : std::filesystem::directory_iterator(std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/cases")) {
     if (entry.path().extension() != ".json" || entry.path().stem() == "elementwise") continue;
     std::ifstream file(entry.path());
@@ -245,7 +242,7 @@ void for_damaged_calls(const Make& make) {
   manual_seed(3);
   const char* random = std::getenv("HALFSTEP_FUZZ_RANDOM");
   for (const auto& [op, bases] : calls()) {
-    if (!find_op(op)) continue;  // op_table_test.cpp tells
+    if (!find_op(op)) continue;  // op_table_test.cpp reports it
     std::vector<std::string> own, attributes;
     for (const Call& c : bases)
       for (const auto& [name, value] : c.attrs.items())

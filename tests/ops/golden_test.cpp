@@ -175,7 +175,4 @@ TEST_CASE("every case that PyTorch can answer has a golden") {
 #define HS_TEST HS_ROW
 #include "framework/math/elementwise.def"
 #undef HS_ROW
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 }

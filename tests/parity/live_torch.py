@@ -316,7 +316,7 @@ def main():
     policies = {op["name"]: op["policy"] for op in listed}
     batch = Batch(o.halfstep, o.threads)
     counts = collections.defaultdict(collections.Counter)
-    told = collections.defaultdict(list)
+    shown = collections.defaultdict(list)
     memory = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None  # the program syncs each file that it writes
     with tempfile.TemporaryDirectory(dir=memory) as name:
         folder = pathlib.Path(name)
@@ -331,11 +331,11 @@ def main():
                 line, answer = perform(draw, batch, folder, o.device)
                 verdict, what = compare(draw, answer, folder)
                 counts[op][verdict] += 1
-                if what and (verdict == "failed" or o.lenient) and len(told[op]) < o.show:
+                if what and (verdict == "failed" or o.lenient) and len(shown[op]) < o.show:
                     inputs = ", ".join(f"{n}: {name_of(t.dtype)} {list(t.shape)}" for n, t in draw.tensors.items())
                     label = f" ({draw.case['name']})" if "name" in draw.case else ""
                     command = reproducer(line, folder, o.keep, f"{o.seed}.{sum(counts[op].values())}")
-                    told[op].append(f"{op}{label}: {what}\n    inputs {inputs}\n    {command}")
+                    shown[op].append(f"{op}{label}: {what}\n    inputs {inputs}\n    {command}")
     columns = ["ok", "refused", "lenient", "failed"]
     print(f"{'op':34}" + "".join(f"{c:>9}" for c in columns))
     for op in sorted(counts):
@@ -344,8 +344,8 @@ def main():
     total = sum((counts[op] for op in counts), collections.Counter())
     print(f"{'all':34}" + "".join(f"{total[c]:>9}" for c in columns))
     print("refused: both raise; lenient: only PyTorch raises (--lenient shows them)")
-    for op in sorted(told):
-        for text in told[op]:
+    for op in sorted(shown):
+        for text in shown[op]:
             print("\n" + text)
     return 1 if total["failed"] or not total else 0
 

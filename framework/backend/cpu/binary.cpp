@@ -4,6 +4,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/functors.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -104,35 +105,26 @@ constexpr SingleChunk backward_of() {
 #define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
 
-#define HS_UNARY(...)
-#define HS_TEST(...)
 #define HS_BINARY(name, ...) forward_of<functor::name>(),
 constexpr SingleChunk kSingle[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...) scalar<functor::name, double>,
 constexpr Chunk<double> kWide[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, policy, kind, ...) HS_INTEGER_##kind(name),
 constexpr Chunk<int64_t> kInteger[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...) {backward_of<functor::name##_backward_a>(), backward_of<functor::name##_backward_b>()},
 constexpr SingleChunk kSingleBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...) {wide_backward<functor::name##_backward_a>, wide_backward<functor::name##_backward_b>},
 constexpr Chunk<double> kWideBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_UNARY
-#undef HS_TEST
 
 bool heavy(Binary op) { return op == Binary::pow || op == Binary::atan2; }
 

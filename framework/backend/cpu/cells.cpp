@@ -4,6 +4,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/norm_rows.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/functors.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -56,16 +57,11 @@ void where_true(const TensorView& cond, const TensorView& a, const TensorView& b
   });
 }
 
-#define HS_UNARY(...)
-#define HS_BINARY(...)
 #define HS_TEST(name, ...) compare<functor::name, C, Out>,
 template <class C, class Out>
 constexpr Chunk<C, Out> kCompare[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/rows.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

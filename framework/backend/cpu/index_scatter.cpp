@@ -8,6 +8,7 @@
 #include "framework/backend/cpu/index.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -7,7 +7,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// in: of g, a, b, c those that the gradient names, in that order; g stands in for the others.
+// in: of g, a, b, c those that the gradient names, in that order; g fills the places of the others.
 template <class Row, int Input>
 struct Sources {
   static constexpr unsigned kNames = gradient_names<Row, Input>;
@@ -52,12 +52,10 @@ constexpr Chunk<double> wide_or_none() {
 constexpr SingleChunk kSingle[][3] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 #define HS_POINTWISE(row, ...) HS_ROW(wide_or_none, row)
 constexpr Chunk<double> kWide[][3] = {
 #include "framework/math/pointwise.def"
 };
-#undef HS_POINTWISE
 #undef HS_ROW
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "framework/backend/cpu/reduce_kernels.h"
 #include "framework/backend/cpu/reduce_split.h"
 #include "framework/backend/cpu/rows.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/functors.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -26,25 +27,18 @@ void scalar(const C* const* in, C* out, int64_t n, const void*) {
 #define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) {single<functor::name, float>, single<functor::name, bf16>},
 constexpr SingleChunk kSingle[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
 #define HS_UNARY(name, ...) scalar<functor::name, double>,
 constexpr Chunk<double> kWide[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
 #define HS_UNARY(name, policy, kind, ...) HS_INTEGER_##kind(name),
 constexpr Chunk<int64_t> kInteger[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 // Rows that cost as much as reading a few elements need fewer of them before a second thread pays.
 bool heavy(Unary op) { return kUnaryRows[int(op)].kind == OpKind::real; }

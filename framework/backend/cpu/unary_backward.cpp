@@ -2,6 +2,7 @@
 // The derivatives of the unary rows of elementwise.def.
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/functors.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -17,25 +18,19 @@ void wide(const double* const* in, double* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i]);
 }
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) {single<functor::name##_backward, float>, single<functor::name##_backward, bf16>},
 constexpr SingleChunk kSingle[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
 #define HS_UNARY(name, ...) wide<functor::name##_backward>,
 constexpr Chunk<double> kWide[] = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 }  // namespace
 
 void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out) {
-  // A row that saves nothing may come with an empty `saved`; any operand of the right shape stands in.
+  // A row that saves nothing may come with an empty `saved`; any operand of the right shape replaces it.
   const TensorView in[] = {grad, saved ? saved : grad};
   const bool is_wide = grad.dtype == DType::f64 || in[1].dtype == DType::f64 || out.dtype == DType::f64;
   const bool heavy = kUnaryRows[int(op)].kind == OpKind::real;

@@ -2,6 +2,7 @@
 // A value in a formula of elementwise.def when it is read on tensors: a Tensor or a plain number.
 #pragma once
 
+#include "framework/math/functors.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {

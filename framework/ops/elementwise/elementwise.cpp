@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "amp/autocast/autocast.h"
+#include "framework/math/functors.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/expr.h"
 #include "framework/ops/core/promotion.h"
@@ -33,7 +34,7 @@ Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat fo
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
 // Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would hang on
-// which side it stands.
+// which side it is.
 void check_kind(const ElementwiseRow& row, const Tensors& in) {
   if (row.kind != OpKind::number) return;
   bool refused = result_type(in) == DType::boolean;
@@ -54,12 +55,7 @@ Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
 #define HS_UNARY(name, ...) \
   case Unary::name:         \
     return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
   }
   return {};
 }
@@ -97,17 +93,12 @@ struct UnaryOp {
 
 Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
   switch (op) {
-#define HS_UNARY(...)
 #define HS_BINARY(name, ...)                                                                 \
   case Binary::name:                                                                         \
     return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))  \
                                   : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), \
                        g);
-#define HS_TEST(...)
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
   }
   return {};
 }
@@ -119,15 +110,10 @@ struct BinaryGradient {
 };
 constexpr unsigned kNamesA = 2, kNamesB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
-#define HS_UNARY(...)
 #define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
   {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
    {functor::name##_backward_b{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#db) == "g"}},
-#define HS_TEST(...)
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 };
 
 // What the gradients that are asked for read of a and b.
@@ -297,9 +283,6 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }            \
   Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
 #include "framework/math/elementwise.def"
-#undef HS_UNARY
-#undef HS_BINARY
-#undef HS_TEST
 
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
   return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);

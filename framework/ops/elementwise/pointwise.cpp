@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/math/pointwise.h"
 #include "framework/ops/core/expr.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -49,7 +50,6 @@ Tensor formula(Pointwise row, int input, const Tensor& g, const Tensors& in, dou
   case Pointwise::row:         \
     return read(functor::pointwise::row{}).tensor();
 #include "framework/math/pointwise.def"
-#undef HS_POINTWISE
   }
   return {};
 }

@@ -3,7 +3,7 @@
 // build their public functions on these.
 #pragma once
 
-#include "framework/math/pointwise.h"
+#include "framework/math/op_kinds.h"
 #include "framework/ops/core/call.h"
 
 namespace halfstep {

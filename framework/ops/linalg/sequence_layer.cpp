@@ -234,7 +234,7 @@ struct Layer {
     const auto make = [&](int64_t n, int64_t columns, DType t) {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
     };
-    // The gradients of the states as they stand between two steps. Rows whose last step is still to come keep what they begin with.
+    // The gradients of the states between two steps. Rows whose last step is still to come keep their initial values.
     const auto running = [&](const Tensor& last, int64_t columns) {
       const Tensor out = make(a.batch, columns, wide);
       last.defined() ? backend.copy(last.view(), out.view()) : backend.fill(out.view(), 0);

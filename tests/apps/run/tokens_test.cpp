@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs over tokens: what a config may say of them, and that a run which is stopped goes on to the bit.
+// Runs over tokens: the keys of a config about them, and that a stopped run resumes to the bit.
 #include <doctest/doctest.h>
 
 #include "apps/catalog/losses.h"

@@ -10,41 +10,28 @@ using namespace halfstep::testing;
 
 namespace {
 
-#define HS_BINARY(...)
-#define HS_TEST(...)
 #define HS_UNARY(name, ...) [](double x) { return functor::name{}(x); },
 double (*const unary_rows[])(double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
 #define HS_UNARY(name, ...) [](double g, double s) { return functor::name##_backward{}(g, s); },
 double (*const unary_backward_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_UNARY
-#undef HS_BINARY
-#define HS_UNARY(...)
 #define HS_BINARY(name, ...) [](double a, double b) { return functor::name{}(a, b); },
 double (*const binary_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
 #define HS_BINARY(name, ...)                                                           \
   {[](double g, double a, double b) { return functor::name##_backward_a{}(g, a, b); }, \
    [](double g, double a, double b) { return functor::name##_backward_b{}(g, a, b); }},
 double (*const binary_backward_rows[][2])(double, double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_BINARY
-#undef HS_TEST
-#define HS_BINARY(...)
 #define HS_TEST(name, ...) [](double a, double b) { return functor::name{}(a, b); },
 bool (*const test_rows[])(double, double) = {
 #include "framework/math/elementwise.def"
 };
-#undef HS_TEST
-#undef HS_BINARY
-#undef HS_UNARY
 
 // Absolute slack for results that cancel: a few float roundings of numbers of size 1.
 double slack(DType in) { return in == DType::f64 ? 1e-14 : 2e-6; }
@@ -226,7 +213,7 @@ TEST_CASE("a number, which comes as a double, counts in the dtype of the result"
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pow of a block is pow of each element, whatever stands beside it") {
+TEST_CASE("pow of a block is pow of each element, whatever is beside it") {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const double specials[] = {0, -0.0, 1, -1, 2, -2.5, -3, 0.5, 1e-41, -1e-41, 3e38, inf, -inf, nan};
   const int64_t n = 1500;  // a whole block and a part of one

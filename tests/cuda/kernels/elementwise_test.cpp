@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elementwise kernels against the CPU backend: every op, dense, misaligned and strided.
 #include "device.h"
+#include "framework/math/functors.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

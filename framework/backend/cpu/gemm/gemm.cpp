@@ -11,6 +11,7 @@
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
 #include "framework/backend/workspace.h"
+#include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that each .cpp compiles by itself: in a build that joins the files of a folder, one may use what only another includes.
+
+    scripts/check_alone.py [PATTERN]    files whose path contains a match of this regular expression; without one, all
+    CXX=clang++ CXXFLAGS=-stdlib=libc++ scripts/check_alone.py    another compiler
+
+Compilers write no objects, so this takes a third of a build's time. Prints what they say; exits 1 when they say anything.
+"""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+FOLDER = "build/alone-" + re.sub(r"\W+", "_", os.environ.get("CXX", "g++") + os.environ.get("CXXFLAGS", ""))
+
+
+def check(entry):
+    """What the compiler says of one file, or of its failure."""
+    words = shlex.split(entry["command"])
+    at = words.index("-o")
+    del words[at:at + 2]
+    words[words.index("-c")] = "-fsyntax-only"
+    done = subprocess.run(words, cwd=entry["directory"], capture_output=True, text=True, check=False)
+    return done.stderr or (f"{words[0]} ended with {done.returncode}\n" if done.returncode else "")
+
+
+def main(pattern=""):
+    os.chdir(ROOT)
+    configured = subprocess.run(["cmake", "--preset", "dev", "-B", FOLDER, "-DCMAKE_CXX_COMPILER_LAUNCHER=", "-DHALFSTEP_CUDA=OFF"],
+                                capture_output=True, text=True, check=False)
+    if configured.returncode:
+        print(configured.stdout + configured.stderr, file=sys.stderr)
+        return 1
+    commands = {}  # one of each file: some are part of several programs
+    with open(f"{FOLDER}/compile_commands.json", encoding="utf-8") as file:
+        for entry in json.load(file):
+            path = os.path.relpath(entry["file"])
+            if path.endswith(".cpp") and not path.startswith("build/") and re.search(pattern, path):
+                commands.setdefault(path, entry)
+    bad = 0
+    jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for path, said in zip(commands, pool.map(check, commands.values())):
+            if said:
+                bad += 1
+                print(f"{path}:\n{said}", file=sys.stderr)
+    print(f"check_alone: {bad} of {len(commands)} files do not compile by themselves without a word" if bad else
+          f"check_alone: all {len(commands)} files compile by themselves")
+    return 1 if bad or not commands else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
