@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the halfstep program tells the shell.
+// Exit codes of the halfstep program.
 #pragma once
 
 #include "framework/base/check.h"

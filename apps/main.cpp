@@ -8,7 +8,7 @@
 
 namespace {
 
-// A descriptor of 0 to 2 that is closed would be given to the next file that is opened, and what is printed would land there.
+// If a descriptor from 0 to 2 is closed, the next file that is opened would get its number, and output would be written into it.
 void open_standard_streams() {
 #if defined(__unix__)
   for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {

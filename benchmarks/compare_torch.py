@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/halfstep"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/halfstep"))
     p.add_argument("--batch", type=int, default=512)
     p.add_argument("--width", type=int, default=1024)
     p.add_argument("--layers", type=int, default=3)

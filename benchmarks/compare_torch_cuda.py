@@ -79,7 +79,7 @@ def versions(a, torch):
 
 
 def loaded_cublaslt(torch):
-    """Version and path of the library that PyTorch multiplies with, for PyTorch does not tell."""
+    """Version and path of the library that PyTorch multiplies with, which PyTorch does not report."""
     torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")  # loads it
     try:
         path = re.search(r"/\S*libcublasLt\.so\S*", pathlib.Path("/proc/self/maps").read_text()).group()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps of 1 and 2 ranks beside PyTorch's DistributedDataParallel with gloo, one thread a rank.
 
-    scripts/build.sh release bench_ranks
-    python3 benchmarks/compare_torch_ddp.py [--over mpi] [--binary build/release/benchmarks/ranks] [--rounds 3] [--seconds 2] [--json FILE]
+    scripts/build.sh default bench_ranks
+    python3 benchmarks/compare_torch_ddp.py [--over mpi] [--binary build/default/benchmarks/ranks] [--rounds 3] [--seconds 2] [--json FILE]
 
 Weak scaling keeps the samples of a rank, strong scaling those of all. Both sides run one after the other in each round; a ratio is
 halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep is faster. The mean of
@@ -112,7 +112,7 @@ def halfstep_ms(binary, over, net, batch, ranks, seconds):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/ranks"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/ranks"))
     p.add_argument("--over", choices=["mpi", "gloo"], default="mpi", help="what halfstep's ranks exchange over")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--seconds", type=float, default=2)

@@ -22,7 +22,7 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/loader"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/loader"))
     p.add_argument("--data", default="-", help="a file of CIFAR-10's binary format; left out: random bytes")
     p.add_argument("--samples", type=int, default=10000)
     p.add_argument("--batch", type=int, default=128)

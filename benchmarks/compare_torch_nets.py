@@ -9,7 +9,7 @@ Each round times both sides one after the other on the same number of threads, e
 pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the rounds
 is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
 run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
-The nets stand in torch_nets.py. A file that exists keeps its other rows.
+The nets are in torch_nets.py. A file that exists keeps its other rows.
 
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
 
@@ -119,7 +119,7 @@ def on_gpu(a):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/nets"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/nets"))
     p.add_argument("--match", default="", help="nets whose name contains this")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=0.4, help="of runs of each side, a round")

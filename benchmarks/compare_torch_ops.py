@@ -203,7 +203,7 @@ def write(path, settings, results, order):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/ops"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/ops"))
     p.add_argument("--match", default="", help="rows whose op contains this")
     p.add_argument("--rows", default=":", help="FIRST:LAST of ROWS, as Python counts, e.g. 0:20")
     p.add_argument("--rounds", type=int, default=5)

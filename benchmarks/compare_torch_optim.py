@@ -88,7 +88,7 @@ def ways(kind, options):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/benchmarks/nets"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/nets"))
     p.add_argument("--match", default="", help="optimizers whose name contains this")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=0.2, help="of runs of each side, a round")

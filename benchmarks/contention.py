@@ -26,7 +26,7 @@ CASES = [(64, 64, 1500), (128, 256, 250), (512, 1024, 10)]  # batch, width, time
 
 def parse_args():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/halfstep"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/halfstep"))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--arms", default="float32,bfloat16")

@@ -3,7 +3,7 @@
 """How long a training step of N ranks takes: a model, its table for GPUs that are not here, and its check on ranks that are.
 
     python3 benchmarks/scaling_model.py                                      the table of docs/distributed.md
-    python3 benchmarks/scaling_model.py --check build/release/benchmarks/ranks [--link MBIT] [--json FILE]
+    python3 benchmarks/scaling_model.py --check build/default/benchmarks/ranks [--link MBIT] [--json FILE]
 
 The model. Backward is two thirds of a step and makes gradients at an even pace, so bucket i is ready when its share of the bytes is
 done. Buckets are sent one after the other, each as soon as it is ready and the one before it has arrived:
@@ -135,11 +135,11 @@ def check(binary, seconds, counts=(2, 4), link=([], [])):
             compute = one * max(1, ranks / cores)
             cost = lambda size: alpha + 2 * (ranks - 1) / ranks * size / bandwidth
             # The threads that send have no core of their own here: what they do is added to the computing.
-            told = step_seconds(compute, many["bucket_bytes"], cost, ranks, overlap=ranks < cores)
+            predicted = step_seconds(compute, many["bucket_bytes"], cost, ranks, overlap=ranks < cores)
             rows.append({"net": net, "batch_of_a_rank": batch, "ranks": ranks, "alpha_us": 1e6 * alpha, "gb_s": bandwidth / GB,
-                         "one_rank_ms": 1e3 * one, "measured_ms": many["ms"], "model_ms": 1e3 * told, "model_over_measured": 1e3 * told / many["ms"]})
+                         "one_rank_ms": 1e3 * one, "measured_ms": many["ms"], "model_ms": 1e3 * predicted, "model_over_measured": 1e3 * predicted / many["ms"]})
             print(f"{net:6} {ranks} ranks: alpha {1e6 * alpha:.0f} us, {bandwidth / GB:.2f} GB/s, one rank {1e3 * one:.2f} ms, "
-                  f"measured {many['ms']:.2f} ms, model {1e3 * told:.2f} ms ({1e3 * told / many['ms']:.2f})", flush=True)
+                  f"measured {many['ms']:.2f} ms, model {1e3 * predicted:.2f} ms ({1e3 * predicted / many['ms']:.2f})", flush=True)
     return rows
 
 

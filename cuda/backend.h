@@ -16,7 +16,7 @@ class CudaAllocator;
 // be used. Call once.
 void register_backend();
 
-// One more, with a stream of its own, that takes its memory from there, for whoever has several in one process: tests of ranks do.
+// Another backend, with a stream of its own, that takes its memory from `memory`, for tests that run several ranks in one process.
 std::unique_ptr<Backend> make_backend(CudaAllocator& memory);
 
 }  // namespace halfstep::cuda

@@ -43,12 +43,12 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cu
   check_launch(cudaGetLastError());
 #endif
   if (!launch_watcher) return;
-  const auto tell = [&](const std::decay_t<P>&... converted) {
+  const auto show = [&](const std::decay_t<P>&... converted) {
     const void* where[] = {&converted..., nullptr};
     const size_t sizes[] = {sizeof converted..., 0};
     launch_watcher->launched({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
   };
-  tell(static_cast<P>(arguments)...);
+  show(static_cast<P>(arguments)...);
 }
 
 inline constexpr unsigned kFullMask = 0xffffffffu;

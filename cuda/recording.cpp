@@ -65,13 +65,13 @@ class GraphRecording final : public Recording {
     if (place == input.now) return true;
     input.now = place;
     for (Reader& reader : p_.readers) {
-      if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; })) tell(reader);
+      if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; })) redirect(reader);
     }
     return true;
   }
 
  private:
-  void tell(Reader& reader) {
+  void redirect(Reader& reader) {
     for (const Reader::Address& a : reader.addresses) {
       const std::byte* const address = p_.inputs[a.input].now + a.distance;
       std::memcpy(reinterpret_cast<std::byte*>(reader.arguments[a.argument].data()) + a.offset, &address, sizeof address);
@@ -92,7 +92,7 @@ class GraphRecording final : public Recording {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// The node of the last work captured in this stream; null where that cannot be told.
+// The node of the last work captured in this stream; null where that is unknown.
 cudaGraphNode_t last_node(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaGraphNode_t* nodes = nullptr;

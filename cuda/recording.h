@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded work as a CUDA graph: capture of the stream, and its replay.
 //
-// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). One that
-// holds an address inside an input's memory is noted, and told another address by changing the arguments of its node. What reaches
-// the graph otherwise says which memory it uses (uses_fixed): an input there can only be copied to.
+// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). A launch with
+// an address inside an input's memory is noted, and gets another address by changing the arguments of its node. Work that reaches
+// the graph otherwise reports the memory it uses (uses_fixed): an input there can only be copied to.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,7 +26,7 @@ namespace halfstep::cuda {
 struct Input {
   const std::byte *memory, *end;
   const std::byte* now;  // where the graph reads it
-  bool fixed = false;    // something of the graph cannot be told another place
+  bool fixed = false;    // something in the graph cannot be redirected to another address
 
   bool holds(const void* p) const { return p >= memory && p < end; }
 };

@@ -76,7 +76,7 @@ int main() {
   const auto [half, state] = (*copy)(x.narrow(1, 0, 3));
   const auto [rest, end] = (*copy)(x.narrow(1, 3, 3), state);
   const Tensor difference = (end - (*reader)(x).second).abs().max();
-  claim(difference.item<double>() < 1e-5, "a copy, which goes on from a state, ends where the module ends");
+  claim(difference.item<double>() < 1e-5, "a copy, which continues from a state, ends where the module ends");
 
   const auto file = std::filesystem::temp_directory_path() / "halfstep_reader.safetensors";
   save(*reader, file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A differentiable function of your own, checked against differences, and told what to do in an autocast region.
+// A differentiable function of your own, checked against finite differences, and its behaviour in an autocast region.
 #include "amp/step/custom.h"
 #include "examples/claim.h"
 #include "halfstep.h"
@@ -24,7 +24,7 @@ struct StraightClip : Function<StraightClip> {
   static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0]}; }
 };
 
-// Stands for a kernel that exists for float32 only: in a region its inputs are cast, and autocast is off inside.
+// An example of a kernel that exists for float32 only: in a region its inputs are cast, and autocast is off inside.
 struct OnlyFloat32 : Function<OnlyFloat32> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
     return custom_fwd(ctx, Device::cpu, DType::f32, in, [&](const Tensors& x) {

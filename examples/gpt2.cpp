@@ -81,7 +81,7 @@ struct Gpt2 : Module {
   }
 };
 
-// Goes on after `text` with the likeliest letter, or with one of the `top_k` likeliest, drawn.
+// Continues `text` with the likeliest letter, or with one drawn from the `top_k` likeliest.
 std::string generate(Gpt2& gpt, std::string text, int letters, int64_t top_k) {
   const NoGrad off;
   gpt.eval();

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   const double share = accuracy(net, DigitsDataset({.split = Split::test, .size = 500}), amp ? std::optional(dtype) : std::nullopt);
   std::cout << given << ": loss " << first << " -> " << last << " in " << steps << " steps, " << 100 * share << " % of test digits\n";
   claim(last < 0.7 * first, "the loss falls");
-  claim(share > 0.5, "most digits are told apart");
+  claim(share > 0.5, "most digits are recognised");
 
   const DefaultDevice meta(Device::meta);
   ResNet18 published;

@@ -7,18 +7,18 @@
 
 namespace halfstep {
 namespace {
-constexpr const char* kName = "AdaptiveLogSoftmaxWithLoss";
+constexpr const char* kAdaptiveSoftmax = "AdaptiveLogSoftmaxWithLoss";
 }
 
 AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int64_t n_classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
     : in_features_(in_features), n_classes_(n_classes), ends_(cutoffs) {
-  check<ValueError>(in_features >= 1, kName, "in_features must be >= 1, got ", in_features);
-  check<ValueError>(!cutoffs.empty(), kName, "needs a cutoff, got none");
-  check<ValueError>(o.div_value > 0, kName, "div_value must be > 0, got ", o.div_value);
+  check<ValueError>(in_features >= 1, kAdaptiveSoftmax, "in_features must be >= 1, got ", in_features);
+  check<ValueError>(!cutoffs.empty(), kAdaptiveSoftmax, "needs a cutoff, got none");
+  check<ValueError>(o.div_value > 0, kAdaptiveSoftmax, "div_value must be > 0, got ", o.div_value);
   int64_t last = 0;
   for (int64_t c : cutoffs) {
-    check<ValueError>(c > last && c < n_classes, kName, "cutoffs must grow from 1 to less than n_classes, ", n_classes, ", got ", c,
+    check<ValueError>(c > last && c < n_classes, kAdaptiveSoftmax, "cutoffs must grow from 1 to less than n_classes, ", n_classes, ", got ", c,
                       " after ", last);
     last = c;
   }
@@ -28,7 +28,7 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int6
   tail = std::make_shared<ModuleList>();
   for (int64_t i = 0; i < clusters; ++i) {
     const int64_t between = int64_t(std::floor(double(in_features) / std::pow(o.div_value, double(i + 1))));
-    check<ValueError>(between >= 1, kName, "cluster ", i, " would have no width: in_features ", in_features, " / div_value ",
+    check<ValueError>(between >= 1, kAdaptiveSoftmax, "cluster ", i, " would have no width: in_features ", in_features, " / div_value ",
                       o.div_value, "^", i + 1);
     auto cluster = std::make_shared<Sequential>();
     cluster->push_back(make<Linear>(in_features, between, false));
@@ -42,15 +42,15 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
   const bool batched = target.dim() == 1;
   check<ShapeError>((batched || target.dim() == 0) && input.dim() == target.dim() + 1 && input.size(-1) == in_features_ &&
                         (!batched || input.size(0) == target.size(0)),
-                    kName, "needs [N, in_features] and [N], or [in_features] and [], with in_features ", in_features_, ", got ",
+                    kAdaptiveSoftmax, "needs [N, in_features] and [N], or [in_features] and [], with in_features ", in_features_, ", got ",
                     input.shape(), " and ", target.shape());
-  check<DTypeError>(target.dtype() == DType::i64 || target.dtype() == DType::i32, kName, "targets must be int64 or int32, got ",
+  check<DTypeError>(target.dtype() == DType::i64 || target.dtype() == DType::i32, kAdaptiveSoftmax, "targets must be int64 or int32, got ",
                     target.dtype());
   const Tensor x = batched ? input : input.unsqueeze(0), wanted = (batched ? target : target.unsqueeze(0)).to(DType::i64);
   if (!wanted.device().is_meta() && wanted.numel() > 0) {
     const auto [least, most] = aminmax(wanted);
     const int64_t low = least.item<int64_t>(), high = most.item<int64_t>();
-    check<IndexError>(low >= 0 && high < n_classes_, kName, "targets must lie in [0, ", n_classes_, "), got ",
+    check<IndexError>(low >= 0 && high < n_classes_, kAdaptiveSoftmax, "targets must lie in [0, ", n_classes_, "), got ",
                       low < 0 ? low : high);
   }
   Tensor place = wanted;  // in the head: of a frequent class its own, else that of its cluster
@@ -69,7 +69,7 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
 }
 
 Tensor AdaptiveLogSoftmaxWithLoss::log_prob(const Tensor& input) {
-  check<ShapeError>(input.dim() == 2 && input.size(1) == in_features_, kName, "needs [N, in_features], with in_features ",
+  check<ShapeError>(input.dim() == 2 && input.size(1) == in_features_, kAdaptiveSoftmax, "needs [N, in_features], with in_features ",
                     in_features_, ", got ", input.shape());
   const Tensor first = log_softmax((*head)(input), 1);
   Tensors parts{first.narrow(1, 0, ends_[0])};

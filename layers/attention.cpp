@@ -10,7 +10,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kName = "MultiheadAttention";
+constexpr const char* kAttention = "MultiheadAttention";
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
 Tensor weight_of(int64_t out, int64_t in, Generator* generator) {
@@ -27,11 +27,11 @@ Tensor bias_of(int64_t width, Generator* generator) {
 
 void check_mask(const char* name, const Tensor& mask) {
   if (!mask.defined()) return;
-  check<DTypeError>(mask.dtype() == DType::boolean || mask.is_floating_point(), kName, name, " must be bool or floating, got ",
+  check<DTypeError>(mask.dtype() == DType::boolean || mask.is_floating_point(), kAttention, name, " must be bool or floating, got ",
                     mask.dtype());
 }
 
-// A bool mask as what is added to scores; floating ones stay.
+// A bool mask as numbers to add to scores; floating masks are unchanged.
 Tensor as_summand(const Tensor& mask, DType dtype) {
   if (mask.dtype() != DType::boolean) return mask;
   return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask, kMinusInf);
@@ -65,13 +65,13 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
 MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& o,
                                        Generator* generator)
     : embed_dim_(embed_dim), num_heads_(num_heads), options_(o) {
-  check<ValueError>(embed_dim >= 1 && num_heads >= 1, kName, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
+  check<ValueError>(embed_dim >= 1 && num_heads >= 1, kAttention, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
                     num_heads);
-  check<ValueError>(embed_dim % num_heads == 0, kName, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
+  check<ValueError>(embed_dim % num_heads == 0, kAttention, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
                     num_heads);
-  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, kName, "dropout must be in [0, 1], got ", o.dropout);
+  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, kAttention, "dropout must be in [0, 1], got ", o.dropout);
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
-  check<ValueError>(kdim >= 1 && vdim >= 1, kName, "kdim and vdim must be >= 1, got ", kdim, " and ", vdim);
+  check<ValueError>(kdim >= 1 && vdim >= 1, kAttention, "kdim and vdim must be >= 1, got ", kdim, " and ", vdim);
   MemoryScope tag(MemoryTag::parameters);
   if (kdim == embed_dim && vdim == embed_dim) {
     in_proj_weight = register_parameter("in_proj_weight", weight_of(3 * embed_dim, embed_dim, generator));
@@ -93,11 +93,11 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, con
 void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const AttentionInputs& inputs) const {
   const int64_t rank = query.dim();
-  check<ShapeError>((rank == 2 || rank == 3) && key.dim() == rank && value.dim() == rank, kName,
+  check<ShapeError>((rank == 2 || rank == 3) && key.dim() == rank && value.dim() == rank, kAttention,
                     "query, key and value must all have 2 dimensions, or 3 with a batch, got ", query.shape(), ", ", key.shape(),
                     " and ", value.shape());
   const auto check_width = [](const char* name, const Tensor& t, const char* width_name, int64_t width) {
-    check<ShapeError>(t.size(-1) == width, kName, name, "'s last dimension must be ", width_name, ", ", width, ", got ", t.shape());
+    check<ShapeError>(t.size(-1) == width, kAttention, name, "'s last dimension must be ", width_name, ", ", width, ", got ", t.shape());
   };
   check_width("query", query, "embed_dim", embed_dim_);
   check_width("key", key, "kdim", options_.kdim.value_or(embed_dim_));
@@ -105,7 +105,7 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
   bool fit = key.size(0) == value.size(0) && key.size(-2) == value.size(-2);
   const int64_t batch_dim = options_.batch_first ? 0 : 1, sequence_dim = rank == 2 ? 0 : 1 - batch_dim;
   if (rank == 3) fit = fit && query.size(batch_dim) == key.size(batch_dim);
-  check<ShapeError>(fit, kName, "query, key and value must have one batch, key and value one length, with batch_first=",
+  check<ShapeError>(fit, kAttention, "query, key and value must have one batch, key and value one length, with batch_first=",
                     options_.batch_first ? "true" : "false", ", got ", query.shape(), ", ", key.shape(), " and ", value.shape());
 
   const int64_t batch = rank == 2 ? 1 : query.size(batch_dim), rows = query.size(sequence_dim), keys = key.size(sequence_dim);
@@ -113,17 +113,17 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
   check_mask("attn_mask", inputs.attn_mask);
   if (const Tensor& m = inputs.key_padding_mask; m.defined()) {
     const Shape want = rank == 2 ? Shape{keys} : Shape{batch, keys};
-    check<ShapeError>(m.shape() == want, kName, "key_padding_mask must be ", rank == 2 ? "[S]" : "[N, S]", ", ", want, ", got ",
+    check<ShapeError>(m.shape() == want, kAttention, "key_padding_mask must be ", rank == 2 ? "[S]" : "[N, S]", ", ", want, ", got ",
                       m.shape());
   }
   if (const Tensor& m = inputs.attn_mask; m.defined()) {
     const Shape flat{rows, keys}, full{batch * num_heads_, rows, keys};
-    check<ShapeError>(m.shape() == flat || m.shape() == full, kName, "attn_mask must be [L, S], ", flat,
+    check<ShapeError>(m.shape() == flat || m.shape() == full, kAttention, "attn_mask must be [L, S], ", flat,
                       ", or [N num_heads, L, S], ", full, ", got ", m.shape());
   }
 }
 
-// [N, num_heads, L, width of a head], a view, of what a projection gave: [N, L, embed_dim] or [L, N, embed_dim].
+// [N, num_heads, L, width of a head], a view, of a projection's result: [N, L, embed_dim] or [L, N, embed_dim].
 Tensor MultiheadAttention::heads(const Tensor& projected) const {
   const Tensor split = unflatten(projected, -1, {num_heads_, embed_dim_ / num_heads_});
   return options_.batch_first ? split.permute({0, 2, 1, 3}) : split.permute({1, 2, 0, 3});

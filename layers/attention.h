@@ -23,7 +23,7 @@ struct MultiheadAttentionOptions {
   std::optional<int64_t> kdim = {};  // widths of key and value; embed_dim
   std::optional<int64_t> vdim = {};
   bool batch_first = false;  // [N, L, E] in place of [L, N, E]
-  bool is_causal = false;    // what attention(x) does: a position sees itself and those before it
+  bool is_causal = false;    // in attention(x), a position attends to itself and those before it
 };
 
 // Masks are bool, where true means "not seen", or floating, and then they are added to the scores.

@@ -11,7 +11,7 @@
 
 namespace halfstep {
 
-// Modules named "0", "1"...; they are called by whoever holds the list.
+// Modules named "0", "1"...; the owner of the list calls them.
 class ModuleList : public Module {
  public:
   ModuleList() = default;

@@ -20,7 +20,7 @@ struct ConvLayerOptions {
   Sizes dilation = 1;
   int64_t groups = 1;
   bool bias = true;
-  std::string padding_mode = "zeros";  // or reflect, replicate, circular: what stands in the padding
+  std::string padding_mode = "zeros";  // or reflect, replicate, circular: contents of the padding
 };
 struct ConvTransposeLayerOptions {
   Sizes stride = 1;
@@ -36,7 +36,7 @@ class ConvNd : public Module {
  public:
   Tensor forward(const Tensor& x) override { return convolve(x, /*relu=*/false); }
   Tensor forward_relu(const Tensor& x) { return convolve(x, /*relu=*/true); }
-  // relu(layer(x)), in one pass where no hook wants to see what lies between.
+  // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() ? halfstep::relu((*this)(x)) : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
@@ -55,7 +55,7 @@ class ConvNd : public Module {
   int dims_;
   ConvOptions options_;
   std::string padding_mode_;
-  Dims around_;  // what pad() adds before the op, where the padding is not of zeros
+  Dims around_;  // padding that pad() adds before the op, if it is not of zeros
 };
 class Conv1d : public ConvNd {
  public:

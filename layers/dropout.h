@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout: what is zeroed while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here return
+// Dropout: sets elements to zero while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here return
 // their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
 #pragma once
 
@@ -43,7 +43,7 @@ class Dropout3d : public DropoutBase {  // channels of [N, C, D, H, W] or [C, D,
   explicit Dropout3d(double p = 0.5) : DropoutBase("Dropout3d", p) {}
   Tensor forward(const Tensor& x) override;
 };
-// For SELU: what is dropped becomes SELU's negative limit, and the result keeps mean 0 and variance 1 (Klambauer et al.,
+// For SELU: dropped elements become SELU's negative limit, and the result keeps mean 0 and variance 1 (Klambauer et al.,
 // "Self-Normalizing Neural Networks", 2017).
 class AlphaDropout : public DropoutBase {  // single elements
  public:

@@ -163,7 +163,7 @@ Tensor Graph::forward(const Tensor& x) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Tensors in;
     for (size_t v : steps_[i].from) in.push_back(values[v]);
-    for (size_t v : steps_[i].last) values[v] = {};  // a long graph holds what it needs
+    for (size_t v : steps_[i].last) values[v] = {};  // a long graph holds only values that it still needs
     const Node& node = nodes_[i];
     Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
     in.clear();

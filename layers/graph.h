@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules whose branches meet again: skip connections, towers, and graphs of named nodes. PyTorch has no such modules; each stands
-// for a few lines of a forward, for models that are put together without one, as those of a config are.
+// Modules whose branches join again: skip connections, towers, and graphs of named nodes. PyTorch has no such modules; each replaces
+// a few lines of a forward, for models without one, such as those of a config.
 #pragma once
 
 #include <memory>
@@ -46,7 +46,7 @@ class Parallel : public Module {
   int64_t dim_;
 };
 
-// Nodes that take what others made, by name. A node joins its inputs, where it has several, and runs its layer on that, where it
+// Nodes that refer to the outputs of others by name. A node joins its inputs, if it has several, and runs its layer on that, if it
 // has one. The result is that of the last node.
 //
 //   Graph unet({{.name = "down", .layer = encoder},
@@ -63,7 +63,7 @@ class Graph : public Module {
     Tensor of(const Tensor& x) const;
   };
   struct Node {
-    std::string name;                   // of what it makes, and of its layer in the state_dict
+    std::string name;                   // name of its output, and of its layer in the state_dict
     std::vector<std::string> inputs{};  // names of nodes before it, or of the batch; none: the node before it
     std::optional<Combine> combine{};   // needed for several inputs
     int64_t dim = 1;                    // of combine

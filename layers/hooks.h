@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of modules: what is called with the tensors that go into a module, come out of it, and with their gradients.
+// Hooks of modules: functions called with the inputs and outputs of a module, and with their gradients.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ void each_tensor(T& value, F&& f) {
   }
 }
 
-// What a hook is given: the tensors among the arguments of forward, or of what it returned, as each_tensor finds them. A hook that
+// A hook's argument: the tensors among the arguments of forward, or of its result, as each_tensor finds them. A hook that
 // returns tensors, as many as it was given, replaces them; one that returns nothing only looks.
 using ForwardPreHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs)>;
 using ForwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs, const Tensors& outputs)>;

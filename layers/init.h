@@ -17,7 +17,7 @@ double calculate_gain(const std::string& nonlinearity, std::optional<double> par
 
 void uniform_(const Tensor& w, double a = 0, double b = 1, Generator* generator = nullptr);
 void normal_(const Tensor& w, double mean = 0, double std = 1, Generator* generator = nullptr);
-// N(mean, std) without what lies outside [a, b].
+// N(mean, std) truncated to [a, b].
 void trunc_normal_(const Tensor& w, double mean = 0, double std = 1, double a = -2, double b = 2, Generator* generator = nullptr);
 void constant_(const Tensor& w, double value);
 void ones_(const Tensor& w);

@@ -20,7 +20,7 @@ class Linear : public Module {
   Linear(int64_t in_features, int64_t out_features, bool bias = true) : Linear(LinearOptions{in_features, out_features, bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
-  // relu(layer(x)), in one pass where no hook wants to see what lies between.
+  // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() ? halfstep::relu((*this)(x)) : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }

@@ -10,7 +10,7 @@
 
 namespace halfstep {
 
-// Called with what a model put out and what it should have put out.
+// Called with a model's output and the target.
 class Loss {
  public:
   virtual ~Loss() = default;
@@ -59,7 +59,7 @@ class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilit
   explicit KLDivLoss(KlReduction reduction = KlReduction::mean, bool log_target = false);
 };
 
-// ---- a probability or its logit against 0 or 1, or what lies between
+// ---- a probability or its logit against a target in [0, 1]
 struct BCEOptions {
   Tensor weight = {};  // broadcasts
   Reduction reduction = Reduction::mean;

@@ -69,7 +69,7 @@ concept ModulePart = requires(P&& part) {
 class Module {
  public:
   virtual ~Module() = default;
-  // One tensor in, one out: what Sequential, TrainStep and JSON configs call. Throws ValueError for a module that takes others.
+  // One tensor in, one out: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);
   // forward with its hooks; an error on the way says in which layer.
   Tensor operator()(const Tensor& x);

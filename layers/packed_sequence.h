@@ -18,7 +18,7 @@
 
 namespace halfstep {
 
-// The steps of all sequences without what pads them: first step 0 of all sequences that have one, the longest first, then step 1...
+// The steps of all sequences without padding: first step 0 of all sequences that have one, the longest first, then step 1...
 struct PackedSequence {
   Tensor data;                            // [sum of lengths, ...]
   std::vector<int64_t> batch_sizes;       // of each step; {0} where no sequence has one
@@ -48,7 +48,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& packed, bool batch_firs
 Tensor pad_sequence(const Tensors& sequences, bool batch_first = false, double padding_value = 0,
                     const std::string& padding_side = "right");
 
-// The sequences again, without what pads them.
+// The sequences again, without padding.
 Tensors unpad_sequence(const Tensor& padded, const std::vector<int64_t>& lengths, bool batch_first = false);
 Tensors unpack_sequence(const PackedSequence& packed);
 

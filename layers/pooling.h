@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling. Inputs are [N, C, in...] or [C, in...]; what each computes: framework/ops/window/pooling.h. Arguments for dimensions are
+// Pooling. Inputs are [N, C, in...] or [C, in...]; framework/ops/window/pooling.h has the formulas. Arguments for dimensions are
 // one number or one each. Throws ValueError for a kernel or stride below 1, and for padding of more than half the kernel.
 //
 //   MaxPool2d pool(3, {.stride = 2, .padding = 1});

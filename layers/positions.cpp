@@ -72,7 +72,7 @@ RotaryEmbedding::RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& o) :
   check<ValueError>(o.base > 0, "RotaryEmbedding", "base must be > 0, got ", o.base);
 }
 
-// Angles are float64: far positions turn often, and only what is left of the last turn counts.
+// Angles are float64: distant positions have large angles, of which only the remainder modulo 2 pi counts.
 RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype) const {
   const NoGrad off;
   std::vector<double> speeds;

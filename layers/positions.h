@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in a sequence something stands, for attention, which by itself does not tell.
+// Positions in a sequence, for attention, which by itself ignores the order.
 //
 // Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width].
 #pragma once
@@ -56,7 +56,7 @@ struct RotaryEmbeddingOptions {
   bool interleaved = false;  // pairs are (0, 1), (2, 3)...; else (0, dim / 2), (1, dim / 2 + 1)...
 };
 // Turns pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
-// depend on how far apart they stand ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a head];
+// depend on the distance of their positions ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a head];
 // the result has their shape and dtype and is computed in float32 or wider. Throws ValueError for an odd dim, ShapeError for fewer
 // features.
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {

@@ -121,7 +121,7 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
   return {r.output, r.h, {}};
 }
 
-// The state is copied on its way in and out: the op keeps what it was given for its backward, and a recorded step finds the state
+// The state is copied on its way in and out: the op keeps its inputs for its backward, and a recorded step finds the state
 // where it was.
 RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
   const auto begin = [](const Tensor& kept) {
@@ -130,7 +130,7 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
   if (kept_.h.defined() && (kept_.h.dim() != x.dim() || count(kept_.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
-    check<ShapeError>(kept_.begins, type_, "a stateful layer goes on with as many sequences as in the batch before, ",
+    check<ShapeError>(kept_.begins, type_, "a stateful layer needs as many sequences as in the batch before, ",
                       count(kept_.h, 1), ", got input ", x.shape(),
                       Help{"reset_states(module) begins anew; batches must all be of one size"});
     kept_ = {};
@@ -176,7 +176,7 @@ RecurrentLayer::Result RecurrentLayer::compute(const PackedSequence& x, const Te
       check<ShapeError>(state.dim() == 3 && state.size(1) == count, type_, "the state of ", count,
                         " packed sequences must be [layers and directions, ", count, ", width], got ", state.shape());
   }
-  // Without a state the op could not tell of sequences without a step.
+  // Without a state the op could not return states for sequences without a step.
   const bool all_begin = !x.batch_sizes.empty() && x.batch_sizes[0] == count;
   const int64_t parts = options_.num_layers * (options_.bidirectional ? 2 : 1);
   const Tensor first = h.defined() || all_begin ? in_order(h, x.sorted_indices)

@@ -3,7 +3,7 @@
 //
 //   LSTM lstm(28, 64, {.num_layers = 2, .batch_first = true});
 //   auto [output, state] = lstm(x);                    // [N, T, 64]; state.h and state.c: [2, N, 64]
-//   auto [more, last] = lstm(next, state);             // goes on where it stopped
+//   auto [more, last] = lstm(next, state);             // continues where it stopped
 //   auto [ragged, ends] = lstm(x, {}, {5, 2, 0, 3});   // sequences of these lengths: zeros after each, states at its last step
 //   auto [packed, end] = lstm(pack_padded_sequence(x, {5, 2}, true));
 //
@@ -26,14 +26,14 @@
 
 namespace halfstep {
 
-// output: what the layer gives in a Sequential or a config, where it takes x alone: the "sequence", or "last", the state of the
+// output: the result of the layer in a Sequential or a config, where it takes only x: the "sequence", or "last", the state of the
 // last layer after the last step, of both directions side by side.
 //
-// stateful: where no state is given the layer goes on from the one that its last call ended in, detached, so that batches that
-// continue each other are read as one long sequence; no gradient goes from a batch to the one before. It begins at zero, and again
-// after reset_states(). It is no part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError when
+// stateful: without a given state the layer continues from the last state of the call before, detached, so that batches that
+// continue each other are read as one long sequence; no gradient flows from a batch to the one before. The state starts at zero, and
+// again after reset_states(). It is not part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError when
 // bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
-// forward would go on once more.
+// forward would advance the state again.
 struct RNNOptions {
   int64_t num_layers = 1;
   std::string nonlinearity = "tanh";  // or relu
@@ -72,7 +72,7 @@ class RecurrentLayer : public Module {
   std::string describe() const override;
   bool stateful() const { return options_.stateful; }
 
-  // What a stateful layer goes on from; undefined before its first call. c: of an LSTM.
+  // The state that a stateful layer continues from; undefined before its first call. c: of an LSTM.
   struct Kept {
     Tensor h, c;
     bool begins = true;  // nothing has been read since reset_states()
@@ -101,7 +101,7 @@ class RecurrentLayer : public Module {
   Kept kept_;
 };
 
-// The states that the stateful layers in `module` would go on from, by the names of layers: "lstm.h", "lstm.c". Copies.
+// The states that the stateful layers in `module` would continue from, by the names of layers: "lstm.h", "lstm.c". Copies.
 StateDict kept_states(Module& module);
 // Puts them back; layers that are not named begin at zero. Throws ValueError for a name that no stateful layer has, before
 // anything is changed.
@@ -109,7 +109,7 @@ void set_kept_states(Module& module, const StateDict& states);
 // All begin at zero: where a pass over the data does. Keeps the memory.
 void reset_states(Module& module);
 
-// For a pass over other data: the layers begin at zero, and at the end of the scope go on from where they were before it.
+// For a pass over other data: the layers begin at zero, and at the end of the scope get back the states that they had before it.
 class FreshStates {
  public:
   explicit FreshStates(Module& module);

@@ -64,7 +64,7 @@ struct FoldOptions {
   Sizes padding = 0;
   Sizes stride = 1;
 };
-// [N, C, H, W] -> [N, C kh kw, L]: what a window sees at each of its L places; and back, summing where windows overlap.
+// [N, C, H, W] -> [N, C kh kw, L]: the elements of a window at each of its L places; and back, summing where windows overlap.
 class Unfold : public FunctionLayer {
  public:
   explicit Unfold(const Sizes& kernel_size, const FoldOptions& options = {});

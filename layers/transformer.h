@@ -23,7 +23,7 @@
 
 namespace halfstep {
 
-// What stands between the linear layers of a block: "relu", "gelu" (by erf) or a function.
+// The function between the linear layers of a block: "relu", "gelu" (by erf) or your own.
 class TransformerActivation {
  public:
   TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
@@ -44,9 +44,9 @@ struct TransformerLayerOptions {
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
-  bool norm_first = false;  // normalise what goes into attention and feed-forward net, not what comes out
+  bool norm_first = false;  // normalise the inputs of attention and feed-forward net instead of their outputs
   bool bias = true;
-  bool is_causal = false;  // what layer(x) does: a position sees itself and those before it
+  bool is_causal = false;  // in layer(x), a position attends to itself and those before it
 };
 
 struct EncoderInputs {
@@ -111,7 +111,7 @@ class TransformerEncoderLayer : public TransformerBlock {
   std::shared_ptr<Dropout> dropout1, dropout2;
 };
 
-// As the encoder's layer, with attention to `memory`, what an encoder gave, between.
+// As the encoder's layer, with attention to `memory`, an encoder's output, between.
 class TransformerDecoderLayer : public TransformerBlock {
  public:
   TransformerDecoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});

@@ -55,7 +55,8 @@ class WeightAverage : public Optimizer::Follower {
   WeightAverageOptions options_;
 };
 
-// Every k steps the slow weights go alpha of the way to the fast ones, which go on from there (Zhang et al. 2019).
+// Every k steps the slow weights move by alpha of the difference towards the fast weights, which then continue from them (Zhang et
+// al. 2019).
 struct LookaheadOptions {
   int64_t k = 5;
   double alpha = 0.5;

@@ -21,7 +21,7 @@ DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device
 DeviceRates::~DeviceRates() {
   try {
     settle();
-  } catch (const Error&) {  // the device failed: whoever uses it next is told
+  } catch (const Error&) {  // the device failed: its next use throws
   }
   if (schedule_) schedule_->use_device_count(nullptr);
   optimizer_.use_device_rates(Tensor(), nullptr);
@@ -81,7 +81,7 @@ void DeviceRates::settle() {
   if (pending_ == 0) return;
   const int64_t count = count_.item<int64_t>();
   pending_ = 0;
-  if (count == sent_count_) return;  // all skipped: the rates are what they were
+  if (count == sent_count_) return;  // all skipped: the rates are unchanged
   sent_count_ = count;
   schedule_->set_count(count);
   sent_ = host_rates();

@@ -20,7 +20,7 @@ class DeviceRates {
   ~DeviceRates();
   DeviceRates(const DeviceRates&) = delete;
 
-  void prepare();                         // before a step, and outside a recording: sends what the host changed
+  void prepare();                         // before a step, and outside a recording: sends the host's changes
   void add_to(math::StepTail& tail) const;  // the schedule's part of a step's end; may be recorded
   // After a step was queued, replayed or not. The device counts it by itself; here the host notes that it may have.
   void advanced();

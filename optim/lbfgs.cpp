@@ -39,7 +39,7 @@ const std::vector<Option<LBFGSOptions>>& LBFGSOptions::list() {
       option("tolerance_grad", &O::tolerance_grad, "stops where no element of the gradient is larger").at_least(0),
       option("tolerance_change", &O::tolerance_change, "stops where nothing changes more").at_least(0),
       option("history_size", &O::history_size, "steps that are remembered").at_least(1),
-      option("line_search_fn", &O::line_search_fn, "how the length of a step is found").one_of({"none", "strong_wolfe"}),
+      option("line_search_fn", &O::line_search_fn, "line search for the length of a step").one_of({"none", "strong_wolfe"}),
       option("maximize", &O::maximize, "climb instead of descend")};
   return all;
 }

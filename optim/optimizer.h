@@ -52,7 +52,7 @@ class Optimizer {
   const std::vector<ParamGroup>& groups() const { return groups_; }
   double lr(size_t group = 0) const;           // the current learning rate
   void set_lr(double lr, size_t group);
-  double initial_lr(size_t group) const;       // what the group was built with: schedules are relative to it
+  double initial_lr(size_t group) const;       // the rate that the group was built with: schedules are relative to it
   std::vector<Tensor> parameters() const;      // of all groups
   // The momentum, or beta1, that a schedule may move. Throw ValueError where the optimizer has none.
   double momentum(size_t group = 0) const;
@@ -67,14 +67,14 @@ class Optimizer {
   int64_t states_dropped() const { return states_dropped_; }
 
   AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: hands over what amp() gives, until end_amp. `check` writes amp.found_inf; it is called when somebody asks for
+  // For GradScaler: sets the result of amp() until end_amp. `check` writes amp.found_inf; it is called when somebody asks for
   // amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
   void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
   struct Left {
     std::function<void()> check;  // null: done
     bool tail = false;
   };
-  Left end_amp();  // what nobody did
+  Left end_amp();  // the parts of the step that are still to be done
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
   // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds found_inf
@@ -118,13 +118,13 @@ class Optimizer {
   // `keep`.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
                                    const char* number = nullptr);
-  // How a kernel has to treat the parameters of `group`. For each group once, after updates(), and passed on whole. Not `whole`: for
-  // a step of several passes, which neither checks gradients nor ends the step itself.
+  // Settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: for a step of
+  // several passes, in which the caller checks gradients and finishes the step.
   StepControl control(size_t group, bool whole = true);
   Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
-  void followed();            // once a step, at its end: the followers' turn
+  void followed();            // once a step, at its end: runs the followers
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
@@ -165,7 +165,7 @@ class FusedOptimizer : public Optimizer {
  protected:
   using Optimizer::Optimizer;
   virtual UpdateRule rule(size_t group, double lr) const = 0;
-  virtual std::vector<std::string> states(size_t group) const = 0;  // names of what the rule keeps, in its order
+  virtual std::vector<std::string> states(size_t group) const = 0;  // names of the rule's states, in its order
   virtual const char* number() const { return nullptr; }             // name of the number that it keeps of a parameter, if any
   std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
   std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const override;

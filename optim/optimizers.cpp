@@ -184,7 +184,7 @@ const std::vector<Option<AdagradOptions>>& AdagradOptions::list() {
       lr_of<O>(),
       option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
       decay_of<O>(),
-      option("initial_accumulator_value", &O::initial_accumulator_value, "what the sums of squares begin with").at_least(0),
+      option("initial_accumulator_value", &O::initial_accumulator_value, "initial value of the sums of squares").at_least(0),
       eps_of<O>(),
       maximize_of<O>()};
   return all;

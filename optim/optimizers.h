@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers: PyTorch's names, arguments, defaults and state; where PyTorch has none, those of the paper's authors. Formulas
-// stand with the rules, in framework/math/update_rules.h and more_rules.h. Each takes one pass over all parameters of a group.
+// are with the rules, in framework/math/update_rules.h and more_rules.h. Each takes one pass over all parameters of a group.
 //
 //   RMSprop opt(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
 //   Adam opt({{.params = backbone, .lr = 1e-5}, {.params = head, .options = AdamOptions{.lr = 1e-3, .eps = 1e-6}}});
@@ -17,7 +17,7 @@
 
 namespace halfstep {
 
-// What an optimizer of class Base has of its options, a struct O: their checks, their text, and those of each group. O has
+// Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
 //   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains.
 template <class O, class Base>
 class WithOptions : public Base {

@@ -61,7 +61,7 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
   return {std::move(name), member, std::move(doc)};
 }
 
-// "momentum=0.9", or nothing for what does nothing: false, and a 0 that is the default.
+// "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
 template <class O>
 std::string shown(const Option<O>& option, const O& options) {
   std::ostringstream out;

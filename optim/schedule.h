@@ -28,7 +28,7 @@ class Schedule {
   void step(bool applied = true);
   int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
-  double lr(size_t group = 0) const;           // what the optimizer holds now
+  double lr(size_t group = 0) const;           // the optimizer's current rate
   // The rate of a group that was built with `initial`, after `count` applied steps.
   virtual double rate(double initial, int64_t count) const = 0;
   // The momentum then, of a schedule that moves it.
@@ -263,7 +263,7 @@ class CyclicLR : public Schedule {
 
 // lr until a metric has not improved for `patience` evaluations, then lr factor, and so on down to min_lr.
 struct PlateauOptions {
-  std::string mode = "min";  // "min", "max": what an improvement is
+  std::string mode = "min";  // "min", "max": whether lower or higher values are better
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
@@ -306,7 +306,7 @@ class ScheduleOfOthers : public Schedule {
   std::vector<SchedulePtr> parts_;
 };
 
-// All at once: each goes on from the rate that the one before gives.
+// All at once: each takes the rate of the one before as its initial rate.
 class ChainedScheduler : public ScheduleOfOthers {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);

@@ -65,7 +65,7 @@ const std::vector<Option<LAMBOptions>>& LAMBOptions::list() {
       option<O>("betas", Option<O>::Numbers{&O::beta1, &O::beta2}, "decay rates of the two moments").at_least(0).under(1),
       option("eps", &O::eps, "added to the denominator").at_least(0),
       option("weight_decay", &O::weight_decay, "weight decay, a part of the direction").at_least(0),
-      option("always_adapt", &O::always_adapt, "fit the length of the step to the tensor also without weight decay"),
+      option("always_adapt", &O::always_adapt, "scale the step by the tensor's norm also without weight decay"),
       option("maximize", &O::maximize, "climb instead of descend")};
   return all;
 }
@@ -101,12 +101,12 @@ const std::vector<Option<MuonOptions>>& MuonOptions::list() {
       option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
       option("nesterov", &O::nesterov, "look one step ahead"),
       option<O>("ns_coefficients", Option<O>::Numbers{&O::a, &O::b, &O::c}, "of the polynomial of a Newton-Schulz step"),
-      option("eps", &O::eps, "least norm that a matrix is divided by").above(0),
+      option("eps", &O::eps, "lower bound of the norm that a matrix is divided by").above(0),
       option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
-      option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate follows the shape of a matrix")
+      option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate depends on the shape of a matrix")
           .one_of({"original", "match_rms_adamw"}),
-      option("matrices", &O::matrices, "false: AdamW for all of the group"),
-      option("adamw_lr", &O::adamw_lr, "learning rate of what is left to AdamW; 0: lr").at_least(0),
+      option("matrices", &O::matrices, "false: AdamW for all parameters of the group"),
+      option("adamw_lr", &O::adamw_lr, "learning rate of the parameters that AdamW updates; 0: lr").at_least(0),
       option<O>("adamw_betas", Option<O>::Numbers{&O::adamw_beta1, &O::adamw_beta2}, "its betas").at_least(0).under(1),
       option("adamw_eps", &O::adamw_eps, "its eps").at_least(0)};
   return all;
@@ -115,7 +115,7 @@ void MuonOptions::check() const {}
 
 namespace {
 
-// The matrices of each group, and behind them what is left to AdamW.
+// The matrices of each group, and after them the parameters for AdamW.
 std::vector<ParamGroup> split(std::vector<ParamGroup> groups, const MuonOptions& shared) {
   std::vector<ParamGroup> out;
   for (ParamGroup& group : groups) {
@@ -186,7 +186,7 @@ const std::vector<Option<AdafactorOptions>>& AdafactorOptions::list() {
       option<O>("eps", Option<O>::Numbers{&O::eps1, &O::eps2},
                 "least mean square of a gradient, and least size of a tensor's values")
           .at_least(0),
-      option("d", &O::d, "most that an update may grow beyond its usual size").at_least(1),
+      option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("maximize", &O::maximize, "climb instead of descend")};
   return all;

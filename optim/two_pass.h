@@ -26,7 +26,7 @@ class TwoPassOptimizer : public FusedOptimizer {
     Tensor direction;  // like the parameter, of any floating dtype
     Tensor number = {};
   };
-  // `made`: what the rule wrote to the state behind its own. Of shape and device of `param`.
+  // `made`: the rule's result, which it wrote after its own states. Of shape and device of `param`.
   virtual Direction direct(size_t group, const Tensor& param, Tensor made) = 0;
   virtual math::ApplyRule apply(size_t group, double lr) const = 0;
 };

@@ -57,6 +57,7 @@ CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cu
 GENERATED = {"generated/halfstep_version.h", "generated/elementwise_names.def", "generated/pointwise_names.def"}  # written by CMake
 
 MAX_LINES = 400  # without the line of the license
+MAX_COLUMNS = 132  # of code, but for the tables of rows
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
@@ -73,6 +74,11 @@ SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
 WORKPLACE_EXEMPT = {"scripts/check_layers.py"}
+
+# Words that make a riddle of a sentence: say "is in", "prints", "knows", "continues", "anyone who", "frees" instead.
+RIDDLE = re.compile(r"(?<!\.)\b(stands|told|tells?|go(es)? on|whoever|lets? go|of one's own|what is made small|is one of these, too)\b",
+                    re.IGNORECASE)
+RIDDLES_ALLOWED = {"scripts/check_layers.py": 3}  # file -> how many lines may have one
 
 # Standard headers by the names that call for them. What another standard header brings along is an accident of a library's
 # version: a file includes these itself, or one of the project's headers that it includes does.
@@ -204,7 +210,8 @@ def violations(root):
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
-        is_code = path.endswith(CODE)
+        is_code, riddles = path.endswith(CODE), 0
+        is_narrow = path.endswith(LICENSED) and not path.endswith(".def")
         if is_code and floor_of(path) is None:
             found.append((path, 1, "this file is on no floor: add it to FLOORS in scripts/check_layers.py"))
         lost = mirrors_nothing(root, path) if is_code else None
@@ -223,7 +230,13 @@ def violations(root):
             if is_code and path != ROAD and not path.startswith("tests/") and OFF_ROAD.search(line):
                 found.append((path, number, f"autocast::apply is called in {ROAD} only: call apply_policy()"))
             if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
-                found.append((path, number, "a saved tensor is read by number: name its place by an enum, or read the only one by saved()"))
+                found.append((path, number, "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
+            if is_narrow and len(line) > MAX_COLUMNS:
+                found.append((path, number, f"{len(line)} columns, over {MAX_COLUMNS}: wrap the line"))
+            riddle = RIDDLE.search(line)
+            riddles += riddle is not None
+            if riddle and riddles > RIDDLES_ALLOWED.get(path, 0):
+                found.append((path, number, f'"{riddle.group()}" makes a riddle of the sentence: say it in plain words'))
             word = None if path in WORKPLACE_EXEMPT else WORKPLACE.search(line)
             if word:
                 found.append((path, number, f'"{word.group(0)}" speaks of the place the code was written in'))
@@ -280,6 +293,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("layers/free.h", UNLICENSED, "has no line with SPDX"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
+    ("docs/riddle.md", "what the file " + "tells\n", "makes a riddle of the sentence"),
+    ("layers/riddle.h", "#pragma once\n// Who" + "ever comes\n", "makes a riddle of the sentence"),
+    ("scripts/seek.py", "at = log.tell()  # understands, tell" + "tale\n", None),
+    ("layers/wide.h", "#pragma once\n//" + " word" * 30 + "\n", "columns, over 132"),
+    ("layers/wide.def", "//" + " word" * 30 + "\n", None),
 ]
 
 

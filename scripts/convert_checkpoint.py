@@ -49,7 +49,7 @@ def main():
         loaded = torch.load(options.checkpoint, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         fail(f"{options.checkpoint}: there is no such file")
-    except Exception:  # torch's texts go on for a page, and tell users to load what they do not trust
+    except Exception:  # torch's messages fill a page, and advise users to load files that they do not trust
         fail(f"{options.checkpoint}: is damaged, or holds Python objects besides tensors; save model.state_dict() in its place")
     state = state_of(loaded, options.key)
     if not isinstance(state, dict):

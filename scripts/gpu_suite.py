@@ -204,7 +204,7 @@ def run_steps(suite, pending, builder):
 
 
 def enter(suite, steps):
-    """What is going to be run stands in the results before it runs."""
+    """Writes the planned steps into the results before they run."""
     with suite.lock:
         for step in steps:
             step.entry = {"part": step.part, "name": step.name, "state": "waiting"}
@@ -253,7 +253,7 @@ def main():
         suite.out.mkdir(parents=True, exist_ok=True)
         for log in ("build.log", "suite.log"):
             (suite.out / log).write_bytes(b"")
-    def stop(number, _):  # whoever waits for a child looks at this several times a second
+    def stop(number, _):  # code that waits for a child checks this several times a second
         suite.stopping = f"{signal.Signals(number).name} came"
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)

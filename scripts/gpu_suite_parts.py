@@ -198,7 +198,7 @@ def read_kernels(output, code):
                          "grid": row.get("Grid Size") or row.get("GrdX"), "block": row.get("Block Size") or row.get("BlkX")})
     if not rows:
         return {"state": "incomplete", "why": "no profiler could read the kernels: see suite.log"}
-    # The steps are equal: the last one is what stands three times at the end, but for what the program does after them.
+    # The steps are equal: the last one is the sequence that is repeated three times at the end, before the program's final work.
     names = [r["kernel"] for r in rows]
     step = next((rows[end - p:end] for end in range(len(rows), max(len(rows) - 9, 0), -1) for p in range(4, end // 3 + 1)
                  if names[end - p:end] == names[end - 2 * p:end - p] == names[end - 3 * p:end - 2 * p]), rows)

@@ -56,7 +56,7 @@ def device_bodies(code):
 
 
 def constant_spans(code):
-    """Where the compiler computes, or a declaration stands."""
+    """Places where the compiler computes, or of declarations."""
     for m in re.finditer(r"\b(?:if constexpr|static_assert|SHARED|DYN_SHARED|decltype) ?(?=\()", code):
         yield m.start(), closing(code, m.end())
     for m in re.finditer(r"\bsizeof\(\w+\) \* \w+", code):
@@ -267,8 +267,8 @@ void host(int a, int b) { kernel(a < b); }
               (15, "atomic", "made plain"), (15, "atomic", "removed")]
     assert found == wanted, found
     entry = {"file": "kernel.cu", "code": "for (int i =", "change": "< to <=", "next": "if (i >= n"}
-    told = [fits({**entry, **other}, {**mutants.found[0], "file": "x/kernel.cu"}) for other in ({}, {"next": "tile[i]"})]
-    assert told == [True, False], told
+    found = [fits({**entry, **other}, {**mutants.found[0], "file": "x/kernel.cu"}) for other in ({}, {"next": "tile[i]"})]
+    assert found == [True, False], found
     lines = mutants.rewritten().splitlines()
     assert lines[11] == ("  for (int i = int(threadIdx.x); i < mutant::lt_s<1> > n; "
                          "mutant::step<2>(i) += n * mutant::times<3> * 2) {"), lines[11]

@@ -4,7 +4,7 @@
 
 Run by hand where torch, torchvision and safetensors are installed, after cases were added or changed; tests only read the file:
     python3 scripts/make_data_goldens.py
-image.C [C, 9, 12] are the pictures, and "NAME:C" is what NAME makes of each: the tests say which arguments a name stands for.
+image.C [C, 9, 12] are the pictures, and "NAME:C" is what NAME makes of each: the tests say which arguments a name means.
 metric.* are outputs, targets and the metrics' values in float64.
 """
 import math

@@ -5,7 +5,7 @@
     scripts/mutate_kernels.py                        all of it, hours of work; in build/mutants
     scripts/mutate_kernels.py --kinds barrier,atomic only these; --files 'reduce|pool' only mutants in files so named
     scripts/mutate_kernels.py --modes plain --seconds 10   the quick part of it
-    scripts/mutate_kernels.py --again                goes on with the last report: what it lacks, and what survives unexplained
+    scripts/mutate_kernels.py --again                continues the last report: mutants that it lacks, and unexplained survivors
 
 A mutant is one change of device code:
     barrier   a __syncthreads, __syncthreads_or or __syncwarp that does not wait
@@ -320,7 +320,7 @@ def main():
         chosen = [m for m in mutants if m["kind"] in kinds and re.search(options.files, m["file"]) and
                   m["status"] in ("not tried", "survives", "not reached") and (not options.again or "reason" not in m) and
                   any(hunt.stages(m))]
-        # Those that tell most come first.
+        # The most informative ones come first.
         chosen.sort(key=lambda m: (any(fits(entry, m) for entry in entries), m["status"] != "not tried"))
         for i, mutant in enumerate(pool.map(hunt.try_one, chosen)):
             explain(mutant, entries)

@@ -4,5 +4,5 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/scripts/setup.sh"
-"$root/scripts/build.sh" release halfstep_program
-exec "$root/build/release/halfstep" "$@"
+"$root/scripts/build.sh" default halfstep_program
+exec "$root/build/default/halfstep" "$@"

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds and runs the tests: scripts/test.sh [PRESET] [ctest arguments...]
-#   scripts/test.sh                   preset cuda where nvcc is found, else cpu; all but the slow tests
-#   scripts/test.sh cpu -R autograd   the tests of one folder
-#   scripts/test.sh cpu -L slow       the slow tests
+#   scripts/test.sh                   all but the slow tests, with what scripts/run.sh has built
+#   scripts/test.sh default -R ops    the tests of one folder
+#   scripts/test.sh default -L slow   the slow tests
 # HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-preset=cpu
-if command -v nvcc >/dev/null && [[ -f cuda/CMakeLists.txt ]]; then preset=cuda; fi
+preset=default
 if [[ $# -gt 0 && $1 != -* ]]; then
   preset=$1
   shift

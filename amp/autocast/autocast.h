@@ -4,7 +4,7 @@
 //   { Autocast region(Device::cpu, DType::bf16); loss = loss_fn(net(x), target); }   // forward and loss only
 //   scaler.scale(loss).backward();
 //
-// State is thread-local and per device type; a new thread starts with it off. A region restores what it found, also when an
+// State is thread-local and per device type; a new thread starts with it off. A region restores the state before it, also when an
 // exception leaves it. Float64, integer and bool tensors, tensors on other devices, in-place forms and ops called with an
 // explicit dtype are not touched.
 //

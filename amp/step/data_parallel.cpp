@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-// The reducer, told by the engine when a backward of this module is over.
+// The reducer, notified by the engine when a backward of this module is over.
 class DistributedDataParallel::Exchange : public LeafListener {
  public:
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)

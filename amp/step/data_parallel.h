@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data-parallel training in a loop of one's own:
+// Data-parallel training in a loop that you write yourself:
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();
 //   DistributedDataParallel net(model, *group);        // rank 0's weights, on every rank
@@ -50,7 +50,7 @@ class DistributedDataParallel : public Module {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Floating buffers of all ranks become their mean, such as running statistics, and others their greatest: what ranks do before one
+// Floating buffers of all ranks, such as running statistics, become their mean, others their maximum: ranks do this before one
 // of them saves or evaluates for all.
 void average_buffers(Module& module, ProcessGroup& group);
 

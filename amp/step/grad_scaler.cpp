@@ -61,7 +61,7 @@ struct GradScaler::Impl {
   double init_scale = 0;  // what the device scalars start with
   int64_t init_tracker = 0;
   Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
-  Tensor one;             // what a backward starts from when disabled
+  Tensor one;             // the gradient that backward starts from when disabled
   std::map<uint64_t, Record> records;  // by the optimizer's id
 
   static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }

@@ -34,7 +34,7 @@ class StepOutcome {
   explicit StepOutcome(Tensor found_inf) : found_inf_(std::move(found_inf)) {}
   bool applied() const;                                      // false: a gradient was not finite; on meta always true
   bool overflow() const { return !applied(); }
-  const std::optional<Tensor>& value() const;                // what the optimizer's step returned; nothing when skipped
+  const std::optional<Tensor>& value() const;                // the result of the optimizer's step; nothing when skipped
   const Tensor& found_inf() const { return found_inf_; }     // 0-dim f32 on the device; undefined without a scaler
 
  private:
@@ -64,7 +64,7 @@ class GradScaler {
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
-  Tensor seed(Device device, double weight = 1);         // what it starts from: weight * scale, or weight when disabled; 0-dim
+  Tensor seed(Device device, double weight = 1);         // the gradient that backward starts from: weight * scale, or weight when disabled; 0-dim
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters by what they are.
+// Groups of parameters by their kind: biases, normalisations and others.
 #pragma once
 
 #include <set>

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -82,7 +83,7 @@ std::map<std::string, double> schedule_state(const StoredJson& meta) {
 }  // namespace
 
 StoredJson stored_meta(const CheckpointContents& contents) {
-  StoredJson meta(contents.meta);
+  StoredJson meta(*contents.meta);
   const int64_t format = meta.integer("format", 1);
   check<CheckpointError>(format <= kFormat, "resume", "the state has format ", format,
                          ", which a newer halfstep wrote; this build reads format ", kFormat);
@@ -134,6 +135,10 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   if (scaler) run.scaler->load_state_dict(*scaler);
   if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);
   if (drawn) run.generator->set_state(*drawn);
+}
+
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run) {
+  return save_run(dir, step, run, nlohmann::json::object());
 }
 
 std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to go on as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
+// What a run needs to continue as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
 // in the random numbers. One call writes them, one reads them back:
 //
 //   save_run("runs/mine", step, {model, &optimizer, &scaler});
@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "framework/base/generator.h"
 #include "framework/io/checkpoint.h"
@@ -37,17 +36,18 @@ struct RunParts {
 CheckpointContents pack(const RunParts& run);
 void unpack(const CheckpointContents& contents, const RunParts& run);
 
-// What stands in state.json. Throws CheckpointError where a newer halfstep wrote it.
+// The contents of state.json. Throws CheckpointError if a newer halfstep wrote it.
 StoredJson stored_meta(const CheckpointContents& contents);
 
 // Writes <dir>/step-<step>, which becomes the latest. own: numbers and names of the program's own. keep_last > 0 removes older
 // checkpoints. Throws IoError.
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run,
-                               const nlohmann::json& own = nlohmann::json::object(), int keep_last = 0);
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run);
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,
+                               int keep_last = 0);
 
 struct SavedRun {
   int64_t step = 0;
-  nlohmann::json own;
+  JsonValue own;
 };
 // The latest checkpoint of a directory, or the one that `path` names. Throws as unpack, and IoError.
 SavedRun load_run(const std::filesystem::path& path, const RunParts& run);

@@ -48,12 +48,12 @@ class StepRecorder {
   static constexpr int kWarmup = 3;
   static constexpr int kPreparations = 4;                   // it gives up at the recording that met something unprepared once more
   static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
-  static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the way stands
+  static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which the choice is made
   static constexpr int64_t kRing = 256;
   // `ring`: where the step's loss and found_inf have to go, in device memory; null outside a recording.
   using Step =
       std::function<StepResult(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring)>;
-  // The least readiness of all ranks, told this one's.
+  // Takes this rank's readiness and returns the least of all ranks.
   using Agree = std::function<int(int readiness, const BatchRows& part)>;
 
   // The shortest of kTimed steps of either way, in seconds.
@@ -79,7 +79,7 @@ class StepRecorder {
     uint64_t version;
     bool requires_grad, stepped;
   };
-  // What a rank could do with a batch, the least first: nothing but an eager step; the same, and what it recorded does not hold any
+  // The choices of a rank for a batch, the least first: only an eager step; the same, and its recording does not hold any
   // more; the same, of a batch that is not like the last ones; whatever comes next.
   enum Readiness { kEager, kChanged, kOther, kReady };
   Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
@@ -104,12 +104,12 @@ class StepRecorder {
   ProcessGroup* group_;
   Agree agree_;
   bool given_up_ = false;
-  int unprepared_ = 0;  // recordings that met what an eager step has to prepare
+  int unprepared_ = 0;  // recordings that met work that an eager step has to prepare
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
   int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
   Times times_;
-  Tensor input_, target_;  // where a recording reads the batch; before it, what the warm-up ran with
+  Tensor input_, target_;  // where a recording reads the batch; before it, the warm-up's batch
   BatchRows part_;         // of both
   uint64_t seed_ = 0;      // of the generator when it was recorded
   std::vector<Watched> watched_;
@@ -117,7 +117,7 @@ class StepRecorder {
   StepResult recorded_;  // in the recording's memory
   bool kept_[2] = {};           // the step kept input or target beyond its end: they have to be where it read them
   Tensor ring_;                 // a math::ResultRing
-  Tensor losses_, found_infs_;  // what it points to
+  Tensor losses_, found_infs_;  // the memory that it points to
   int64_t used_ = 0;            // elements of these
   std::unique_ptr<Recording> recording_;
 };

@@ -57,7 +57,7 @@ class TrainStep {
   // On a GPU nothing here waits for the device, whatever the schedule does about skipped steps (optim/device_rates.h), and whole
   // steps are recorded once and replayed (step_recorder.h) where that is faster. Both give the bits of eager steps.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
-  // Steps with what has been accumulated; does nothing when nothing has.
+  // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
   int64_t pending() const { return window_.pending(); }

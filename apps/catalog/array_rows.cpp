@@ -10,8 +10,8 @@ using Make = std::function<ArrayDataset(const SplitRequest& r, const ArrayOption
 
 std::vector<Field> array_fields(std::vector<Field> first) {
   for (Field f :
-       {root_field("folder of the files"), boolean("tokens", false, "whole inputs are tokens, for Embedding"),
-        choice("task", "auto", {"auto", "classification", "regression"}, "\"auto\": targets that are whole numbers are classes"),
+       {root_field("folder of the files"), boolean("tokens", false, "integer inputs are tokens, for Embedding"),
+        choice("task", "auto", {"auto", "classification", "regression"}, "\"auto\": integer targets are classes"),
         integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)

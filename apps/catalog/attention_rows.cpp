@@ -5,20 +5,19 @@
 namespace halfstep::app {
 namespace {
 
-Field model_width(const char* key) { return width(key, "width of the input; left out: what comes in").from_input_dim(-1); }
+Field model_width(const char* key) { return width(key, "width of the input; left out: that of the input").from_input_dim(-1); }
 Field heads(const char* key) { return width(key, "heads, which divide the width").required(); }
-Field flag(const char* key, bool fallback, const char* doc) { return boolean(key, fallback, doc); }
 Field probability(double fallback) { return number("dropout", fallback, "probability").at_least(0).at_most(1); }
 // A batch of samples comes in, so it is the first dimension unless a config says otherwise.
-Field batch_first() { return flag("batch_first", true, "[N, L, E]; false: [L, N, E]"); }
-Field is_causal() { return flag("is_causal", false, "a position sees itself and those before it"); }
+Field batch_first() { return boolean("batch_first", true, "[N, L, E]; false: [L, N, E]"); }
+Field is_causal() { return boolean("is_causal", false, "a position attends to itself and those before it"); }
 
 ModuleRow multihead_attention_row() {
   return {{"MultiheadAttention",
            "attention of [L, E] to itself",
-           {model_width("embed_dim"), heads("num_heads"), probability(0), flag("bias", true, "add biases"),
-            flag("add_bias_kv", false, "a key and a value that are learned"),
-            flag("add_zero_attn", false, "a key and a value of zeros"), width("kdim", "embed_dim, if anything"),
+           {model_width("embed_dim"), heads("num_heads"), probability(0), boolean("bias", true, "add biases"),
+            boolean("add_bias_kv", false, "a key and a value that are learned"),
+            boolean("add_zero_attn", false, "a key and a value of zeros"), width("kdim", "embed_dim, if anything"),
             width("vdim", "embed_dim, if anything"), batch_first(), is_causal()}},
           [](const Json& self) {
             const auto size = [&](const char* key) { return ReadArg<std::optional<int64_t>>::from(self[key]); };
@@ -42,8 +41,8 @@ std::vector<Field> encoder_fields() {
           choice("activation", "relu", {"relu", "gelu"}, "of the feed-forward net"),
           number("layer_norm_eps", 1e-5, "added to variances").at_least(0),
           batch_first(),
-          flag("norm_first", false, "normalise what goes into attention and net, not what comes out"),
-          flag("bias", true, "add biases"),
+          boolean("norm_first", false, "normalise the inputs of attention and net instead of their outputs"),
+          boolean("bias", true, "add biases"),
           is_causal()};
 }
 
@@ -75,8 +74,8 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
   all.add({{"TransformerEncoderLayer", "attention of [L, E] to itself, then a feed-forward net", encoder_fields()}, encoder_layer});
   std::vector<Field> fields = encoder_fields();
   fields.push_back(width("num_layers", "how many layers").required());
-  fields.push_back(flag("norm", false, "a LayerNorm at the end"));
-  all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, which begin alike", fields}, encoder});
+  fields.push_back(boolean("norm", false, "a LayerNorm at the end"));
+  all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
   const Field max_len = width("max_len", "positions, at most");
   Field most = max_len;
   most.fallback = 5000;
@@ -96,9 +95,9 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
            }});
   all.add({{"RotaryEmbedding",
             "pairs of features of [L, E], turned by their position",
-            {width("dim", "features of the input, an even number; left out: what comes in").from_input_dim(-1),
+            {width("dim", "features of the input, an even number; left out: those of the input").from_input_dim(-1),
              number("base", 10000.0, "slowest turn, in 2 pi positions").above(0),
-             flag("interleaved", false, "pairs are neighbours; else from both halves")}},
+             boolean("interleaved", false, "pairs are neighbours; else from both halves")}},
            [](const Json& self) {
              return make<RotaryEmbedding>(self["dim"].get<int64_t>(), RotaryEmbeddingOptions{self["base"], self["interleaved"]});
            }});

@@ -74,7 +74,7 @@ ModuleRow sequential_row(const Family& layers) {
 
 // ---- MLP
 
-// The Sequential that an MLP stands for: Linear, activation, Dropout... Its fields are all known by now.
+// The Sequential that an MLP is short for: Linear, activation, Dropout... All its fields are known by now.
 Json unfold_mlp(const Json& self) {
   Json layers = Json::array();
   const auto linear = [&](const Json& in, const Json& out) {
@@ -133,7 +133,7 @@ ModuleRow mlp_row(const Family& layers) {
 std::vector<Field> combine_fields(Json fallback) {
   std::vector<std::string> ways;
   for (int i = 0; combine_of(name(Combine(i))) && i <= int(Combine::cosine); ++i) ways.emplace_back(name(Combine(i)));
-  return {choice("combine", std::move(fallback), ways, "how they become one"),
+  return {choice("combine", std::move(fallback), ways, "how the outputs are combined"),
           integer("dim", 1, "of concat, stack, dot and cosine").at_least(-kMaxDims).at_most(kMaxDims)};
 }
 Combine combine_in(const Json& self) { return *combine_of(self["combine"].get<std::string>()); }
@@ -142,8 +142,8 @@ ModuleRow residual_row(const Family& layers) {
   const auto has_shortcut = [](const Json& self) { return !self["shortcut"].is_null(); };
   return {{"Residual",
            "body(x) + shortcut(x)",
-           {layers_field(layers, "body", "what is added to the input").required(),
-            layers_field(layers, "shortcut", "what the input goes through; left out: nothing")}},
+           {layers_field(layers, "body", "layers whose output is added to the input").required(),
+            layers_field(layers, "shortcut", "layers applied to the input; left out: none")}},
           [=](const Json& self) {
             return std::make_shared<Residual>(make_layers(self["body"]),
                                               has_shortcut(self) ? make_layers(self["shortcut"]) : nullptr);
@@ -163,7 +163,7 @@ ModuleRow residual_row(const Family& layers) {
 
 ModuleRow parallel_row(const Family& layers) {
   Field branch = layers_field(layers, "", "a branch");
-  std::vector<Field> fields{list("branches", nullptr, branch, "what the input goes through").items(1, kMaxCopies).required()};
+  std::vector<Field> fields{list("branches", nullptr, branch, "layers applied to the input").items(1, kMaxCopies).required()};
   for (Field& f : combine_fields("concat")) fields.push_back(std::move(f));
   const auto key = [](size_t i) { return join_path("branches", i); };
   return {{"Parallel", "several branches of one input", fields},
@@ -194,7 +194,7 @@ ModuleRow repeat_row(const Family& layers) {
   return {{"Repeat",
            "copies of layers one after the other, each with weights of its own",
            {integer("times", nullptr, "how many").at_least(1).at_most(kMaxCopies).required(),
-            layers_field(layers, "layers", "what is repeated").required()}},
+            layers_field(layers, "layers", "layers of one copy").required()}},
           [](const Json& self) {
             auto net = std::make_shared<Sequential>();
             for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i) net->push_back(make_layers(self["layers"]));
@@ -288,22 +288,23 @@ Tensor follow_graph(Json& self, const Tensor& x, Inference& at) {
 
 ModuleRow graph_row(const Family& layers) {
   static const Section input{"inputs",
-                             {text("name", nullptr, "for nodes to take").required(), integer("start", 0, "first place of the part"),
-                              integer("end", nullptr, "place behind the last; left out: to the end"),
+                             {text("name", nullptr, "name by which nodes refer to it").required(),
+                              integer("start", 0, "first index of the part"),
+                              integer("end", nullptr, "index after the last; left out: to the end"),
                               integer("dim", -1, "dimension of the batch that is cut").at_least(-kMaxDims).at_most(kMaxDims)}};
   static const Section& node = *[&] {
-    std::vector<Field> fields{text("name", nullptr, "of what it makes, and prefix in the state_dict; left out: the index"),
-                              list("inputs", nullptr, text("", nullptr, "a name"), "what it takes; left out: the node before it")
+    std::vector<Field> fields{text("name", nullptr, "name of its output, and prefix in the state_dict; left out: the index"),
+                              list("inputs", nullptr, text("", nullptr, "a name"), "its inputs; left out: the node before it")
                                   .items(1, kMaxCopies)
                                   .or_one()};
     for (Field& f : combine_fields(nullptr)) fields.push_back(std::move(f));
-    fields.push_back(layers_field(layers, "layer", "what it runs; left out: nothing"));
-    fields.push_back(text("layer_of", nullptr, "a node before it whose layer it runs, too, with the same weights"));
+    fields.push_back(layers_field(layers, "layer", "its layer; left out: none"));
+    fields.push_back(text("layer_of", nullptr, "an earlier node whose layer it runs, with the same weights"));
     return new Section{"nodes", fields};
   }();
   return {{"Graph",
-           "nodes that take by name what others made; the last one's is the result",
-           {list("nodes", nullptr, optional_section("", node, "a node"), "the nodes, each behind those that it takes from")
+           "nodes that refer to the outputs of others by name; returns the output of the last",
+           {list("nodes", nullptr, optional_section("", node, "a node"), "the nodes, each after the nodes that it reads")
                 .items(1, kMaxLayers)
                 .required(),
             list("inputs", Json::array(), optional_section("", input, "a part"),

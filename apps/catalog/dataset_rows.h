@@ -36,10 +36,10 @@ inline double range_at(const Json& self, size_t end) { return self["range"][end]
 // The same split of another config, to learn from the training data how others are to be read.
 SplitRequest train_of(const SplitRequest& r);
 
-// What is known of data that lies in a file: nothing where the file is not there. `data`: makes the data set.
+// The facts of data in a file; nothing if the file does not exist. `data` makes the data set.
 template <class F>
 std::optional<DataFacts> facts_of_file(const std::filesystem::path& path, const F& data) {
-  std::error_code none;  // what cannot be looked at is not there
+  std::error_code none;  // a file that cannot be accessed counts as missing
   if (!std::filesystem::exists(path, none)) return {};
   return facts_of(*data());
 }

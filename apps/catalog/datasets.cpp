@@ -57,7 +57,7 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
   }
 }
 
-// The config with the numbers that "from": "data" stands for written into the split's transforms.
+// The config, with the numbers that "from": "data" asks for written into the split's transforms.
 Json with_statistics(const Json& config, const std::string& split) {
   Json out = config;
   std::optional<std::vector<ChannelStatistics>> found;
@@ -92,7 +92,7 @@ Catalog<DatasetRow>& dataset_catalog() {
                          .items(2, 2),
                      boolean("stratified", false, "every part of a split has the classes in their shares"),
                      list("transforms", Json::array(), component("", transform_family(), "a transform"),
-                          "what is done to each batch, first to last")
+                          "applied to each batch, in order")
                          .items(0, kMaxTransforms)});
     add_image_rows(*made);
     add_table_rows(*made);

@@ -65,29 +65,29 @@ DatasetRow drawn_row(const char* type, const char* doc, std::vector<Field> more,
 void add_problems(Catalog<DatasetRow>& all) {
   const Field noise = number("noise", 0.02, "deviation").at_least(0);
   all.add(drawn_row<SpiralsDataset, SpiralsOptions>(
-      "Spirals", "points [2] on the arms of a spiral, a class each",
+      "Spirals", "points [2] on the arms of a spiral, one class for each arm",
       {count("arms", 2, "classes"), number("turns", 1.5, "of an arm around the middle").above(0), noise},
       [](const Json& self, SpiralsOptions& o) { o.arms = self["arms"], o.turns = self["turns"], o.noise = self["noise"]; }));
   all.add(drawn_row<SinesDataset, SinesOptions>(
       "Sines", "sums of sines [window, 1] with noise, and their next values [horizon]",
-      {count("window", 32, "values that are seen"), count("horizon", 1, "values that are to be told"),
+      {count("window", 32, "values of the input"), count("horizon", 1, "values to predict"),
        count("waves", 3, "sines of a sum"), noise},
       [](const Json& self, SinesOptions& o) {
         o.window = self["window"], o.horizon = self["horizon"], o.waves = self["waves"], o.noise = self["noise"];
       }));
   all.add(drawn_row<CopyTaskDataset, CopyTaskOptions>(
-      "CopyTask", "tokens [2 length + wait]: symbols to be said again after a wait",
-      {count("length", 10, "symbols to remember"), count("wait", 20, "steps until they are asked for"),
+      "CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait",
+      {count("length", 10, "number of symbols to remember"), count("wait", 20, "steps between symbols and their repetition"),
        count("symbols", 8, "different ones")},
       [](const Json& self, CopyTaskOptions& o) { o.length = self["length"], o.wait = self["wait"], o.symbols = self["symbols"]; }));
   all.add(drawn_row<AddingDataset, AddingOptions>(
-      "Adding", "sequences [length, 2] of numbers, of which the two that are marked are to be added",
+      "Adding", "sequences [length, 2] of numbers, of which two are marked; the target is their sum",
       {count("length", 50, "steps", 2)}, [](const Json& self, AddingOptions& o) { o.length = self["length"]; }));
   all.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
       "DigitStrips",
-      "several Digits side by side [1, 28, 28 max_digits], and which they are: labels for CTCLoss, the digits plus 1",
-      {count("min_digits", 3, "digits of a strip, at least").at_most(64),
-       count("max_digits", 6, "digits of a strip, at most").at_most(64)},
+      "several Digits side by side [1, 28, 28 max_digits]; the targets are labels for CTCLoss, the digits plus 1",
+      {count("min_digits", 3, "smallest number of digits in a strip").at_most(64),
+       count("max_digits", 6, "largest number of digits in a strip").at_most(64)},
       [](const Json& self, DigitStripsOptions& o) { o.min_digits = self["min_digits"], o.max_digits = self["max_digits"]; }));
 }
 

@@ -30,7 +30,7 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
                      std::function<CifarLabels(const Json&)> labels_of) {
   std::vector<Field> fields = {
       root_field("folder of the files or of theirs"), which_split(),
-      list("files", Json::array(), text("", nullptr, "a file"), "others than the split's: parts of whole records")};
+      list("files", Json::array(), text("", nullptr, "a file"), "instead of the split: ranges of whole records")};
   fields.insert(fields.end(), more.begin(), more.end());
   const auto make = [labels_of](const SplitRequest& r) {
     return std::make_shared<CifarDataset>(
@@ -98,7 +98,7 @@ void add_image_rows(Catalog<DatasetRow>& all) {
   all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", {}, always(MnistKind::kmnist), true));
   static const std::vector<std::string> parts = {"byclass", "bymerge", "balanced", "letters", "digits", "mnist"};
   all.add(mnist_row(
-      "EMNIST", "letters and digits in the form of MNIST, on their side as in its files",
+      "EMNIST", "letters and digits in the form of MNIST, transposed as in its files",
       {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
       [](const Json& self) {
         return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
@@ -107,7 +107,7 @@ void add_image_rows(Catalog<DatasetRow>& all) {
   all.add({{"ImageFolder",
             "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
             {path_field("the folder"), root_field("folder of path"),
-             integer("size", 0, "the shorter side is made this long and a square cut out of the middle; 0: all have one size")
+             integer("size", 0, "resize the shorter side to this and crop a square from the middle; 0: all pictures have one size")
                  .at_least(0)
                  .at_most(1 << 14),
              boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},

@@ -31,20 +31,20 @@ class Inference {
     std::optional<DType> low;
     Issues& issues;
     std::vector<LayerRow>& rows;
-    std::string stands_at = {};  // of layers that the config does not spell out: the path of the one that stands for them
+    std::string stands_at = {};  // for layers that the config does not spell out: the path of the layer that they are made from
   };
   Inference(Run& run, std::string path, std::string name) : run_(run), path_(std::move(path)), name_(std::move(name)) {}
 
-  // What the layer of this config makes of x. Undefined when something was wrong, which is then among the issues.
+  // The output of this config's layer for x. Undefined after an error, which is added to the issues.
   Tensor layer(Json& self, const Tensor& x);
-  // The same for the child `name`, whose config stands at `key` below this one.
+  // The same for the child `name`, whose config is at `key` below this one.
   Tensor child(Json& self, const std::string& key, const std::string& name, const Tensor& x);
-  // For layers that stand for others: their issues are reported here.
+  // For layers made from this one's config: their issues are reported at this one's place.
   Tensor unfolded(Json& self, const Tensor& x);
-  // What join() makes of what layers made: a row "what" of its own. It stands at `key` below this place, and is called `name` there.
+  // Joins outputs of layers by join(), and lists that as a row of its own, of type `what`, at `key` below this place, named `name`.
   Tensor meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
               const std::string& name = "");
-  // Layers that have stood in the config once, for another time: their issues are one issue here, which says `which` time it was.
+  // Runs layers of the config another time: their issues become one issue here, whose text names `which` time it was.
   Tensor again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
   Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
   // Fills in the fields of `self` that depend on the input or on what the data asks for. False: something was wrong.

@@ -23,15 +23,17 @@ InitRow init_row(std::string type, std::string doc, F fill, Arg<Ts>... args) {
           }};
 }
 
-Arg<double> real(const char* key, Json fallback, const char* doc) { return arg<double>(number(key, std::move(fallback), doc)); }
-Arg<double> gain() { return real("gain", 1.0, "factor"); }
-Arg<double> slope() { return real("a", 0.0, "negative slope, of leaky_relu"); }
-Arg<std::string> mode() { return arg<std::string>(choice("mode", "fan_in", {"fan_in", "fan_out"}, "what keeps its variance")); }
+Arg<double> real_arg(const char* key, Json fallback, const char* doc) { return arg<double>(number(key, std::move(fallback), doc)); }
+Arg<double> gain() { return real_arg("gain", 1.0, "factor"); }
+Arg<double> slope() { return real_arg("a", 0.0, "negative slope, of leaky_relu"); }
+Arg<std::string> mode() {
+  return arg<std::string>(choice("mode", "fan_in", {"fan_in", "fan_out"}, "direction whose variance is kept"));
+}
 Arg<std::string> nonlinearity() {
   return arg<std::string>(choice("nonlinearity", "leaky_relu",
                                  {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
                                   "conv_transpose3d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"},
-                                 "what follows"));
+                                 "the nonlinearity after the layer"));
 }
 
 void add_rows(Catalog<InitRow>& all) {
@@ -39,11 +41,11 @@ void add_rows(Catalog<InitRow>& all) {
   all.add(init_row("zeros", "0", zeros_));
   all.add(init_row("ones", "1", ones_));
   all.add(init_row("constant", "one value", constant_, arg<double>(number("val", nullptr, "the value").required())));
-  all.add(init_row("uniform", "from a to b", uniform_, real("a", 0.0, "least"), real("b", 1.0, "largest")));
-  all.add(init_row("normal", "normal distribution", normal_, real("mean", 0.0, "mean"),
+  all.add(init_row("uniform", "from a to b", init::uniform_, real_arg("a", 0.0, "least"), real_arg("b", 1.0, "largest")));
+  all.add(init_row("normal", "normal distribution", init::normal_, real_arg("mean", 0.0, "mean"),
                    arg<double>(number("std", 1.0, "deviation").at_least(0))));
-  all.add(init_row("trunc_normal", "normal distribution without what lies outside [a, b]", trunc_normal_, real("mean", 0.0, "mean"),
-                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real("a", -2.0, "least"), real("b", 2.0, "largest")));
+  all.add(init_row("trunc_normal", "normal distribution truncated to [a, b]", init::trunc_normal_, real_arg("mean", 0.0, "mean"),
+                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real_arg("a", -2.0, "least"), real_arg("b", 2.0, "largest")));
   all.add(init_row("eye", "the identity, of matrices", eye_));
   all.add(init_row("dirac", "passes channels on, of convolutions", dirac_,
                    arg<int64_t>(integer("groups", 1, "of the convolution").at_least(1))));
@@ -59,16 +61,16 @@ void add_rows(Catalog<InitRow>& all) {
 
 const Section& rename_section() {
   static const Section made{"rename",
-                            {pattern("match", nullptr, "found in a name of the file").required(),
-                             text("replace", "", "what stands there in the model's name; \\1 is the first group")}};
+                            {pattern("match", nullptr, "pattern to find in a name of the file").required(),
+                             text("replace", "", "its replacement in the model's name; \\1 is the first group")}};
   return made;
 }
 
 const Section& weights_section() {
   static const Section made{"weights",
                             {text("path", nullptr, "a .safetensors file, or a run or checkpoint of halfstep").required(),
-                             boolean("strict", true, "every name of file and layer must fit the other"),
-                             text("prefix", "", "take names that begin with it, and take it off"),
+                             boolean("strict", true, "file and layer must have the same names"),
+                             text("prefix", "", "use only names that begin with it, and remove it from them"),
                              list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
                                   "changes of the file's names, one after the other")
                                  .items(0, 100)}};
@@ -129,7 +131,7 @@ void load_file(Module& module, const Json& weights) {
 
 Catalog<InitRow>& init_catalog() {
   static Catalog<InitRow>& all = *[] {
-    auto* const made = new Catalog<InitRow>("initialiser", {pattern("match", "", "found in a parameter's name; \"\": all")});
+    auto* const made = new Catalog<InitRow>("initialiser", {pattern("match", "", "pattern to find in a parameter's name; \"\": all")});
     add_rows(*made);
     return made;
   }();
@@ -142,7 +144,7 @@ std::vector<Field> initial_fields() {
               .items(1, 100)
               .or_one(),
           optional_section("weights", weights_section(), "values from a file").or_text("path"),
-          list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that do not learn; true: all")
+          list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that are not trained; true: all")
               .items(1, 100)
               .or_boolean()};
 }

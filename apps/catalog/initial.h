@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that a model begins with: what `init`, `weights` and `freeze` of a layer's config stand for.
+// The initial values of a model: `init`, `weights` and `freeze` of a layer's config.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ std::vector<Field> initial_fields();
 // for an initialiser that does not fit a parameter.
 void initialise(Module& module, const Json& self);
 
-// `weights` of a model and of the layers in it, those outside first. Throws ConfigError naming the key, which stands below `path`.
+// Reads `weights` of a model and of the layers in it, outer layers first. Throws ConfigError naming the key, which is below `path`.
 void load_weights(Module& module, const Json& model, const std::string& path);
 
 }  // namespace halfstep::app

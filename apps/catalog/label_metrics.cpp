@@ -54,8 +54,8 @@ class LabelErrorRate : public Metric {
 
 void add_label_metrics(Catalog<MetricRow>& all) {
   all.add(metric_row<LabelErrorRate>(
-      "label_error_rate", "labels that are missing, too many or wrong, of those that there are; the likeliest of each step",
-      Targets::labels, arg<int64_t>(integer("blank", 0, "class that stands for no label").at_least(0))));
+      "label_error_rate", "missing, extra and wrong labels over the number of labels; output: the likeliest of each step",
+      Targets::labels, arg<int64_t>(integer("blank", 0, "class that means no label").at_least(0))));
 }
 
 }  // namespace halfstep::app

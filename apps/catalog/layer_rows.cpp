@@ -11,7 +11,6 @@ Field factor(const char* key) { return width(key, "factor").required(); }
 Field eps() { return number("eps", 1e-5, "added to the variance").at_least(0); }
 Field channels(const char* key) { return width(key, "channels; left out: those of the input").from_input_dim(1); }
 Field rows_of_tokens() { return width("num_embeddings", "rows; \"auto\": the tokens of the data").or_vocabulary().required(); }
-Field flag(const char* key, bool fallback, const char* doc) { return boolean(key, fallback, doc); }
 
 Field momentum() {
   return number("momentum", 0.1, "share of the new statistics; \"cumulative\", PyTorch's None: all batches count the same")
@@ -26,16 +25,16 @@ ModuleRow running_norm_row(const char* type, const char* doc) {
   const Options o;
   ModuleRow row{{type,
                  doc,
-                 {channels("num_features"), eps(), momentum(), flag("affine", o.affine, "has weights"),
-                  flag("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
-                  flag("bias", true, "add a bias, where affine")}},
+                 {channels("num_features"), eps(), momentum(), boolean("affine", o.affine, "has weights"),
+                  boolean("track_running_stats", o.track_running_stats, "gathers statistics for evaluation"),
+                  boolean("bias", true, "add a bias, where affine")}},
                 [](const Json& self) {
                   Options options{self["eps"], ReadArg<std::optional<double>>::from(self["momentum"]), self["affine"],
                                   self["track_running_stats"], self["bias"]};
                   if constexpr (can_sync) options.sync = self["sync"];
                   return std::make_shared<M>(self["num_features"].get<int64_t>(), options);
                 }};
-  if (can_sync) row.component.fields.push_back(flag("sync", false, "statistics of all ranks' samples, where ranks train together"));
+  if (can_sync) row.component.fields.push_back(boolean("sync", false, "statistics of all ranks' samples, where ranks train together"));
   return row;
 }
 
@@ -133,7 +132,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<SELU>("SELU", "1.0507 (x, or 1.6733 (exp(x) - 1) for x <= 0)"));
   all.add(module_row<LeakyReLU>("LeakyReLU", "x, or negative_slope x for x <= 0", real("negative_slope", 0.01, "slope")));
   all.add(module_row<PReLU>("PReLU", "x, or weight x for x <= 0",
-                            arg<int64_t>(integer("num_parameters", 1, "1, or one a channel").at_least(1).at_most(kMaxSample)),
+                            arg<int64_t>(integer("num_parameters", 1, "1, or the number of channels").at_least(1).at_most(kMaxSample)),
                             real("init", 0.25, "first weight")));
   all.add(module_row<RReLU>("RReLU", "x, or s x for x <= 0, s drawn while training, else the mean of both bounds",
                             real("lower", 1.0 / 8, "bound of s"), real("upper", 1.0 / 3, "bound of s")));
@@ -171,8 +170,8 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
                                                                 "normalises each channel of each sample, [C, D, H, W]"));
   all.add({{"LayerNorm",
             "normalises over the last dimensions",
-            {normalized_shape(), eps(), flag("elementwise_affine", true, "has weights"),
-             flag("bias", true, "add a bias, where affine")}},
+            {normalized_shape(), eps(), boolean("elementwise_affine", true, "has weights"),
+             boolean("bias", true, "add a bias, where affine")}},
            [](const Json& self) {
              return std::make_shared<LayerNorm>(ReadArg<Sizes>::from(self["normalized_shape"]),
                                                 LayerNormOptions{self["eps"], self["elementwise_affine"], self["bias"]});
@@ -180,7 +179,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add({{"RMSNorm",
             "x / sqrt(mean(x^2) + eps) over the last dimensions",
             {normalized_shape(), number("eps", nullptr, "left out: the dtype's epsilon").at_least(0),
-             flag("elementwise_affine", true, "has weights")}},
+             boolean("elementwise_affine", true, "has weights")}},
            [](const Json& self) {
              return std::make_shared<RMSNorm>(
                  ReadArg<Sizes>::from(self["normalized_shape"]),
@@ -189,7 +188,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add({{"GroupNorm",
             "normalises groups of channels of each sample",
             {width("num_groups", "groups, which divide the channels").required(), channels("num_channels"), eps(),
-             flag("affine", true, "has weights"), flag("bias", true, "add a bias, where affine")}},
+             boolean("affine", true, "has weights"), boolean("bias", true, "add a bias, where affine")}},
            [](const Json& self) {
              return std::make_shared<GroupNorm>(self["num_groups"].get<int64_t>(), self["num_channels"].get<int64_t>(),
                                                 GroupNormOptions{self["eps"], self["affine"], self["bias"]});
@@ -208,7 +207,7 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              integer("padding_idx", nullptr, "a row of zeros without gradient").at_least(-kMaxSample).at_most(kMaxSample),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses")}},
+             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses")}},
            [](const Json& self) {
              return std::make_shared<Embedding>(self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
                                                 EmbeddingOptions{ReadArg<std::optional<int64_t>>::from(self["padding_idx"]),
@@ -219,10 +218,10 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
             "mean, sum or largest elements of the rows that a sample's numbers name",
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), flag("scale_grad_by_freq", false, "divide gradients by uses"),
+             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses"),
              choice("mode", "mean", {"mean", "sum", "max"}, "how"),
-             flag("include_last_offset", false, "of offsets, which a config does not have"),
-             integer("padding_idx", nullptr, "a row that counts as not there").at_least(-kMaxSample).at_most(kMaxSample)}},
+             boolean("include_last_offset", false, "of offsets, which configs cannot pass"),
+             integer("padding_idx", nullptr, "a row that does not count").at_least(-kMaxSample).at_most(kMaxSample)}},
            [](const Json& self) {
              return make<EmbeddingBag>(
                  self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
@@ -259,7 +258,7 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(pad_row<ZeroPad1d>("ZeroPad1d", 1, "zeros around [C, L]"));
   all.add(pad_row<ZeroPad2d>("ZeroPad2d", 2, "zeros around [C, H, W]"));
   all.add(pad_row<ZeroPad3d>("ZeroPad3d", 3, "zeros around [C, D, H, W]"));
-  const auto value = arg<double>(number("value", nullptr, "what is put there").required());
+  const auto value = arg<double>(number("value", nullptr, "value of the padding").required());
   all.add(module_row<ConstantPad1d>("ConstantPad1d", "a number around [C, L]", arg<Sizes>(pad_sizes(1)), value));
   all.add(module_row<ConstantPad2d>("ConstantPad2d", "a number around [C, H, W]", arg<Sizes>(pad_sizes(2)), value));
   all.add(module_row<ConstantPad3d>("ConstantPad3d", "a number around [C, D, H, W]", arg<Sizes>(pad_sizes(3)), value));

@@ -140,7 +140,7 @@ void add_label_rows(Catalog<LossRow>& all) {
   all.add(
       {{"CTCLoss",
         "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
-        {integer("blank", 0, "class that stands for no label").at_least(0).at_most(kMaxSample), reduction(),
+        {integer("blank", 0, "class that means no label").at_least(0).at_most(kMaxSample), reduction(),
          boolean("zero_infinity", false, "labels that do not fit into the steps count 0")}},
        [](const Json& self) {
          return std::make_unique<LabelsCtc>(CtcOptions{self["blank"], reduction_of(self), self["zero_infinity"]});

@@ -40,7 +40,7 @@ Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& 
 
 // A loss of classes is given what by_position() makes.
 std::unique_ptr<Loss> build_loss(const Json& loss);
-// Does the loss fit what the model puts out and the data asks for? Runs it on Device::meta. Paths "loss" and "model".
+// Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues);
 
 }  // namespace halfstep::app

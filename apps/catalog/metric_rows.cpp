@@ -332,10 +332,10 @@ void add_metric_rows(Catalog<MetricRow>& all) {
   all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
                            arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
   all.add(
-      metric_row<Precision>("precision", "of the samples that are called a class, the share that is", Targets::classes, average));
-  all.add(metric_row<Recall>("recall", "of the samples of a class, the share that is called so", Targets::classes, average));
+      metric_row<Precision>("precision", "of the samples predicted as a class, the share that is of it", Targets::classes, average));
+  all.add(metric_row<Recall>("recall", "of the samples of a class, the share predicted as it", Targets::classes, average));
   all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
-  all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was taken for class j; its value is the accuracy",
+  all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy",
                                 Targets::classes));
   all.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
   all.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));

@@ -46,7 +46,7 @@ class Counted : public Metric {
 
 std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
 
-// The list with what is always there before it.
+// The list, with the metrics that are always computed before it.
 Json completed(const Json& list, std::optional<Targets> given) {
   Json out = Json::array();
   for (const MetricRow& row : metric_catalog().rows()) {

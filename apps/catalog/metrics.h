@@ -23,7 +23,7 @@ class Metric {
   // `output` [B, ...] is the model's, in the dtype that it computed in; `target` [B, ...] is the data's. Both are on the device.
   virtual void add(const Tensor& output, const Tensor& target) = 0;
   virtual double value() const = 0;  // over all batches since reset()
-  virtual Json details() const { return {}; }  // what there is besides the value, such as a table: a list of rows; or null
+  virtual Json details() const { return {}; }  // more than the value, such as a table: a list of rows; or null
   virtual bool more_is_better() const { return true; }
   virtual bool is_share() const { return false; }  // of 1; people are shown it in percent
 };
@@ -54,7 +54,7 @@ struct NamedMetric {
   std::unique_ptr<Metric> metric;
   bool always;  // see MetricRow
 };
-// The metrics of a config's list, after those that are always there. `given`: what the data has as targets; empty: not known.
+// The metrics of a config's list, after those that are always computed. `given`: the targets of the data; empty: not known.
 // `ignored`: a class that the loss does not count, and so they do not.
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored = {});
 // Do the listed metrics fit the data, and have they names of their own? Paths "metrics.N".

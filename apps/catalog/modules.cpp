@@ -15,7 +15,7 @@ Catalog<ModuleRow>& module_catalog() {
     add_container_rows(*made);
     made->add(module_row<Linear>(
         "Linear", "y = x W^T + b",
-        arg<int64_t>(width("in_features", "width of the input; left out: what comes in").from_input_dim(-1)),
+        arg<int64_t>(width("in_features", "width of the input; left out: that of the input").from_input_dim(-1)),
         arg<int64_t>(width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required()),
         arg<bool>(boolean("bias", true, "add a bias"))));
     add_activation_rows(*made);

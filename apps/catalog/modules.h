@@ -21,7 +21,7 @@ class Inference;  // apps/catalog/infer.h
 
 // A layer that a config spells out below another one.
 struct LayerPart {
-  std::string key;   // where its config stands below the other's: "layers.2"
+  std::string key;   // the place of its config below the other's: "layers.2"
   std::string name;  // its name below the other: "2"
   Json* config;
 };
@@ -45,7 +45,7 @@ ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
 // One layer of a model, as it ran.
 struct LayerRow {
   std::string name;  // as in the state_dict: "0", "head"
-  std::string path;  // where it stands in the config: "model.layers.0"
+  std::string path;  // its place in the config: "model.layers.0"
   std::string what;  // "Linear(in_features=784, out_features=512, bias=True)"
   Shape output;      // of one sample
   int64_t parameters = 0;
@@ -62,7 +62,7 @@ struct InferredModel {
 };
 
 // Runs a checked model config layer by layer on Device::meta, on samples as `facts` has them, in a region of dtype `low` where
-// there is one. `path`: where it stands in the document.
+// there is one. `path`: its place in the document.
 InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
                           Issues& issues);
 
@@ -70,8 +70,8 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
 // by `init`; files of `weights` are read by load_weights (apps/catalog/initial.h).
 std::shared_ptr<Module> build_model(const Json& model);
 
-// The modules that "train.checkpoint_activations" names, a pattern or a list of them, compute again in backward what they would
-// have kept (Module::recompute_in_backward). Throws ConfigError for a pattern that is in no module's name.
+// Makes the modules that "train.checkpoint_activations" (a pattern or a list of patterns) names compute their activations again in
+// backward instead of keeping them (Module::recompute_in_backward). Throws ConfigError for a pattern that matches no module's name.
 void recompute_activations(Module& model, const Json& patterns);
 
 }  // namespace halfstep::app

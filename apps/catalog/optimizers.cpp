@@ -64,7 +64,7 @@ Field groups_field(const Section& section) {
 template <class Class>
 OptimizerRow row_of(std::string doc) {
   using O = typename Class::Options;
-  auto& section = *new Section{"groups", {pattern("match", nullptr, "found anywhere in a parameter's name").required()}};  // stays
+  auto& section = *new Section{"groups", {pattern("match", nullptr, "pattern to find in a parameter's name").required()}};  // stays
   std::vector<Field> fields;
   for (const Option<O>& option : O::list()) {
     fields.push_back(field_of(option, O{}, true));
@@ -88,7 +88,7 @@ OptimizerRow row_of(std::string doc) {
 
 const Section& group_section() {
   static const Section section{"groups",
-                               {pattern("match", nullptr, "found anywhere in a parameter's name").required(),
+                               {pattern("match", nullptr, "pattern to find in a parameter's name").required(),
                                 number("lr", nullptr, "learning rate of the group").at_least(0),
                                 number("weight_decay", nullptr, "weight decay of the group").at_least(0)}};
   return section;
@@ -152,10 +152,10 @@ Catalog<OptimizerRow>& optimizer_catalog() {
         {groups_field(group_section()),
          boolean("no_decay_norm_bias", false, "no weight decay for biases, and for the parameters of normalisations")});
     made->add(row_of<SGD>("p -= lr (momentum buffer of) g"));
-    made->add(row_of<Adam>("adaptive moments; weight decay in the gradient"));
+    made->add(row_of<Adam>("adaptive moments; weight decay added to the gradient"));
     made->add(row_of<AdamW>("adaptive moments; decoupled weight decay"));
     made->add(row_of<NAdam>("Adam with Nesterov's momentum"));
-    made->add(row_of<RAdam>("Adam that leaves out the second moment until it is known well"));
+    made->add(row_of<RAdam>("Adam that omits the second moment until its estimate is reliable"));
     made->add(row_of<Adamax>("Adam with the largest gradient, which fades, as second moment"));
     made->add(row_of<RMSprop>("the gradient over the root of its mean square"));
     made->add(row_of<Adagrad>("the gradient over the root of the sum of its squares"));

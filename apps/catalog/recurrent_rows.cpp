@@ -5,12 +5,11 @@
 namespace halfstep::app {
 namespace {
 
-Field flag(const char* key, bool fallback, const char* doc) { return boolean(key, fallback, doc); }
 std::vector<Field> sizes_of_layer() {
   return {width("input_size", "features of a step; left out: those of the input").from_input_dim(-1),
           width("hidden_size", "features of the state").required()};
 }
-Field nonlinearity() { return choice("nonlinearity", "tanh", {"tanh", "relu"}, "of the state"); }
+Field state_nonlinearity() { return choice("nonlinearity", "tanh", {"tanh", "relu"}, "of the state"); }
 
 // The fields that all three layers have, with `after` behind num_layers and `last` behind the others, in PyTorch's order.
 std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> last) {
@@ -19,12 +18,12 @@ std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> las
   add({width("num_layers", "layers, each of which reads the outputs of the one below")});
   all.back().fallback = 1;
   add(std::move(after));
-  add({flag("bias", true, "add biases"), flag("batch_first", true, "[N, T, features]; else [T, N, features]"),
+  add({boolean("bias", true, "add biases"), boolean("batch_first", true, "[N, T, features]; else [T, N, features]"),
        number("dropout", 0.0, "of the outputs of all layers but the last").at_least(0).at_most(1),
-       flag("bidirectional", false, "backwards, too: twice the width")});
+       boolean("bidirectional", false, "backwards, too: twice the width")});
   add(std::move(last));
   add({choice("output", "sequence", {"sequence", "last"}, "the states of all steps, or after the last one"),
-       boolean("stateful", "auto", "go on from the state that the last batch ended in; \"auto\": where the data is read in streams")
+       boolean("stateful", "auto", "continue from the last state of the batch before; \"auto\": if the data is read in streams")
            .or_streams()});
   return all;
 }
@@ -32,7 +31,7 @@ std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> las
 template <class M>
 ModuleRow cell_row(const char* type, const char* doc) {
   std::vector<Field> fields = sizes_of_layer();
-  fields.push_back(flag("bias", true, "add biases"));
+  fields.push_back(boolean("bias", true, "add biases"));
   return {{type, doc, fields}, [](const Json& self) {
             return std::make_shared<M>(self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
                                        self["bias"].get<bool>());
@@ -42,7 +41,7 @@ ModuleRow cell_row(const char* type, const char* doc) {
 }  // namespace
 
 void add_recurrent_rows(Catalog<ModuleRow>& all) {
-  all.add({{"RNN", "h' = tanh or ReLU of W x + V h + biases, over a sequence", layer_fields({nonlinearity()}, {})},
+  all.add({{"RNN", "h' = tanh or ReLU of W x + V h + biases, over a sequence", layer_fields({state_nonlinearity()}, {})},
            [](const Json& self) {
              return std::make_shared<RNN>(
                  self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
@@ -64,8 +63,8 @@ void add_recurrent_rows(Catalog<ModuleRow>& all) {
                             self["output"].get<std::string>(), self["stateful"] == true});
            }});
   std::vector<Field> cell = sizes_of_layer();
-  cell.push_back(flag("bias", true, "add biases"));
-  cell.push_back(nonlinearity());
+  cell.push_back(boolean("bias", true, "add biases"));
+  cell.push_back(state_nonlinearity());
   all.add({{"RNNCell", "one step of RNN, from a state of zeros", cell}, [](const Json& self) {
              return std::make_shared<RNNCell>(self["input_size"].get<int64_t>(), self["hidden_size"].get<int64_t>(),
                                               RNNCellOptions{self["bias"], self["nonlinearity"].get<std::string>()});

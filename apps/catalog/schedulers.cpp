@@ -70,7 +70,7 @@ void add_closed_forms(T& made) {
                     return std::make_shared<ExponentialLR>(o, self["gamma"].template get<double>());
                   }));
   made.add(row_of("PolynomialLR", "lr (1 - count / total_iters)^power",
-                  {count_field("total_iters", nullptr, "where 0 is reached; left out: the end of training"),
+                  {count_field("total_iters", nullptr, "when 0 is reached; left out: at the end of training"),
                    number("power", 1.0, "power").at_least(0)},
                   [](const Json& self, Optimizer& o, int64_t length) {
                     return std::make_shared<PolynomialLR>(o, count_or(self["total_iters"], length),
@@ -93,13 +93,13 @@ void add_closed_forms(T& made) {
                   }));
   made.add({{"CosineAnnealingLR",
              "warm-up, then half a cosine down to eta_min",
-             {count_field("T_max", nullptr, "where eta_min is reached, in steps or epochs; left out: the end of training"),
+             {count_field("T_max", nullptr, "when eta_min is reached, in steps or epochs; left out: at the end of training"),
               number("eta_min", 0.0, "last learning rate").at_least(0)}},
             make_cosine,
             /*own_clock=*/true});
   made.add(row_of("CosineAnnealingWarmRestarts", "half a cosine down to eta_min, again and again",
                   {count_field("T_0", nullptr, "length of the first, see interval").required(),
-                   count_field("T_mult", 1, "each is so many times as long as the one before"),
+                   count_field("T_mult", 1, "length of each cycle over that of the one before"),
                    number("eta_min", 0.0, "lowest learning rate").at_least(0)},
                   [](const Json& self, Optimizer& o, int64_t) {
                     return std::make_shared<CosineAnnealingWarmRestarts>(o, self["T_0"].template get<int64_t>(),
@@ -120,7 +120,7 @@ void add_closed_forms(T& made) {
 
 template <class T>
 void add_cycles(T& made) {
-  made.add(row_of("OneCycleLR", "up to max_lr and down to almost nothing, the momentum the other way round",
+  made.add(row_of("OneCycleLR", "up to max_lr and down to nearly 0; the momentum moves in the opposite direction",
                   {number("max_lr", nullptr, "left out: the lr of the optimizer and its groups").above(0),
                    count_field("total_steps", nullptr, "left out: to the end of training"),
                    number("pct_start", 0.3, "share of the rise").at_least(0).at_most(1),
@@ -145,7 +145,7 @@ void add_cycles(T& made) {
                                            .three_phase = self["three_phase"]});
                   }));
   made.add(row_of(
-      "CyclicLR", "from base_lr to max_lr and back, the momentum the other way round",
+      "CyclicLR", "from base_lr to max_lr and back; the momentum moves in the opposite direction",
       {number("base_lr", nullptr, "lowest rate").at_least(0).required(),
        number("max_lr", nullptr, "highest rate").above(0).required(), count_field("step_size_up", 2000, "length of the rise"),
        count_field("step_size_down", nullptr, "left out: as the rise"),
@@ -177,7 +177,7 @@ void add_cycles(T& made) {
                    .stable_steps = length - decay, .decay_steps = decay, .min_factor = self["min_factor"], .decay = self["decay"]});
       }));
   made.add({{"ReduceLROnPlateau",
-             "lr factor each time that what checkpoint.monitor names has stopped to improve",
+             "lr factor each time the value that checkpoint.monitor names has stopped improving",
              {number("factor", 0.1, "factor").above(0).below(1), count_field("patience", 10, "evaluations without improvement", 0),
               number("threshold", 1e-4, "least improvement that counts").at_least(0),
               choice("threshold_mode", "rel", {"rel", "abs"}, "relative to the best value, or not"),
@@ -221,14 +221,14 @@ SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLeng
 Catalog<SchedulerRow>& scheduler_catalog() {
   static Catalog<SchedulerRow>& all = *[] {
     auto* const made = new Catalog<SchedulerRow>(
-        "scheduler", {choice("interval", "step", {"step", "epoch"}, "what the schedule counts"),
+        "scheduler", {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
                       integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
                       count_field("length", nullptr, "in a list: how long until the next one, see interval")});
     add_closed_forms(*made);
     add_cycles(*made);
     made->add(
         {{"ChainedScheduler",
-          "several at once: each goes on from the rate that the one before gives",
+          "several at once: each starts from the rate of the one before",
           {list("schedulers", nullptr, component("", made->family(), "a schedule"), "the schedules").items(1, 20).required()}},
          [](const Json& self, Optimizer& optimizer, const RunLength& run) -> SchedulePtr {
            std::vector<SchedulePtr> parts;

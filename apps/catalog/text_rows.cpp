@@ -48,11 +48,13 @@ void add_text_rows(Catalog<DatasetRow>& all) {
                     "characters (UTF-8), bytes, words between white space, or a file of such tokens, little-endian"),
              part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
              list("vocabulary", Json::array(), text("", nullptr, "a token"),
-                  "characters or words by number; empty: those of the training data's file, which a run's config then holds"),
-             integer("vocab_size", nullptr, "of u16 and u32: all tokens are below it; left out: the training data's")
+                  "characters or words by number; empty: those of the training data's file, stored in the run's config"),
+             integer("vocab_size", nullptr, "of u16 and u32: number of tokens, above each token; left out: that of the training data")
                  .at_least(1)
                  .at_most(kMaxSample),
-             integer("max_words", 0, "of words: the most frequent, the others are <unk>; 0: all").at_least(0).at_most(kMaxSample)}},
+             integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")
+                 .at_least(0)
+                 .at_most(kMaxSample)}},
            make_text,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
            /*takes_range=*/true,

@@ -28,11 +28,11 @@ Field padding_field(Json fallback) {
       .items(1, 4)
       .or_one();
 }
-Field pad_mode() { return choice("padding_mode", "constant", {"constant", "edge", "reflect", "symmetric"}, "what the padding is"); }
+Field pad_mode() { return choice("padding_mode", "constant", {"constant", "edge", "reflect", "symmetric"}, "kind of padding"); }
 Field fill_field(const char* doc) { return number("fill", 0.0, doc); }
 Field p_field() { return number("p", 0.5, "probability").at_least(0).at_most(1); }
 Field interpolation(const char* fallback) {
-  return choice("interpolation", fallback, {"nearest", "bilinear"}, "how pixels are read between pixels");
+  return choice("interpolation", fallback, {"nearest", "bilinear"}, "interpolation between pixels");
 }
 
 ImageSize size_of(const Json& self) {
@@ -40,7 +40,7 @@ ImageSize size_of(const Json& self) {
   return {size[0], size.back()};
 }
 // As torchvision reads it.
-std::array<int64_t, 4> padding_of(const Json& self) {
+std::array<int64_t, 4> crop_padding(const Json& self) {
   if (self["padding"].is_null()) return {};
   const auto p = integers_of(self["padding"]);
   check<ValueError>(p.size() != 3, self["type"].get<std::string>(), "padding must have 1, 2 or 4 numbers, got 3");
@@ -51,7 +51,7 @@ PadOptions pad_of(const Json& self) { return {self["fill"], parse_pad_mode(self[
 Sampling sampling_of(const Json& self) { return self["interpolation"] == "nearest" ? Sampling::nearest : Sampling::bilinear; }
 WarpOptions warp_of(const Json& self) { return {sampling_of(self), self["fill"]}; }
 
-// A number d stands for [middle - d, middle + d].
+// A number d means [middle - d, middle + d].
 std::optional<std::array<double, 2>> range_about(double middle, const Json& value, double least) {
   if (value.is_null()) return {};
   const auto given = numbers_of(value);
@@ -106,12 +106,12 @@ void add_moves(Catalog<TransformRow>& all) {
              fill_field("of padding_mode constant"), pad_mode()}},
            [](const Json& self) {
              return std::make_shared<RandomCrop>(size_of(self),
-                                                 RandomCropOptions{padding_of(self), self["pad_if_needed"], pad_of(self)});
+                                                 RandomCropOptions{crop_padding(self), self["pad_if_needed"], pad_of(self)});
            }});
   all.add({{"CenterCrop", "the window in the middle; zeros around a smaller image", {crop_size}},
            [](const Json& self) { return std::make_shared<CenterCrop>(size_of(self)); }});
   all.add({{"Pad", "a larger image", {padding_field(nullptr).required(), fill_field("of padding_mode constant"), pad_mode()}},
-           [](const Json& self) { return std::make_shared<Pad>(padding_of(self), pad_of(self)); }});
+           [](const Json& self) { return std::make_shared<Pad>(crop_padding(self), pad_of(self)); }});
   all.add(transform_row<RandomHorizontalFlip>("RandomHorizontalFlip", "mirrored, left to right", arg<double>(p_field())));
   all.add(transform_row<RandomVerticalFlip>("RandomVerticalFlip", "mirrored, top to bottom", arg<double>(p_field())));
 }
@@ -119,7 +119,7 @@ void add_moves(Catalog<TransformRow>& all) {
 void add_warps(Catalog<TransformRow>& all) {
   const Field degrees = some_numbers("degrees", nullptr, 1, 2, "from [from, to], or [-d, d] for one number d").required();
   all.add({{"RandomRotation",
-            "turned about its middle, counter-clockwise",
+            "rotated about its middle, counter-clockwise",
             {degrees, interpolation("nearest"), fill_field("of pixels from outside")}},
            [](const Json& self) {
              return std::make_shared<RandomRotation>(*range_about(0, self["degrees"], -HUGE_VAL), warp_of(self));
@@ -128,7 +128,7 @@ void add_warps(Catalog<TransformRow>& all) {
     return list(key, nullptr, number("", nullptr, "number").at_least(0), doc).items(2, 2);
   };
   all.add({{"RandomAffine",
-            "turned, moved, scaled and sheared about its middle",
+            "rotated, translated, scaled and sheared about its middle",
             {degrees, pair("translate", "at most these shares of width and height"), pair("scale", "a factor from [from, to]"),
              some_numbers("shear", nullptr, 1, 4, "degrees: along x from [from, to], or [-d, d] for one number d; then along y"),
              interpolation("nearest"), fill_field("of pixels from outside")}},
@@ -147,7 +147,7 @@ void add_warps(Catalog<TransformRow>& all) {
             "a rectangle overwritten",
             {p_field(), share("scale", Json{0.02, 0.33}, "share of the image, from [from, to]"),
              share("ratio", Json{0.3, 3.3}, "height over width, from [from, to]"),
-             some_numbers("value", 0.0, 1, 1 << 16, "what is written: one number, or one a channel; \"random\": normal noise")
+             some_numbers("value", 0.0, 1, 1 << 16, "values written: one number, or one a channel; \"random\": normal noise")
                  .or_word("random")}},
            make_erasing});
 }
@@ -160,11 +160,11 @@ Catalog<TransformRow>& transform_catalog() {
     made->add({{"Normalize",
                 "(x - mean) / std",
                 {choice("preset", nullptr, preset_names(), "the usual numbers of this data"),
-                 choice("from", nullptr, {"data"}, "mean and deviation of data.train before its transforms, a channel each"),
+                 choice("from", nullptr, {"data"}, "mean and deviation of each channel of data.train before its transforms"),
                  some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one a channel, which is dimension 1 of a batch"),
                  list("std", 1.0, number("", nullptr, "number").above(0), "divided by").items(1, 1 << 16).or_one()}},
                make_normalize});
-    made->add(transform_row<ToTensor>("ToTensor", "nothing: data sets make float32 in [0, 1] of pixels themselves"));
+    made->add(transform_row<ToTensor>("ToTensor", "does nothing: data sets already convert pixels to float32 in [0, 1]"));
     add_moves(*made);
     add_warps(*made);
     made->add({{"ColorJitter",

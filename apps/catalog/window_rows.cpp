@@ -15,10 +15,10 @@ ConvPadding padding_of(const Json& value) {
 }
 
 Field kernel(int dims) { return sizes("kernel_size", nullptr, dims, 1, "of the window").required(); }
-Field in_channels() { return width("in_channels", "channels of the input; left out: what comes in").from_input_dim(1); }
+Field in_channels() { return width("in_channels", "channels of the input; left out: those of the input").from_input_dim(1); }
 Field out_channels() { return width("out_channels", "channels of the output").required(); }
 Field groups() {
-  return integer("groups", 1, "channels are cut into so many parts, each on its own").at_least(1).at_most(kMaxSample);
+  return integer("groups", 1, "number of groups; channels of different groups are not connected").at_least(1).at_most(kMaxSample);
 }
 Field bias() { return boolean("bias", true, "add a bias"); }
 Field pool_stride(int dims) { return sizes("stride", nullptr, dims, 1, "step of the window; left out: kernel_size"); }
@@ -31,7 +31,7 @@ ModuleRow conv_row(const char* type, int dims) {
            {in_channels(), out_channels(), kernel(dims), sizes("stride", 1, dims, 1, "step of the window"),
             sizes("padding", 0, dims, 0, "around the input; \"same\": the output is as large").or_word("same").or_word("valid"),
             sizes("dilation", 1, dims, 1, "step within the window"), groups(), bias(),
-            choice("padding_mode", "zeros", {"zeros", "reflect", "replicate", "circular"}, "what stands in the padding")}},
+            choice("padding_mode", "zeros", {"zeros", "reflect", "replicate", "circular"}, "contents of the padding")}},
           [](const Json& self) {
             return std::make_shared<M>(self["in_channels"].get<int64_t>(), self["out_channels"].get<int64_t>(),
                                        sizes_of(self, "kernel_size"),

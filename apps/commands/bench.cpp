@@ -25,8 +25,8 @@
 namespace halfstep::app {
 namespace {
 
-// What the command line gave; what it did not is the config's, or by the device.
-struct Options {
+// Options of the command line; those not given come from the config, or depend on the device.
+struct BenchArguments {
   BenchOptions bench;
   std::optional<std::string> config, arms;
   std::optional<int64_t> batch, width, layers, batches, epochs, warmup, repeats, inner;
@@ -53,7 +53,7 @@ std::vector<Precision> parse_arms(const std::string& list) {
 }
 
 // The network of a config, which must be of the benchmark's kind, and its bench section, where the command line is silent.
-void apply_config(Options& o) {
+void apply_config(BenchArguments& o) {
   const Config config = load_config(*o.config, {.device = o.device});
   print_warnings(config);
   const Json &model = config.model, &data = config.data.train;
@@ -98,7 +98,7 @@ std::string now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
-// What the cores run at now, in MHz, and a GPU's clocks, power and temperature as nvidia-smi tells them. Empty where unknown.
+// The current clock of the cores, in MHz, and a GPU's clocks, power and temperature from nvidia-smi. Empty if unknown.
 Json clocks(bool gpu) {
   Json out{{"cpu_mhz", Json::array()}, {"gpu", nullptr}};
   std::ifstream info("/proc/cpuinfo");
@@ -218,7 +218,7 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
 }
 
 // What neither the command line nor a config says.
-void apply_defaults(Options& o) {
+void apply_defaults(BenchArguments& o) {
   const bool gpu = o.bench.device.is_cuda();
   if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
   o.bench.batch = o.batch.value_or(gpu ? 4096 : 512);
@@ -233,7 +233,7 @@ void apply_defaults(Options& o) {
   o.bench.graph = o.graph == "on" ? GraphMode::on : o.graph == "off" ? GraphMode::off : GraphMode::automatic;
 }
 
-void print_json(const Options& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
+void print_json(const BenchArguments& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
                 const std::string& where) {
   const BenchOptions& b = o.bench;
   const bool gpu = b.device.is_cuda();
@@ -262,7 +262,7 @@ void print_json(const Options& o, const std::vector<BenchArm>& arms, const Bench
             << std::endl;
 }
 
-int bench(Options o) {
+int bench(BenchArguments o) {
   apply_threads(o.threads);
   if (o.config)
     apply_config(o);
@@ -302,7 +302,7 @@ int bench(Options o) {
 }  // namespace
 
 void add_bench(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BenchArguments>();
   CLI::App* group = program.add_subcommand("bench", "Measure");
   group->require_subcommand(1);
   CLI::App* c = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");

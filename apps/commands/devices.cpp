@@ -79,13 +79,13 @@ int devices(bool json) {
   return kDone;
 }
 
-struct Options {
+struct DevicesArguments {
   bool json = false, products = false;
   int64_t batch = 4096, width = 4096;
 };
 
 // How the GPU does the products of a training step, in each precision: the step of `bench mlp`, a few times.
-int products(const Options& o) {
+int products(const DevicesArguments& o) {
   BenchOptions bench{.batch = o.batch, .width = o.width, .layers = 3, .batches = 1, .epochs = 2, .device = Device::cuda};
   bench.graph = GraphMode::off;
   const std::string where = backend_for(Device::cuda).describe();
@@ -116,7 +116,7 @@ int products(const Options& o) {
 }  // namespace
 
 void add_devices(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DevicesArguments>();
   CLI::App* c = program.add_subcommand("devices", "List what halfstep can compute on");
   c->add_flag("--json", o->json, "one JSON object");
   CLI::Option* products_flag = c->add_flag("--products", o->products, "how the GPU does the matrix products of a training step");

@@ -12,7 +12,7 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct DoctorArguments {
   std::string file;
   ConfigOptions config;
   std::optional<int> threads;
@@ -20,7 +20,7 @@ struct Options {
   uint64_t memory = 0;
 };
 
-int doctor(const Options& o) {
+int doctor(const DoctorArguments& o) {
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
@@ -44,8 +44,8 @@ int doctor(const Options& o) {
 }  // namespace
 
 void add_doctor(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("doctor", "Say what stands in the way of a config's speed and precision");
+  auto o = std::make_shared<DoctorArguments>();
+  CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-probe", o->no_probe, "do not time data and steps on the device");

@@ -17,7 +17,7 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct EvalArguments {
   std::string path, split;
   ConfigOptions config;
   std::optional<int> threads;
@@ -36,7 +36,7 @@ void print_table(const MetricValue& m) {
   }
 }
 
-int eval(const Options& o) {
+int eval(const EvalArguments& o) {
   apply_threads(o.threads);
   const auto replaced = replaced_run(o.path);
   if (replaced && list_checkpoints(o.path).empty()) {
@@ -90,7 +90,7 @@ int eval(const Options& o) {
 }  // namespace
 
 void add_eval(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EvalArguments>();
   CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
   c->add_option("path", o->path, "a run's folder (its latest checkpoint), a checkpoint, or RUN/best")->required();
   c->add_option("--split", o->split, "data to evaluate on; default: val, else test")

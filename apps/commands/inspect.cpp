@@ -11,14 +11,14 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct InspectArguments {
   std::string file, split = "train", out;
   ConfigOptions config;
   std::optional<int> threads;
   bool json = false;
 };
 
-int inspect(const Options& o) {
+int inspect(const InspectArguments& o) {
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
@@ -37,8 +37,8 @@ int inspect(const Options& o) {
 }  // namespace
 
 void add_inspect(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
-  CLI::App* all = program.add_subcommand("inspect", "Look at what a config names");
+  auto o = std::make_shared<InspectArguments>();
+  CLI::App* all = program.add_subcommand("inspect", "Show the files that a config names");
   all->require_subcommand(1);
   CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
   c->add_option("config", o->file, "a JSON config")->required();

@@ -14,7 +14,7 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct LrFindArguments {
   std::string file;
   ConfigOptions config;
   std::optional<int> threads;
@@ -22,7 +22,7 @@ struct Options {
   bool json = false;
 };
 
-int find(const Options& o) {
+int find(const LrFindArguments& o) {
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
@@ -61,7 +61,7 @@ int find(const Options& o) {
 }  // namespace
 
 void add_lr_find(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<LrFindArguments>();
   CLI::App* c = program.add_subcommand("lr-find", "Try growing learning rates on a config's model; nothing is written");
   c->add_option("config", o->file, "a JSON config")->required();
   c->add_option("--from", o->range.from, "first rate")->capture_default_str();

@@ -16,25 +16,25 @@ namespace {
 
 constexpr size_t kMaxLine = size_t(16) << 20;
 
-struct Options {
+struct OpArguments {
   std::string op, in, out, batch, autocast, device = "cpu";
   std::string attrs = "{}";
   std::optional<int> threads;
   bool grad = false, json = false;
 };
 
-int run_one(const Options& o) {
+int run_one(const OpArguments& o) {
   OpCall call{.op = o.op, .in = o.in, .grad = o.grad, .out = o.out};
   call.attrs = read_attributes(o.attrs);
   if (!o.autocast.empty()) call.autocast = autocast_dtype(o.autocast);
   call.device = parse_device(o.device);
   const TensorMap outputs = run_op_call(call);
-  const Json told = describe_outputs(outputs);
+  const Json described = describe_outputs(outputs);
   if (o.json) {
-    std::cout << told.dump() << '\n';
+    std::cout << described.dump() << '\n';
     return kDone;
   }
-  for (const Json& t : told["outputs"])
+  for (const Json& t : described["outputs"])
     std::cout << t["name"].get<std::string>() << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
   return kDone;
 }
@@ -75,7 +75,7 @@ int run_batch(const std::string& path) {
 }  // namespace
 
 void add_op(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<OpArguments>();
   CLI::App* c = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
   c->footer(
       "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); one that is not there is left out. The output\n"

@@ -13,14 +13,14 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct PlanArguments {
   std::string file, out;
   ConfigOptions config;
   int64_t batch = 0;
   bool json = false;
 };
 
-int plan(const Options& o) {
+int plan(const PlanArguments& o) {
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
   const StepPlan plan = plan_step(config, o.batch);
@@ -38,7 +38,7 @@ int plan(const Options& o) {
 }  // namespace
 
 void add_plan(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PlanArguments>();
   CLI::App* c = program.add_subcommand("plan", "List every op of a training step, its dtype and why, operations and bytes");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);

@@ -51,7 +51,7 @@ std::string version_text() {
 
 namespace {
 
-// Before what a rank other than the first says: "rank 2: ".
+// The beginning of a message of any rank but the first: "rank 2: ".
 std::string speaker() {
   try {
     const int rank = detect_launch().rank;
@@ -62,31 +62,31 @@ std::string speaker() {
 }  // namespace
 
 int report_exception() {
-  const auto told = [](const std::exception& e, int code) {
+  const auto report = [](const std::exception& e, int code) {
     std::cerr << speaker() + e.what() + '\n';  // in one piece: ranks share stderr
     return code;
   };
   try {
     throw;
-  } catch (const PeerLostError& e) { return told(e, kPeerLost); } catch (const ConfigError& e) {
-    return told(e, kUsage);
+  } catch (const PeerLostError& e) { return report(e, kPeerLost); } catch (const ConfigError& e) {
+    return report(e, kUsage);
   } catch (const DataError& e) {
-    return told(e, kData);
-  } catch (const CheckpointError& e) { return told(e, kData); } catch (const DivergedError& e) {
-    return told(e, kDiverged);
-  } catch (const DeviceError& e) { return told(e, kDevice); } catch (const MemoryError& e) {
-    return told(e, kDevice);
+    return report(e, kData);
+  } catch (const CheckpointError& e) { return report(e, kData); } catch (const DivergedError& e) {
+    return report(e, kDiverged);
+  } catch (const DeviceError& e) { return report(e, kDevice); } catch (const MemoryError& e) {
+    return report(e, kDevice);
   } catch (const std::bad_alloc&) {
     std::cerr << "[memory] the host has no memory left\n";
     return kDevice;
-  } catch (const Error& e) { return told(e, kFailed); } catch (const std::filesystem::filesystem_error& e) {
+  } catch (const Error& e) { return report(e, kFailed); } catch (const std::filesystem::filesystem_error& e) {
     std::cerr << "[file] " << e.path1().string() << ": " << e.code().message() << '\n';
     return kFailed;
   } catch (const std::system_error& e) {
     std::cerr << "[system] " << e.code().message() << '\n';
     return kFailed;
   } catch (const std::exception& e) {
-    logging::debug(e.what());  // the words of some library, which say nothing to a user
+    logging::debug(e.what());  // a third-party library's message, which does not help a user
     std::cerr
         << "[halfstep] a defect of halfstep itself\nhelp: please report the command and its input; \"logging.level\": \"debug\" "
            "shows more\n";
@@ -131,7 +131,7 @@ int run_command(int argc, const char* const* argv) {
 bool stdout_is_written() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout && !std::ferror(stdout)) return true;
-  std::cerr << "[halfstep] what was printed could not all be written: a full disk, or a pipe whose reader is gone\n";
+  std::cerr << "[halfstep] some output could not be written: a full disk, or a pipe whose reader is gone\n";
   return false;
 }
 

@@ -18,7 +18,7 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct TrainArguments {
   std::string file;
   ConfigOptions config;
   std::optional<std::string> resume;
@@ -33,8 +33,8 @@ void report_amp(const Json& summary, Progress& progress) {
                 " steps skipped, last loss scale " + summary["scale"].dump());
 }
 
-// The folder of the run: rank 0 opens it, the others are told what it found.
-std::unique_ptr<RunDir> open_folder(const Config& config, const Options& o, ProcessGroup* group) {
+// The folder of the run: rank 0 opens it and sends its findings to the others.
+std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& o, ProcessGroup* group) {
   std::optional<std::string> resume = o.resume;
   if (!resume && !o.overwrite) resume = config.checkpoint.resume;
   std::unique_ptr<RunDir> dir;
@@ -51,7 +51,7 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const Options& o, Proc
   return std::make_unique<RunDir>(config.output_dir, same);
 }
 
-int train(const Options& o) {
+int train(const TrainArguments& o) {
   catch_stop_signals();
   apply_threads(o.threads);
   const Config config = load_config(o.file, o.config);
@@ -92,14 +92,14 @@ int train(const Options& o) {
 }  // namespace
 
 void add_train(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
-  CLI::App* c = program.add_subcommand("train", "Train what a config describes");
+  auto o = std::make_shared<TrainArguments>();
+  CLI::App* c = program.add_subcommand("train", "Train the model that a config describes");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
-  c->add_option("--resume", o->resume, "auto, or a checkpoint to go on from")->type_name("auto|PATH");
+  c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");

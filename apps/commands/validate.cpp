@@ -10,22 +10,22 @@
 namespace halfstep::app {
 namespace {
 
-struct Options {
+struct ValidateArguments {
   std::vector<std::string> files;
   ConfigOptions config;
   bool json = false;
 };
 
-int validate_files(const Options& o) {
+int validate_files(const ValidateArguments& o) {
   int code = kDone;
   for (const std::string& file : o.files) {
     try {
       const Config config = load_config(file, o.config);
       const bool readable = config.data_fault.empty();
       if (o.json) {
-        Json told{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
-        if (!readable) told["data_error"] = config.data_fault;
-        std::cout << line_of(told) << '\n';
+        Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
+        if (!readable) answer["data_error"] = config.data_fault;
+        std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
         const char* unchecked = readable ? " (shapes not checked: the data files are not there)" : " (shapes not checked)";
@@ -48,7 +48,7 @@ int validate_files(const Options& o) {
 }  // namespace
 
 void add_validate(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ValidateArguments>();
   CLI::App* c = program.add_subcommand("validate", "Check configs without running them");
   c->add_option("config", o->files, "JSON configs")->required();
   add_set(*c, o->config);

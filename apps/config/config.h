@@ -27,7 +27,7 @@ struct Config : Sections {
   GradScalerOptions scaler;
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;  // of data.train; nothing when its files are needed to know and are not there, or cannot be read
-  std::string data_fault;          // why data that is there cannot be read: an error of the data, which whoever reads it throws
+  std::string data_fault;          // why existing data cannot be read: an error of the data, thrown by the code that reads it
   std::vector<LayerRow> layers;       // empty without facts
 };
 

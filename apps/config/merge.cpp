@@ -105,7 +105,7 @@ class Expander {
           v = nullptr;
           return;
         }
-        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // tokens of a text are what they are
+        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // tokens of a text are taken literally
       }
     } else if (v.is_array()) {
       for (size_t i = 0; i < v.size(); ++i) value(v[i], join_path(path, i));

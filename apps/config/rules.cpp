@@ -111,7 +111,7 @@ class Rules : private RuleSet {
       if (c_["data"][split].is_null()) continue;
       const auto held_out = facts_of_split(split, out);
       if (!held_out) continue;
-      const std::string path = join_path("data", split), own = told(*held_out), wanted = told(*out.facts);
+      const std::string path = join_path("data", split), own = shape_text(*held_out), wanted = shape_text(*out.facts);
       if (own != wanted) {
         issues_.error(path, "must have the shapes and classes of data.train, " + wanted + ", but has " + own);
       } else if (held_out->size && *held_out->size < 1) {
@@ -120,7 +120,7 @@ class Rules : private RuleSet {
     }
   }
 
-  // Bad data is no mistake of the config: it is told apart from data that is not there.
+  // Bad data is not an error of the config: it is distinguished from missing data.
   std::optional<DataFacts> facts_of_split(const char* split, RuleResult& out) {
     const auto unreadable = [&](const Error& e) {
       if (out.data_fault.empty()) out.data_fault = e.what();
@@ -136,15 +136,15 @@ class Rules : private RuleSet {
     }
   }
 
-  static std::string told(const DataFacts& facts) {
+  static std::string shape_text(const DataFacts& facts) {
     std::string out = joined("input ", facts.input);
     if (facts.vocabulary > 0) out += joined(" of ", facts.vocabulary, " tokens");
     if (facts.classes == 0 || !facts.target.empty()) out += joined(", target ", facts.target);
     return facts.classes > 0 ? out + joined(", ", facts.classes, " classes") : out;
   }
 
-  // What was learnt from the training data about what its numbers stand for: held-out data is read alike, also where the training
-  // data is no longer there.
+  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in the
+  // same way even after the training data was removed.
   void hold(const DataFacts& facts) {
     Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);

@@ -37,7 +37,7 @@ class SchemaOf {
   void section(S&, const std::string& key, const std::string& doc) {
     unread(app::section(key, section_of<S>(key), doc));
   }
-  // A section that `true` and `false` stand for too; left out, it is `false`.
+  // A section that may also be `true` or `false`; left out, it is `false`.
   template <class S>
   void switched(S&, const std::string& key, const std::string& doc) {
     Field f = optional_section(key, section_of<S>(key), doc);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every key of a config but those of its components, once: its C++ value, and beside it, in keys(), its type, bounds, default and
-// documentation. From keys() come the schema that JSON is held against and the reading of what was found good, so a value here is
+// documentation. Both the schema that checks JSON and the code that reads checked values come from keys(), so a value here is
 // the document's or the default, and code that runs a config reads members instead of JSON. An empty optional is a key that was
-// left out and has no default, or "auto". What a component takes stands in its row of a catalogue.
+// left out and has no default, or "auto". The fields of a component are in its row of a catalogue.
 #pragma once
 
 #include <optional>
@@ -79,11 +79,11 @@ struct LoaderSection {
     key(batch_size, integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount));
     key(shuffle, boolean("shuffle", nullptr, "of the training data, seeded; left out: true, unless stateful"));
     key(sampler, optional_section("sampler", sampler_section(), "of the training data, in place of shuffle").or_text("type"));
-    key(drop_last, boolean("drop_last", false, "leave out a last batch that is not full"));
+    key(drop_last, boolean("drop_last", false, "leave out the last batch if it is not full"));
     key(num_workers, integer("num_workers", 0, "background threads").at_least(0).at_most(256));
     key(prefetch, integer("prefetch", 2, "batches made ahead by workers").at_least(1).at_most(kMaxCount));
     key.unread(not_yet("pin_memory", false, "pin_memory"));
-    key.unread(boolean("stateful", false, "read Text in batch_size streams, each batch going on where the last one ended"));
+    key.unread(boolean("stateful", false, "read Text in batch_size streams, each batch starting where the last one ended"));
   }
 };
 
@@ -132,9 +132,9 @@ struct LookaheadSection {
   double alpha;
 
   void keys(auto& key) {
-    key(enabled, boolean("enabled", true, "pull the weights back to slow ones every k steps"));
+    key(enabled, boolean("enabled", true, "every k steps, reset the weights to slow weights that follow them"));
     key(k, integer("k", 5, "steps").at_least(1).at_most(kMaxCount));
-    key(alpha, number("alpha", 0.5, "share of the way that the slow weights go").above(0).at_most(1));
+    key(alpha, number("alpha", 0.5, "fraction of the difference by which the slow weights move").above(0).at_most(1));
   }
 };
 
@@ -142,7 +142,7 @@ inline const Section& early_stopping_section() {
   static const Section all{
       "early_stopping",
       {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
-       integer("patience", 3, "values in a row without a better one, after which training ends").at_least(1).at_most(kMaxCount),
+       integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
        number("min_delta", 0.0, "a better value is better by more than this").at_least(0)}};
   return all;
 }
@@ -162,25 +162,25 @@ struct TrainSection {
   void keys(auto& key) {
     key(epochs, integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount));
     key(max_steps, integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount));
-    key(accumulate_steps, integer("accumulate_steps", 1, "batches an optimizer step").at_least(1).at_most(kMaxCount));
+    key(accumulate_steps, integer("accumulate_steps", 1, "batches per optimizer step").at_least(1).at_most(kMaxCount));
     key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
     key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
     key(clip_grad_agc,
         number("clip_grad_agc", nullptr, "bound of each unit's gradient norm over the norm of its weights").above(0));
-    key(grad_norm, boolean("grad_norm", false, "tell the norm of the gradients also without clip_grad_norm"));
-    key.unread(boolean("deterministic", true, "every run gives the same bits; nothing but true is possible"));
-    key(limit_batches, integer("limit_batches", nullptr, "batches an epoch, at most").at_least(1).at_most(kMaxCount));
+    key(grad_norm, boolean("grad_norm", false, "report the norm of the gradients also without clip_grad_norm"));
+    key.unread(boolean("deterministic", true, "every run gives the same bits; only true is supported"));
+    key(limit_batches, integer("limit_batches", nullptr, "largest number of batches per epoch").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
     key.switched(ema, "ema", "exponential average of the weights");
     key.switched(swa, "swa", "mean of the last weights");
     key.switched(lookahead, "lookahead", "slow weights");
-    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate on the first so many batches alone, in one order")
+    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate on this number of first batches only, in one order")
                              .at_least(1)
                              .at_most(kMaxCount));
     key(early_stopping, optional_section("early_stopping", early_stopping_section(), "end when a value gets no better"));
     key(checkpoint_activations,
         list("checkpoint_activations", Json::array(), pattern("", nullptr, "a module's name"),
-             "modules with such names keep only their input for backward, and are computed again there: memory for time")
+             "modules with matching paths keep only their input and are computed again in backward: less memory, more time")
             .items(0, 100)
             .or_one());
     key.unread(not_yet("detect_anomaly", false, "detect_anomaly"));
@@ -190,17 +190,17 @@ struct TrainSection {
 struct CheckpointSection {
   Interval every;
   int64_t keep_last, keep_best;
-  std::string monitor, mode;  // what is left out of these three is filled in by the rules
+  std::string monitor, mode;  // the rules fill in those of these three that are left out
   std::optional<std::string> resume;
 
   void keys(auto& key) {
     key(every, interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""));
     key(keep_last, integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount));
-    key(keep_best, integer("keep_best", nullptr, "so many of the best are kept too; left out: 1 with data.val")
+    key(keep_best, integer("keep_best", nullptr, "number of best checkpoints kept besides; left out: 1 with data.val")
                        .at_least(0)
                        .at_most(kMaxCount));
     key(monitor, text("monitor", nullptr,
-                      "what best means: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
+                      "measure of the best: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
     key(mode, choice("mode", nullptr, {"min", "max"}, "left out: max for accuracy, min for loss, and as a metric says"));
     key(resume, text("resume", nullptr, "\"auto\" or a checkpoint; as --resume"));
   }
@@ -228,10 +228,10 @@ struct PerformanceSection {
   void keys(auto& key) {
     key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
     key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
-    key(channels_last, boolean("channels_last", false, "images lie with the channels of a pixel side by side: faster in 16 bits"));
+    key(channels_last, boolean("channels_last", false, "the channels of a pixel are adjacent in memory: faster in 16 bits"));
     key(cudnn_benchmark, boolean("cudnn_benchmark", false,
-                                 "time a few of cuDNN's ways for each kind of convolution and keep the fastest, whose last bits may differ"));
-    key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB that one call of cuDNN may take beside its tensors")
+                                 "time some of cuDNN's algorithms for each kind of convolution and keep the fastest; last bits may differ"));
+    key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB of workspace that one call of cuDNN may use")
                              .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
     key.unread(not_yet("profile", false, "profile"));
@@ -246,14 +246,14 @@ struct DistributedSection {
 
   void keys(auto& key) {
     key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
-                        "what gradients are exchanged with; auto: NCCL on GPUs where it is there, else the host, over MPI or Gloo "
-                        "as the launcher says; mpi: an old name of host"));
-    key(bucket_mb, number("bucket_mb", 25.0, "gradients are sent in pieces of this size; the first has 1 MB").above(0).at_most(1024));
+                        "transport of gradients; auto: NCCL on GPUs if it can be opened, else the host, over MPI or Gloo "
+                        "depending on the launcher; mpi: an old name of host"));
+    key(bucket_mb, number("bucket_mb", 25.0, "size of the buckets that gradients are sent in; the first has 1").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
-                     "what is sent; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
+                     "dtype of transfers; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
     key(sum, choice("sum", "ordered", {"ordered", "library"},
-                    "on GPUs; ordered: in the order of the ranks, as one process that accumulates does; library: as NCCL likes"));
-    key(timeout_s, number("timeout_s", 600.0, "a rank that does not answer for so long ends the run").above(0).at_most(1e6));
+                    "on GPUs; ordered: in the order of the ranks, as in one process that accumulates; library: in NCCL's order"));
+    key(timeout_s, number("timeout_s", 600.0, "the run ends if a rank does not answer for this time").above(0).at_most(1e6));
     key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation takes the statistics of all ranks' samples"));
   }
 };
@@ -264,10 +264,10 @@ struct BenchSection {
 
   void keys(auto& key) {
     key(arms, list("arms", nullptr, choice("", nullptr, {"float32", "tf32", "bfloat16", "float16"}, "a precision"),
-                   "what is compared; tf32 needs a GPU")
+                   "precisions to compare; tf32 needs a GPU")
                   .items(1, 4));
-    key(warmup, integer("warmup", nullptr, "first steps that the medians leave out").at_least(0).at_most(1 << 30));
-    key(repeats, integer("repeats", nullptr, "runs an arm").at_least(1).at_most(1 << 30));
+    key(warmup, integer("warmup", nullptr, "first steps, not part of the medians").at_least(0).at_most(1 << 30));
+    key(repeats, integer("repeats", nullptr, "number of runs of each arm").at_least(1).at_most(1 << 30));
   }
 };
 
@@ -294,19 +294,20 @@ struct Sections {
     key(seed, integer("seed", 0, "of weights, order and dropout").at_least(0).at_most(9e15));
     key(device_name, text("device", "auto", "auto, cpu, cuda or cuda:N"));
     key(model, component("model", module_family(), "the network").required());
-    key(loss, component("loss", loss_family(), "what is made small").required());
+    key(loss, component("loss", loss_family(), "loss to minimise").required());
     key(metrics, list("metrics", Json::array(), component("", metric_family(), "a metric"),
                       "besides the loss; accuracy is always there for classes"));
-    key(optimizer, component("optimizer", optimizer_family(), "what changes the weights").required());
-    key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"), "the learning rate over time; several, one after the other")
+    key(optimizer, component("optimizer", optimizer_family(), "updates the weights").required());
+    key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"),
+                        "the learning rate over time; several, one after the other")
                        .or_one()
                        .items(1, 20));
     key.switched(amp, "amp", "mixed precision; left out: off");
-    key.section(data, "data", "what is learned");
-    key.section(train, "train", "how long");
-    key.section(checkpoint, "checkpoint", "what is kept");
-    key.section(logging, "logging", "what is told");
-    key.section(performance, "performance", "switches");
+    key.section(data, "data", "data sets and loader");
+    key.section(train, "train", "length of training, and what happens in a step");
+    key.section(checkpoint, "checkpoint", "checkpoints");
+    key.section(logging, "logging", "logging and metrics");
+    key.section(performance, "performance", "performance options");
     key.section(distributed, "distributed", "ranks that train together, started by mpirun");
     key.section(bench, "bench", "of `halfstep bench mlp --config`");
   }

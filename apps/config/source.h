@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON files with comments, and where each value stands in them.
+// JSON files with comments, and the place of each value in them.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +19,9 @@ struct ParsedJson {
 
 // `text` in JSON, with // and /* */ comments. `file` is what messages call it. Keys given twice are added to `issues`.
 // Throws ConfigError "file:line:column: ..." for text that is not JSON, nests too deeply, holds NUL characters, or holds so many
-// values that noting where they stand would take more memory than any config is worth.
+// values that storing their places would need an unreasonable amount of memory.
 ParsedJson parse_json(std::string_view text, const std::string& file, Issues& issues);
-// Takes what it read off `bytes_left`. Throws ConfigError when the file cannot be read or has more.
+// Subtracts the bytes read from `bytes_left`. Throws ConfigError when the file cannot be read or is larger than that.
 ParsedJson parse_json_file(const std::filesystem::path& path, size_t& bytes_left, Issues& issues);
 
 }  // namespace halfstep::app

@@ -17,7 +17,7 @@ class TrainingRules : private RuleSet {
  public:
   using RuleSet::RuleSet;
 
-  // What goes over the model is made on the device that computes nothing: what it refuses is an error of the config.
+  // Optimizer, schedule and the like are made on the device that computes nothing: an exception there is an error of the config.
   void run(const DataFacts& facts) {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
@@ -48,7 +48,7 @@ class TrainingRules : private RuleSet {
   }
 
  private:
-  // Runs `make`; what it throws is an issue at `path`, or at the place below it that the error names.
+  // Runs `make`; an exception becomes an issue at `path`, or at the place below it that the error names.
   template <class F>
   bool accepted(const std::string& path, const F& make) {
     try {

@@ -49,7 +49,7 @@ struct BenchArm {
   std::string refused;                  // why the device does not compute this arm; then nothing was measured
 };
 
-// How far the losses of one arm are from those of another: the largest relative difference of a step, and what is tolerated.
+// The largest relative difference of a step between the losses of one arm and those of another, and the tolerance.
 //
 // Each of the layers rounds its operands and its result to the arm's precision, by at most its unit roundoff u (2^-24, of TF32 and
 // float16 2^-11, of bfloat16 2^-8). Over the squares of batch x width outputs such errors average out, so that right losses agree

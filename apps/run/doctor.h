@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in the way of a config's speed and precision: findings from the plan of its step, and from a short measurement.
+// Finds what limits a config's speed and precision, from the plan of its step and from a short measurement.
 #pragma once
 
 #include <optional>

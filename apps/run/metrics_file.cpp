@@ -55,7 +55,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& f
     int64_t foreign = 0;
     if (from.step > 0) kept = lines_until(from, read_file(path), foreign);
     if (foreign > 0)
-      logging::warn(path.string() + ": left out what is no line of a run's metrics, " + std::to_string(foreign) + " in all");
+      logging::warn(path.string() + ": left out lines that are not metrics of a run, " + std::to_string(foreign) + " in all");
   }
   atomic_write(path, kept);
   fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -101,7 +101,7 @@ void MetricsFile::sync() {
 
 void MetricsFile::lose(int error) {
   if (lost_++ == 0)
-    logging::warn("cannot write " + path_.string() + ": " + std::strerror(error) + "; training goes on without these lines");
+    logging::warn("cannot write " + path_.string() + ": " + std::strerror(error) + "; training continues without these lines");
 }
 
 }  // namespace halfstep::app

@@ -10,7 +10,7 @@
 
 namespace halfstep::app {
 
-// Where a run goes on: what it holds of the file already, and which checkpoint is its best.
+// Where a run continues: the lines that the file already has, and the best checkpoint.
 struct ResumePoint {
   int64_t step = 0;
   int64_t last_log_step = -1;   // whether a training line of `step` is already written
@@ -21,13 +21,13 @@ struct ResumePoint {
 class MetricsFile {
  public:
   MetricsFile() = default;  // takes lines and writes none
-  // Keeps the lines that a run at `from` has behind it, and warns of those that are no lines of a run. Throws IoError.
+  // Keeps the lines of the run up to `from`, and warns of lines that are not metrics of a run. Throws IoError.
   MetricsFile(const std::filesystem::path& path, const ResumePoint& from);
   ~MetricsFile();
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
 
-  // Writes the line whole or not at all. The first that fails is warned of; training goes on, and lost() counts.
+  // Writes the whole line or nothing. The first failure prints a warning; training continues, and lost() counts.
   void write(const Json& entry);
   void sync();  // to the disk; what fails counts as a line lost
   int64_t lost() const { return lost_; }
@@ -37,7 +37,7 @@ class MetricsFile {
 
   std::filesystem::path path_;
   int fd_ = -1;
-  bool torn_ = false;  // half a line stands at the end, and could not be taken back
+  bool torn_ = false;  // the file ends with a part of a line that could not be removed
   int64_t lost_ = 0;
 };
 

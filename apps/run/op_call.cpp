@@ -197,16 +197,16 @@ Json describe_outputs(const TensorMap& outputs) {
 }
 
 Json describe_exception() {
-  const auto told = [](std::string_view type, const std::string& error) -> Json {
+  const auto failure = [](std::string_view type, const std::string& error) -> Json {
     return {{"ok", false}, {"type", type}, {"error", error}};
   };
   try {
     throw;
-  } catch (const std::bad_alloc&) { return told("MemoryError", "[memory] the host has no memory left"); } catch (const Error& e) {
-    return told(type_name(e), e.what());
+  } catch (const std::bad_alloc&) { return failure("MemoryError", "[memory] the host has no memory left"); } catch (const Error& e) {
+    return failure(type_name(e), e.what());
   } catch (...) {
-    // The words of some library would say nothing to a user.
-    return told("Exception", "[halfstep] a defect of halfstep itself\nhelp: please report the line");
+    // A third-party library's message would not help a user.
+    return failure("Exception", "[halfstep] a defect of halfstep itself\nhelp: please report the line");
   }
 }
 

@@ -73,7 +73,7 @@ struct Pending {  // as the trainer keeps it until the loss is read
   StepOutcome outcome;
 };
 
-// A batch of the default device, and what the step makes of it.
+// A batch on the default device, and the results of the step for it.
 Pending run_batch(TrainStep& step, int64_t samples, const DataFacts& facts) {
   Tensor input, target;
   {

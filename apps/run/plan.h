@@ -34,7 +34,7 @@ struct StepPlan {
   double cast_bytes() const;  // read and written
 };
 
-// batch 0: the config's. Throws DataError when the data that shapes depend on is not there, and what the step would throw.
+// batch 0: the config's. Throws DataError when data that shapes depend on is missing, and everything that the step throws.
 StepPlan plan_step(const Config& config, int64_t batch = 0);
 
 // Layers, memory by purpose, operations and casts.

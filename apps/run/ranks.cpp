@@ -63,7 +63,7 @@ std::string host_name() {
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options) {
   if (detect_launch().size == 1) return nullptr;
   check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
-                     "data.loader.stateful", "trains in one process: each stream goes on where its last batch ended",
+                     "data.loader.stateful", "trains in one process: each stream continues where its last batch ended",
                      Help{"start it as one process, without a launcher"});
   const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s,
                                       .library_sums = config.distributed.sum == "library"};

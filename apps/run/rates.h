@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates before training: what a schedule will give, and which rates a model bears.
+// Learning rates before training: the rates of a schedule, and a search for the largest rate that a model tolerates.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ bool holds_run(const fs::path& dir) {
 
 void check_free(const fs::path& dir, bool free) {
   check<ConfigError>(free, "train", dir.string(), " already holds a run",
-                     Help{"--resume auto goes on with it, --overwrite starts over, --set output_dir=DIR writes elsewhere"});
+                     Help{"--resume auto continues it, --overwrite starts over, --set output_dir=DIR writes elsewhere"});
 }
 
 void check_folder(const fs::path& dir, bool ok, const std::string& why) {

@@ -20,9 +20,9 @@ namespace halfstep::app {
 
 class RunDir {
  public:
-  // Locks the folder if there is one, and mends what killed runs left. resume: nothing, "auto" or a checkpoint's path. Nothing of
-  // an older run is touched. Throws ConfigError when another run holds the lock, or an older one lies there and is neither gone on
-  // with nor to be overwritten, CheckpointError when there is something to resume and it cannot be read, and IoError.
+  // Locks the folder if it exists, and cleans up after killed runs. resume: nothing, "auto" or a checkpoint's path. Nothing of
+  // an older run is changed. Throws ConfigError when another run holds the lock, or when the folder holds an older run that is neither
+  // resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and IoError.
   RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
   // Of a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
   struct Found {

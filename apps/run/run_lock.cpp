@@ -29,7 +29,7 @@ int try_lock(int fd) {
   return errno == EACCES || errno == EAGAIN ? EWOULDBLOCK : errno;
 }
 
-// Is `fd` still what lies at `path`? Its holder may have removed it between open and lock.
+// Whether `fd` is still the file at `path`: its holder may have removed it between open and lock.
 bool is_at(int fd, const std::filesystem::path& path) {
   struct stat here = {}, there = {};
   return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;

@@ -7,7 +7,7 @@
 namespace halfstep::app {
 
 // Holds <dir>/run.lock from construction to destruction, which removes the file. The kernel drops the lock when the process ends,
-// however it ends; what is left of the file then blocks nobody. It says who holds it, for the message of whoever comes second.
+// however it ends, so a file that remains blocks nobody. The file names the holder, for the error message of a second run.
 class RunLock {
  public:
   // `dir` must exist. Throws ConfigError, naming the process and its host, when another one holds the lock, and IoError when the

@@ -275,9 +275,9 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});
   }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
-  check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint stands behind batch ", at.next_batch,
-                         " of an epoch, which has only ", s.train->size(), " now: data.train or data.loader is another",
-                         Help{"go on with the data and the batches of before, or from a checkpoint at the end of an epoch"});
+  check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint was saved after batch ", at.next_batch,
+                         " of an epoch, which has only ", s.train->size(), " now: data.train or data.loader has changed",
+                         Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   halfstep::unpack(contents, parts_of(s));
   s.train->set_state(at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a config stands for, made: data, model, loss, optimizer, scaler, schedule.
+// The objects that a config describes: data, model, loss, optimizer, scaler, schedule.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,7 @@ int use_averages(const CheckpointContents& contents, StateDict& state);
 std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 
-// How far a run has come; what a checkpoint holds besides the parts of a session.
+// The progress of a run; a checkpoint holds this besides the parts of a session.
 struct Counters {
   int64_t steps = 0, skipped = 0, samples = 0;  // steps tried; of them skipped
   int64_t data_size = 0;                        // samples of data.train when the checkpoint was written

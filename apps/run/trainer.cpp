@@ -31,7 +31,7 @@ std::string shown(const MetricValue& m) {
 
 Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
 
-// A checkpoint's config with the keys that it has no word of, since an older halfstep wrote it, at their defaults.
+// A checkpoint's config, with defaults for keys newer than the halfstep that wrote it.
 Json with_defaults(const Json& stored) {
   try {
     return resolve_config(stored, "the checkpoint's config").json;
@@ -103,7 +103,7 @@ TrainSummary Trainer::run() {
     // Only between optimizer steps: gradients of an open window are in no checkpoint.
     if (stop_requested() && step_.pending() == 0) {
       save();
-      return stopped(joined("after step ", n_.steps, "; go on with --resume auto"));
+      return stopped(joined("after step ", n_.steps, "; continue with --resume auto"));
     }
   }
   drain();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains what a config describes: steps, evaluations, checkpoints, metrics.
+// Trains a config's model: steps, evaluations, checkpoints, metrics.
 //
 // The loss, the scale and the outcome of steps are read back only where something is logged, evaluated or saved. A run that is
 // stopped and resumed takes the same steps, to the bit, as one that was not.
@@ -47,14 +47,14 @@ class Trainer {
 
   void introduce() const;
   int stop_requested() const;       // the signal, once all ranks know of it; 0: none
-  uint32_t notices() const;         // what this rank tells the others: signals, and on rank 0 the clock
-  void agree();                     // takes over what they told
+  uint32_t notices() const;         // sent to the other ranks: signals, and on rank 0 the clock
+  void agree();                     // takes over the notices of all ranks
   void agree_on_start();
   void agree_on_bests();
   bool finished() const;
   void train_batch();
   void end_epoch();
-  void after_step();  // what is due after an optimizer step
+  void after_step();  // everything that is due after an optimizer step
   void drain();       // reads pending losses and outcomes; throws DivergedError
   void explain_skip(int64_t step);
   [[noreturn]] void diverged(const std::string& what);

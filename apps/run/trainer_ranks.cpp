@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a run must agree on: signals, what is due, and which checkpoints are the best.
+// The ranks of a run agree on signals, on whether an evaluation or a checkpoint is due, and on the best checkpoints.
 #include <algorithm>
 #include <cmath>
 #include <csignal>

@@ -14,7 +14,7 @@ bool inside(std::string_view path, std::string_view above) {
   return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '.'));
 }
 
-// The nearest thing that was written down: a missing key is reported where its object stands.
+// The nearest value in the text: a missing key is reported at the place of its object.
 const Origin* find_origin(std::string path, const Origins& origins, bool& exact) {
   exact = true;
   while (true) {

@@ -19,7 +19,7 @@ class Pattern {
   ~Pattern();
   std::string error() const;  // why it is not a regular expression; empty: it is one
   bool found_in(const std::string& text) const;
-  // `text` with the first place where it is found replaced; \1 to \9 in `by` stand for its groups.
+  // `text` with the first match replaced by `by`, in which \1 to \9 are the match's groups.
   std::string replaced(std::string text, const std::string& by) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types that other frameworks have and this one does not have yet, by kind: a config that names one is told so.
+// Types that other frameworks have and this one does not have yet, by kind: a config that names one gets an error that says so.
 #include <map>
 
 #include "apps/schema/schema.h"

@@ -3,7 +3,7 @@
 //
 //   const Section kScaler{"scaler", {number("init_scale", 65536, "first loss scale").above(0), ...}};
 //
-// validate() holds a JSON value against it, reports everything wrong and returns the value with all defaults filled in. null stands
+// validate() checks a JSON value against it, reports all errors and returns the value with all defaults filled in. null is used
 // for "not given" everywhere.
 #pragma once
 
@@ -41,15 +41,15 @@ struct Field {
   bool null_items = false;    // a list: items may be null
   const Section* section = nullptr;
   const Family* family = nullptr;
-  bool switchable = false;    // a section that `true` and `false` stand for too
-  std::string short_for = {};  // a section: a string stands for it, as the value of this key
+  bool switchable = false;    // a section that may also be `true` or `false`
+  std::string short_for = {};  // a section that may also be a string, the value of this key
   bool also_integer = false;   // text: or an integer
   bool is_pattern = false;     // text: a regular expression
   bool also_boolean = false;   // a list: or true or false
   int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch)
-  bool from_target = false;   // "auto" stands for the number of classes, or the width of the target
-  bool from_tokens = false;   // "auto" stands for the number of tokens that the data has
-  bool from_streams = false;  // "auto" stands for true where the data is read in streams
+  bool from_target = false;   // "auto" is the number of classes, or the width of the target
+  bool from_tokens = false;   // "auto" is the number of tokens of the data
+  bool from_streams = false;  // "auto" is true if the data is read in streams
 
   Field required() const;
   Field above(double bound) const;  // > bound

@@ -8,7 +8,7 @@
 
 namespace halfstep::app {
 
-// The candidate that `word` most probably stands for: another program's spelling of it, or a near one; "" when there is none.
+// The candidate that `word` most probably means: one that another program spells so, or a similar one; "" when there is none.
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean \"lr\"?", or "" when there is nothing to suggest.

@@ -122,7 +122,7 @@ class Checker {
     if (value.is_boolean() && f.also_boolean) return value;
     if (!value.is_array() && f.or_single && f.item->kind == Kind::component) return field(value, *f.item, path);
     if (!value.is_array()) {
-      Issues unsaid;  // what the one item must be is part of what is said about the list
+      Issues unsaid;  // the message about the list already says what a single item must be
       const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
       if (one.is_null()) return wrong(value, f, path);
       for (const Issue& issue : unsaid.list()) issues_.error(issue.path, issue.message, issue.at_key);  // of its kind, but wrong

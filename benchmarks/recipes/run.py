@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the recipes of configs/recipes with halfstep and their twins in PyTorch, and writes docs/recipes.md from the record.
 
-    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/release/halfstep --json FILE [--match char] [--no-twin]
-    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/release/halfstep --json FILE --resume-check
+    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/default/halfstep --json FILE [--match char] [--no-twin]
+    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/default/halfstep --json FILE --resume-check
     python3 benchmarks/recipes/run.py --json FILE --docs
 
 For each recipe, seed and precision both sides run one after the other on the same number of threads. A file that exists keeps its other
@@ -26,15 +26,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRECISIONS = ("float32", "bfloat16", "float16")
 
-# What is told of each: the metric's key in the result of `halfstep train`, how it is written, the value that it must reach, and the
+# What is reported of each: the metric's key in the result of `halfstep train`, its format, the value that it must reach, and the
 # checkpoints of the resume check.
 RECIPES = {
-    "mnist_lenet": {"metric": "val.accuracy", "data": "MNIST", "reference": 0.989, "of": "what LeNet-5 is asked for in 5 epochs"},
+    "mnist_lenet": {"metric": "val.accuracy", "data": "MNIST", "reference": 0.989, "of": "expected of LeNet-5 in 5 epochs"},
     "mnist_resnet_small": {"metric": "val.accuracy", "data": "MNIST", "reference": 0.9691, "of": "the nearest neighbour on pixels"},
-    "optdigits_mlp": {"metric": "val.accuracy", "data": "UCI digits, 8 x 8", "reference": 0.97, "of": "what an MLP is expected to reach"},
+    "optdigits_mlp": {"metric": "val.accuracy", "data": "UCI digits, 8 x 8", "reference": 0.97, "of": "expected of an MLP"},
     "cifar10_conv": {"metric": "val.accuracy", "data": "4,000 images of CIFAR-10, 1,000 to test", "reference": 0.254,
                      "of": "the nearest neighbour on pixels"},
-    "char_lstm": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 1.75, "of": "asked for; a 4-gram has 1.784"},
+    "char_lstm": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 1.75, "of": "required; a 4-gram has 1.784"},
     "char_transformer": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 2.046, "of": "a trigram"},
     "airline_lstm": {"metric": "val.rmse", "data": "airline passengers, last 33 % held out", "reference": 41.85,
                      "of": "the value of a year before"},
@@ -88,11 +88,11 @@ def digest(folder):
 
 
 def resume_check(a, recipe, precision):
-    """One run as a whole, and one that goes on in another folder from the whole one's checkpoint in the middle."""
+    """A whole run, and one in another folder that resumes from a checkpoint in the middle of the first."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         plan, _ = run([a.binary, "train", f"configs/recipes/{recipe}.json", "--lr-preview"], a.threads)
-        # Not at the end of an epoch: the order of the data, open streams and random crops go on within one.
+        # Not at the end of an epoch, so that the order of the data, open streams and random crops must be restored, too.
         steps, at = plan["steps"], int(0.55 * plan["steps"])
         at += plan["steps_per_epoch"] > 1 and at % plan["steps_per_epoch"] == 0
         more = ["--set", f"checkpoint.every={at}", "--set", "checkpoint.keep_last=0", "--set", "checkpoint.keep_best=0"]
@@ -127,7 +127,7 @@ def write(a, list_name, new, key):
 
 # ---- docs
 
-def told(recipe, value, digits=2):
+def shown(recipe, value, digits=2):
     """A result as its metric is written."""
     if RECIPES[recipe]["metric"] in ("val.accuracy", "val.label_error_rate"):
         return f"{100 * value:.{digits}f} %"
@@ -138,15 +138,15 @@ def summary(recipe, values):
     """Mean and standard deviation over seeds."""
     if not values:
         return "not run"
-    text = told(recipe, statistics.mean(values))
+    text = shown(recipe, statistics.mean(values))
     if len(values) == 1:
         return text + " (one seed)"
-    return text.replace(" %", "") + " ± " + told(recipe, statistics.stdev(values)) + ("" if len(values) == 3 else f" ({len(values)} seeds)")
+    return text.replace(" %", "") + " ± " + shown(recipe, statistics.stdev(values)) + ("" if len(values) == 3 else f" ({len(values)} seeds)")
 
 
 def bound(recipe):
     lower = RECIPES[recipe]["metric"] != "val.accuracy"
-    return ("≤ " if lower else "≥ ") + told(recipe, RECIPES[recipe]["reference"]), lower
+    return ("≤ " if lower else "≥ ") + shown(recipe, RECIPES[recipe]["reference"]), lower
 
 
 def verdict(recipe, base, other):
@@ -176,27 +176,27 @@ def write_docs(file):
     out = [f"""<!-- Written by benchmarks/recipes/run.py --docs from {file.name}; do not edit. -->
 # Recipes
 
-`configs/recipes/` holds configs that train small models on real data. They find their data in the folder that `HALFSTEP_DATA`
-names, and each says what it must hold:
+`configs/recipes/` holds configs that train small models on real data. They read their data from the folder in the environment variable
+`HALFSTEP_DATA`; a comment in each config lists the files:
 
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set 'amp={{"dtype":"bfloat16"}}'
 
-Two more need a loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
-`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss holds its gradients. Each trains on drawn digits in float16 and bfloat16 as a
-test, and has no twin.
+Two more models need a training loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
+`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. Each trains on drawn digits in float16 and bfloat16 as
+a test, and is not compared with PyTorch.
 
-All numbers here are of `benchmarks/results/{file.name}`, recorded on {record['date']} on
-{record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` says how to record them again.
+All numbers here come from `benchmarks/results/{file.name}`, recorded on {record['date']} on
+{record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` records them again.
 {record['note']}
 The longest run of halfstep took {longest:.0f} seconds.
 
 ## Results
 
-Mean ± standard deviation over the seeds 0, 1 and 2. The seed draws weights, order and augmentation, and for `ctc_digits` the data,
-too.
+Mean ± standard deviation over the seeds 0, 1 and 2. The seed determines weights, order and augmentation, and for `ctc_digits` also the
+data.
 
-| recipe | data | must reach | float32 | bfloat16 | float16 | PyTorch, float32 |
+| recipe | data | bound | float32 | bfloat16 | float16 | PyTorch, float32 |
 | --- | --- | --- | --- | --- | --- | --- |"""]
     missed = []
     for recipe, about in RECIPES.items():
@@ -204,31 +204,31 @@ too.
         cells = [summary(recipe, values(recipe, "halfstep", p)) for p in PRECISIONS]
         out.append(f"| [`{recipe}`](../configs/recipes/{recipe}.json) | {about['data']} | {limit} ({about['of']}) | " + " | ".join(cells) +
                    f" | {summary(recipe, values(recipe, 'torch', 'float32'))} |")
-        for r in rows:  # a bound is told with so many digits
+        for r in rows:  # the bound is rounded to the printed digits
             if r["recipe"] == recipe and r["side"] == "halfstep" and (
                     r["result"] > about["reference"] + 5e-6 if lower else r["result"] < about["reference"]):
-                missed.append(f"`{recipe}` in {r['precision']} with seed {r['seed']} ({told(recipe, r['result'])})")
+                missed.append(f"`{recipe}` in {r['precision']} with seed {r['seed']} ({shown(recipe, r['result'])})")
     out.append("""
 Accuracy on the test images for `mnist_*`, `optdigits_mlp` and `cifar10_conv`; nats a character for `char_*`; root mean square error
 for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`. Widths and rates of `optdigits_mlp`
-and `airline_lstm` were chosen by looking at these held-out data, with few tries: the results say that both programs train alike, not
-what unseen data would give.
+and `airline_lstm` were chosen in a few tries on these held-out data: the results show that both programs train alike, not
+how well the models would do on unseen data.
 """)
     runs = sum(r["side"] == "halfstep" for r in rows)
-    out.append(f"Of the {runs} runs of halfstep " + ("all reach what they must." if not missed else
-               f"{runs - len(missed)} reach what they must; these do not:\n" + ",\n".join(missed) + "."))
+    out.append(f"Of the {runs} runs of halfstep " + ("all reach their bounds." if not missed else
+               f"{runs - len(missed)} reach their bounds; these do not:\n" + ",\n".join(missed) + "."))
     short = [(n, p) for n in RECIPES for p in PRECISIONS[1:] if values(n, "torch", p)]
     if short:
         out.append("\nPyTorch in 16 bit, where it was run (one seed): " +
                    ",\n".join(f"`{n}` in {p} {summary(n, values(n, 'torch', p)).replace(' (one seed)', '')}" for n, p in short) + ".")
     errors = sorted({(r["recipe"], r["precision"], r["error"].split(". ")[0]) for r in rows if "error" in r})
     if errors:
-        out.append("\nWhat PyTorch could not do:\n" + ",\n".join(f"`{n}` in {p} ({e})" for n, p, e in errors) + ".")
+        out.append("\nPyTorch failed in these:\n" + ",\n".join(f"`{n}` in {p} ({e})" for n, p, e in errors) + ".")
     out.append(f"""
 ## Precisions
 
-What the 16-bit precisions change about the mean of three seeds, and in brackets the change that seeds alone stay below in 95 of 100
-cases (Student's t).
+Difference of the means over three seeds, 16-bit minus float32. In brackets: the difference that seeds alone would cause in at most 5 of
+100 cases (Student's t).
 
 | recipe | bfloat16 | float16 |
 | --- | --- | --- |""")
@@ -242,15 +242,15 @@ cases (Student's t).
     out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ".\nSteps that the scaler skipped, over all seeds: " +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
-        out.append("""`wine_regression` ends at the least of a convex loss whatever the seed, so that its seeds have next to no noise: what is left is the
-rounding of weights and outputs to the bits of the precision.""")
+        out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so its seeds have next to no noise: the difference is the
+rounding of weights and outputs to 16 bits.""")
     out.append(f"""
 ## Time and memory
 
-Medians over the seeds, float32 / bfloat16 / float16. Seconds are those of the whole run with its evaluations; samples a second are
-without. Peak MiB are what the allocator counts, data sets included; process MiB are the most that the process had resident, in
-float32: that of PyTorch includes Python and its libraries. The twin runs right after halfstep's run of the same seed, on the same
-number of threads.
+Medians over the seeds, float32 / bfloat16 / float16. Seconds are the time of the whole run with its evaluations; samples/s are
+without evaluations. Peak MiB is counted by the allocator, data sets included; process MiB is the largest resident size of the process, in
+float32: PyTorch's includes Python and its libraries. PyTorch's program, the twin, runs right after halfstep's run of the same seed, on the
+same number of threads.
 
 | recipe | threads | seconds | samples/s | peak MiB | process MiB | PyTorch: seconds | samples/s | process MiB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |""")
@@ -263,16 +263,16 @@ number of threads.
                    f"{median(theirs[0], lambda v: f'{v:.1f}')} | {median(theirs[1], count)} | {median(theirs[2], mib)} |")
     out.append("""
 A twin (`benchmarks/recipes/twins.py`) reads batch size, epochs, optimizer, schedule, clipping, accumulation and averaging from the
-config, and has the same model, data, preprocessing and evaluations. It draws weights, orders, crops and dropout by PyTorch's
-generator, so that single results differ as those of two seeds do.
+config, and has the same model, data, preprocessing and evaluations. It draws weights, orders, crops and dropout from PyTorch's
+generator, so single results differ as much as those of two seeds.
 
 ## Interrupted and resumed
 
-Each recipe was run as a whole, and then taken up in another folder from the whole run's checkpoint at a step within an epoch. At the
-end SHA-256 of `model.safetensors` (weights, running statistics) and `state.safetensors` (moments, averages, scaler, generator, states
-of streams) were compared; the first digits of both are in the last column.
+Each recipe was run as a whole, and then resumed in another folder from a checkpoint of that run at a step within an epoch. At the
+end the SHA-256 of `model.safetensors` (weights, running statistics) and of `state.safetensors` (moments, averages, scaler, generator,
+states of streams) were compared; the last column has their first digits.
 
-| recipe | precision | from step | of | what goes on | at the end |
+| recipe | precision | from step | of | restored state | at the end |
 | --- | --- | --- | --- | --- | --- |""")
     special = {"mnist_resnet_small": "accumulation, running statistics", "cifar10_conv": "augmentation, EMA, running statistics",
                "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping",
@@ -286,7 +286,7 @@ of streams) were compared; the first digits of both are in the last column.
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=str(ROOT / "build/release/halfstep"))
+    p.add_argument("--binary", default=str(ROOT / "build/default/halfstep"))
     p.add_argument("--json", required=True, help="the record")
     p.add_argument("--match", default="", help="recipes whose name contains this; several with commas between")
     p.add_argument("--seeds", type=lambda s: [int(i) for i in s.split(",")], default=[0, 1, 2])
@@ -294,7 +294,7 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--no-twin", dest="twin", action="store_false")
     p.add_argument("--twin-seeds", type=int, default=3, help="the twin runs seeds below this")
-    p.add_argument("--resume-check", action="store_true", help="go on from the middle of a run instead, once a recipe")
+    p.add_argument("--resume-check", action="store_true", help="instead resume each recipe once from the middle of a run")
     p.add_argument("--note", help="of the record: how it was measured")
     p.add_argument("--docs", action="store_true", help="write docs/recipes.md from the record, and stop")
     a = p.parse_args()
@@ -315,8 +315,8 @@ def main():
             for precision in a.precisions:
                 rows = sides(a, recipe, precision, seed)
                 for r in rows:
-                    told_of = r.get("error") or f"{r['result']:.5g}  {r['seconds']:.1f} s"
-                    print(f"{recipe:20} {precision:9} seed {seed} {r['side']:9} {told_of}", flush=True)
+                    outcome = r.get("error") or f"{r['result']:.5g}  {r['seconds']:.1f} s"
+                    print(f"{recipe:20} {precision:9} seed {seed} {r['side']:9} {outcome}", flush=True)
                 write(a, "rows", rows, lambda r: (r["recipe"], r["precision"], r["seed"], r["side"]))
     return int(failed)
 

@@ -54,7 +54,7 @@ class Residual(nn.Module):
 
 
 class Lstm(nn.Module):
-    """All outputs, or the last; `stateful` goes on from where the last batch ended, until reset()."""
+    """All outputs, or the last; `stateful` continues from where the last batch ended, until reset()."""
 
     def __init__(self, inputs, hidden, last=False, stateful=False, bidirectional=False):
         super().__init__()
@@ -123,7 +123,7 @@ def text_pieces(seq_len, streams):
     return out
 
 
-# ---- recipes: model, data.train, data.val, loss, what is told of an evaluation: sums and counts, and what they become
+# ---- recipes: model, data.train, data.val, loss, results of an evaluation: sums and counts, and what is computed from them
 
 def mnist_data():
     (x, y), (vx, vy) = mnist("train"), mnist("t10k")

@@ -48,7 +48,7 @@ ProductReport new_report(const GemmArgs& g, const ProductKey& key) {
   return r;
 }
 
-struct KeyHash {
+struct ProductKeyHash {
   size_t operator()(const ProductKey& key) const {
     uint64_t h = 0;
     for (int64_t w : {key.m, key.n, key.k, key.batch, key.kind, key.alignment})
@@ -57,7 +57,7 @@ struct KeyHash {
   }
 };
 struct Ledger {
-  std::unordered_map<ProductKey, ProductRecord, KeyHash> records;
+  std::unordered_map<ProductKey, ProductRecord, ProductKeyHash> records;
   std::vector<const ProductKey*> order;
 };
 // Never destroyed: static objects may still multiply.

@@ -22,7 +22,7 @@ constexpr int kCandidates = 8;
 constexpr int kTimings = 5;
 
 static_assert(sizeof(MatmulKey) == 23 * sizeof(int64_t), "hashed as words: no padding");
-struct KeyHash {
+struct MatmulKeyHash {
   size_t operator()(const MatmulKey& key) const {
     int64_t words[sizeof(MatmulKey) / sizeof(int64_t)];
     std::memcpy(words, &key, sizeof key);
@@ -179,7 +179,7 @@ class Library {
 
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
-  std::unordered_map<MatmulKey, std::unique_ptr<Plan>, KeyHash> plans_;
+  std::unordered_map<MatmulKey, std::unique_ptr<Plan>, MatmulKeyHash> plans_;
 };
 
 // Never destroyed: the driver may be gone before static objects are.

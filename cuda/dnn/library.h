@@ -37,7 +37,7 @@ class Library {
   // not at work yet.
   static Library* find(const Queue& q);
 
-  // Whether the library takes it, so far as it can tell before it runs. Throws NotPrepared.
+  // Whether the library takes it, as far as is known before it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
   // But for `yes` nothing is done. Throws NotPrepared and, of what must be done, MemoryError.
   Done run(const Queue& q, const Work& work);

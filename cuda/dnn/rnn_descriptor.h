@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuDNN is told of a recurrent network and of its sequences, and what it says of its parameters.
+// cuDNN's descriptors of a recurrent network and of its sequences, and the places of its parameters that cuDNN reports.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattering by way of a sorted index: entries for one place stand side by side there, in the order of the source, so that the
+// Scattering by way of a sorted index: entries for one place are adjacent there, in the order of the source, so that the
 // first of them can add all, or the last be the one that stays. Bad indices are passed over.
 #include "cuda/kernels/indexing.cuh"
 #include "framework/backend/workspace.h"

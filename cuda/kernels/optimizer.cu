@@ -168,7 +168,7 @@ __device__ inline bool has_bad(const ParamList& list, uint32_t ticket) {
 }
 
 template <class Rule, class C, bool IsPacked>
-__global__ void __launch_bounds__(kThreads, 4)  // as many registers as that leaves: told no number, ptxas spills
+__global__ void __launch_bounds__(kThreads, 4)  // as many registers as that leaves: without a number ptxas spills
     step_list(ParamList list, Rule given, Control control, math::StepTail tail) {
   SHARED(uint32_t, shared, [2]);
   Progress& progress = *control.progress;

@@ -107,7 +107,7 @@ void Communicator::held(const std::string& what, ncclResult_t result) {
                     Help{"NCCL_DEBUG=WARN says more; distributed.backend \"host\" does without NCCL"});
 }
 
-// The host's group tells who is gone.
+// The host's group names the ranks that are gone.
 void Communicator::lost(const std::string& what, const std::string& how) {
   abort();
   std::string who = "all ranks live, but one of them is late or does something else";

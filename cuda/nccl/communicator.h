@@ -2,7 +2,7 @@
 // NCCL's communicator of a group, its stream, and the waiting for both with a deadline.
 //
 // Its calls return before they are done, so that one which waits for a rank that is gone ends too. It lives as long as the last
-// recording of work with it: NCCL does not let go of a communicator that a graph still uses.
+// recording of work with it: NCCL does not free a communicator that a graph still uses.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace halfstep::cuda {
 
 class Communicator {
  public:
-  // `host` brings the ranks together, and tells who is gone. It must live until leave().
+  // `host` brings the ranks together, and names ranks that are gone. It must live until leave().
   Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s);
   ~Communicator();
   Communicator(const Communicator&) = delete;

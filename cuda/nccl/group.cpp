@@ -201,7 +201,7 @@ class NcclGroup final : public ProcessGroup {
       ready->record(compute_.queue.stream);
       check_cuda(cudaStreamWaitEvent(comm_->stream(), ready->get(), 0), "cudaStreamWaitEvent");
     }
-    idle_.push_back(std::move(ready));  // the stream waits for what it stands for now
+    idle_.push_back(std::move(ready));  // the stream waits for the work that it marks now
     if (o.recorded) {
       comm_->recorded();
       compute_.keep(comm_);

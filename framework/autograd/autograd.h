@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reverse-mode differentiation: what a user calls. The graph itself is in node.h.
+// Reverse-mode differentiation: the functions for users. The graph itself is in node.h.
 //
 // The engine is iterative (a chain of 300,000 ops works and is freed) and runs with autocast off, so that a backward inside a
 // region gives the same gradients as outside. A gradient has its tensor's shape and dtype; where an op cannot know better, the

@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores what it found.
+// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores the state before it.
 struct Surroundings {
   std::array<AutocastOptions, kDeviceTypeCount> regions;
   Generator::State random;

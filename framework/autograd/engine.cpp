@@ -209,7 +209,7 @@ class Engine {
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
-  std::unordered_set<const Node*> needed_;       // targets and what leads to them
+  std::unordered_set<const Node*> needed_;       // targets and nodes on paths to them
   std::unordered_set<const Node*> runs_;         // those of needed_ whose backward must run
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who wants to know when gradients are complete: data-parallel training, which sends each away while backward goes on.
+// Notified when gradients are complete: data-parallel training sends each gradient while backward continues.
 //
 // A hook of a tensor would do, but it sees the gradient before it is added to .grad, and keeps it from staying in a 16-bit dtype
 // (LowGradients). A listener changes nothing about the backward that it listens to.

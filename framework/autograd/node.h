@@ -15,7 +15,7 @@ namespace halfstep {
 struct Edge {
   std::shared_ptr<Node> node;
   uint32_t index = 0;
-  DType dtype = DType::f32;  // what the gradient is delivered in: the input's dtype before autocast lowered it
+  DType dtype = DType::f32;  // dtype of the gradient: the input's dtype before autocast lowered it
   explicit operator bool() const { return node != nullptr; }
 };
 
@@ -52,8 +52,8 @@ class Node;
 // What one run of the backward asks of a node. The run keeps it, not the node, so that threads may each run their own.
 struct BackwardCall {
   const Node& node;
-  const std::unordered_set<const Node*>* wanted = nullptr;  // nodes on a path to what grad() asks for; null: all
-  bool is_last = false;                                     // what was saved is freed after this backward
+  const std::unordered_set<const Node*>* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
+  bool is_last = false;                                     // saved tensors are freed after this backward
   // Is the gradient of input i wanted?
   bool needs(size_t i) const;
 };
@@ -62,14 +62,14 @@ class Node : public std::enable_shared_from_this<Node> {
  public:
   virtual ~Node() = default;
   virtual std::string_view name() const = 0;
-  // grads: one per output, undefined where nothing flowed in; the node's own, to be let go as soon as it is done with them.
+  // grads: one per output, undefined where no gradient arrived; passed by value, so that each can be released once it has been used.
   // Returns one gradient per edge; undefined means zero. Runs with grad mode on when the backward is itself recorded.
   virtual Tensors backward(Tensors grads, const BackwardCall& call) = 0;
   virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph
   virtual bool is_autocast_cast() const { return false; }  // edge_of steps over these
 
   uint64_t sequence = 0;                // creation order: later nodes run first
-  bool is_leaf = false;                 // adds what arrives to the .grad of a leaf
+  bool is_leaf = false;                 // adds gradients that arrive to the .grad of a leaf
   std::vector<Edge> edges;              // one per tensor input
   std::vector<OutputMeta> outputs;      // one per output
   const std::string* layer = nullptr;   // that made it; null outside of any. Never freed

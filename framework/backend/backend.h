@@ -13,11 +13,11 @@
 //  * scalars that a step reads or writes (scale, found_inf, step counts) are pointers to device memory: no host reads;
 //  * the same calls give the same bits in every run; apart from matrix products, whose library may split long sums over
 //    threads, also with any number of threads;
-//  * any threads may call at once: a device does their calls one after another, or side by side where they touch nothing in
-//    common. Calls of one thread are done in their order. Memory that another thread writes is that thread's to synchronize;
-//  * a call may return before its work is done. What its views and pointers name must not be freed through other means than the
+//  * any threads may call at once: a device runs their calls one after another, or in parallel if they share no memory. Calls of
+//    one thread are done in their order. The backend does not synchronise memory between threads;
+//  * a call may return before its work is done. The memory of its views and pointers must be freed only through the
 //    device's allocator, which keeps memory until the work queued on it has passed; the views themselves, spans and structs of
-//    arguments are read before the call returns. Between begin_recording and end_recording the device belongs to one thread.
+//    arguments are read before the call returns. Between begin_recording and end_recording only one thread may use the device.
 #pragma once
 
 #include <array>
@@ -50,9 +50,9 @@ struct GemmArgs {
   TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
   Activation activation = Activation::none;
   bool accumulate = false;    // needs c f32 or f64, no activation
-  // For matrices (no batch) of floating dtype. `aux` is what the derivative of `activation` needs, laid out as
+  // For matrices (no batch) of floating dtype. `aux` is the tensor that the derivative of `activation` needs, laid out as
   // Backend::activation_aux says. Forward: written beside c where given. With `derivative`: read, there is no bias, and
-  // c = act'(aux) * (op(a) op(b)), what a layer hands down to the one whose activation it was.
+  // c = act'(aux) * (op(a) op(b)), the gradient that a layer passes to the one whose activation it was.
   TensorView aux{};
   bool derivative = false;
   TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
@@ -110,7 +110,7 @@ class Recording {
   virtual void replay() = 0;
   // From the next replay on, what was recorded as reading the memory of inputs[i] (begin_recording) reads `data` instead: memory
   // as large and laid out alike, which must live until the replays that read it have passed. False, and nothing changes, where
-  // not all readers can be told (products of a library), or where `data` is not aligned as inputs[i] is, to 16 bytes.
+  // not all readers can be redirected (products of a library), or where `data` is not aligned as inputs[i] is, to 16 bytes.
   virtual bool read_input(size_t i, const void* data) = 0;
 };
 
@@ -118,14 +118,14 @@ class Recording {
 class UploadLane {
  public:
   virtual ~UploadLane() = default;
-  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may go when
-  // it returns. Waits where all buffers are still on their way. The number of the copy.
+  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may be freed when
+  // it returns. Waits while all buffers are in use. Returns the number of the copy.
   virtual uint64_t send(const void* src, void* dst, size_t bytes) = 0;
-  // Once a copy: work that is queued from here on comes after it. Also before `dst` is given back unused.
+  // Once for each copy: work that is queued from here on comes after it. Call it even if `dst` is freed without being read.
   virtual void receive(uint64_t copy) = 0;
 };
 
-// How kernels take tensors: a view is handed on as it is, its name says what becomes of the memory.
+// How kernels take tensors: a view is passed on unchanged, its name says whether the memory is read or written.
 using InView = const TensorView&;     // read
 using OutView = const TensorView&;    // overwritten
 using InOutView = const TensorView&;  // read and changed
@@ -157,10 +157,10 @@ class Backend {
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
 
-  // ---- calls that have nothing in common: task(i) for i in [0, n), perhaps at once, on threads of the host. A device that queues its
+  // ---- independent calls: task(i) for i in [0, n), perhaps in parallel, on threads of the host. A device that queues its
   // work does them one after another.
   virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);
-  // Into how many parts it pays to cut `rows` rows for that, each of so many multiplications.
+  // Number of chunks to split `rows` rows into for that; `multiplications` is the cost of a row.
   virtual int64_t sides(int64_t rows, int64_t multiplications) const;
 
   // ---- checks of values. The position of the first target outside [0, classes) that is not ignore_index, of the first index

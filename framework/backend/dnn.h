@@ -36,14 +36,14 @@ struct AttentionGradients {
   TensorView dq, dk, dv;  // written: of q's dtype or float32, any strides
 };
 
-// A backend with a library that does attention in one piece is one of these, too. Each function returns false, and nothing is done,
-// where the library declines or there is no memory for its workspace; the same bits come in every run. Only attention_backward with
-// dropout throws MemoryError for that: nothing else can do it.
+// Backends with a library for fused attention also implement this interface. Each function returns false and does nothing
+// if the library declines or there is no memory for its workspace; every run gives the same bits. Only attention_backward with
+// dropout throws MemoryError instead, since there is no other way to compute it.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
   // out [B, H, L, E] contiguous; stats [B, H, L] f32: of each row of scores the logarithm of the sum of its exponentials.
-  // `differentiable`: attention_backward will be asked, and with dropout has to be able to, as nothing else knows what was dropped.
+  // `differentiable`: attention_backward will be called, and with dropout must succeed, as nothing else knows what was dropped.
   virtual bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                          bool differentiable) = 0;
   virtual bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) = 0;

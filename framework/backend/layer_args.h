@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of layers are told besides their tensors. Spatial dimensions are the last one, two or three of [N, C, ...];
+// Arguments of the kernels of layers besides their tensors. Spatial dimensions are the last one, two or three of [N, C, ...];
 // arrays name them first to last, and entries beyond `dims` hold the values that change nothing.
 #pragma once
 

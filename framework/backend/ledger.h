@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger: what a piece of a program does, op call by op call. Which dtype each call computes in and why, the casts that
-// autocast made for it, what it keeps for backward, and on Device::meta, whose kernels have nothing else to do, operations and
+// The ledger: a list of the op calls of a piece of a program. The dtype that each call computes in and why, the casts that
+// autocast made for it, the tensors that it saves for backward, and on Device::meta, whose kernels do nothing else, operations and
 // bytes.
 //
 //   LedgerScope ledger;
@@ -38,7 +38,7 @@ struct LedgerCast {
 
 // [batch, m, k] by [batch, k, n]. A convolution is one with the groups as batch.
 struct LedgerProduct {
-  DType dtype = DType::f32;  // of what is multiplied
+  DType dtype = DType::f32;  // of the operands
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double flops() const { return 2 * double(batch) * double(m) * double(n) * double(k); }
 };
@@ -76,7 +76,7 @@ class LedgerScope {
   Device device_;
   LedgerScope* outer_;
   std::vector<LedgerCall> calls_;
-  LedgerCall next_;           // what autocast did for the call that comes
+  LedgerCall next_;           // casts by autocast for the next call
   std::vector<DType> given_;  // to it
   bool casting_ = false;      // the next kernel is a cast that autocast makes
   int depth_ = 0;             // calls that are open, one inside the other
@@ -93,7 +93,7 @@ class LedgerPassScope {
   LedgerPass saved_;
 };
 
-// How the framework tells the open scope. All of it does nothing where none is open.
+// Called by the framework to report to the open scope. Without an open scope all of it does nothing.
 struct Ledger {
   static bool is_open();
   // From autocast, before it casts: the next call has this policy in a region of dtype `low`, and was given these inputs.

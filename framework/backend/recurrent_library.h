@@ -35,7 +35,7 @@ struct RecurrentSpaces {
   int64_t weights;               // elements of the one tensor that has all parameters
   std::vector<int64_t> offsets;  // where in it, in elements, each begins: of each layer and direction w_ih w_hh, b_ih b_hh, w_hr
   int64_t reserve;               // bytes that a forward leaves for its backward
-  bool recording;                // what is called now is recorded, so that what it reads has to be made in the recording
+  bool recording;                // the call is being recorded, so everything that it reads must be made in the recording
 };
 
 // Dense, and on multiples of 16 bytes; of parts = layers * directions: h [parts, batch, width], c [parts, batch, units]. y as x,
@@ -54,7 +54,7 @@ struct RecurrentGradients {
   TensorView dweights;  // laid out as the weights; added to, where given
 };
 
-// A backend with a library that does whole networks is one of these, too. What it declines is left undone.
+// Backends with a library for whole networks also implement this interface. Work that it declines is left undone.
 class RecurrentLibrary {
  public:
   virtual ~RecurrentLibrary() = default;

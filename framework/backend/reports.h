@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend can tell of itself besides computing: how it multiplies, and how much memory there is.
+// What a backend reports about itself: how it multiplies, and how much memory there is.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ struct ProductReport {
   int64_t m = 0, n = 0, k = 0, batch = 1;             // c [m, n] = a [m, k] b [k, n], `batch` times
   bool a_transposed = false, b_transposed = false;    // stored by columns
   DType in = DType::f32, out = DType::f32;            // of a and b, of c
-  std::string compute;   // what sums are kept in: "f32", "tf32" (operands rounded), "f64" or "i64"
-  // All that was asked for beside the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": nothing.
+  std::string compute;   // precision of the sums: "f32", "tf32" (operands rounded), "f64" or "i64"
+  // The operations requested together with the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": none.
   std::string epilogue;
-  // How it runs. "fused": one call of the library does what one call can; "unfused_mask": all but a ReLU's mask; "unfused_sum":
+  // How it runs. "fused": one call of the library does as much as one call can; "unfused_mask": all but a ReLU's mask; "unfused_sum":
   // all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Kernels of our own do the
   // rest. "top" is the rung that does the most of it, whether it is taken or not.
   std::string rung, top;
   int candidates = 0;    // ways that the library offers for this rung
-  std::string status;    // what it answered, "success"; for rungs that were passed over why: "fused: not supported; bias: success"
+  std::string status;    // its answer, "success"; for skipped rungs the reason: "fused: not supported; bias: success"
   int algorithm = -1;    // the library's number of the way that is taken; -1: unknown
   size_t workspace = 0;  // bytes that it needs
   bool tuned = false;    // chosen by its time, now or in an earlier run
@@ -33,7 +33,7 @@ struct ProductReport {
   bool fell_back = false;  // plain, though it is for the library
 };
 
-// A backend that has more than one way to multiply is one of these, too.
+// Backends with more than one way to multiply also implement this interface.
 class ProductReporter {
  public:
   virtual ~ProductReporter() = default;
@@ -41,7 +41,7 @@ class ProductReporter {
   virtual std::vector<ProductReport> take_product_reports() = 0;
 };
 
-// A backend whose device has memory of its own is one of these, too.
+// Backends whose device has memory of its own also implement this interface.
 class MemoryReporter {
  public:
   virtual ~MemoryReporter() = default;

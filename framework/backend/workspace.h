@@ -30,7 +30,7 @@ class WorkspacePlan {
   std::vector<void*> held_;
 };
 
-// On CUDA the block may be handed out again while kernels that use it are queued: what comes later runs behind them.
+// On CUDA the block may be handed out again while kernels that use it are queued: later work runs after them.
 class Workspace {
  public:
   Workspace(Device device, size_t bytes)

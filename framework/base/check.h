@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed errors and the checks that raise them.
 //
-// Every message reads "[where] rule, then what came"; a second line "help: ..." when the cure is known:
+// Every message has the form "[where] rule, got value"; a second line "help: ..." when the cure is known:
 //   check<ShapeError>(w.size(1) == k, "linear", "weight must be [out, ", k, "], got ", w.shape());
 // An error that leaves the forward of a layer says which: "layer: encoder.0, Linear(in_features=784, ...)".
 // The parts are streamed only when the check fails. The library never aborts or exits.

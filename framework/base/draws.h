@@ -36,7 +36,7 @@ struct Draw {
   Generator::State state;
   int64_t skip = 0;
 };
-// Reserves what the whole batch needs. What every op that draws calls.
+// Reserves the random numbers of the whole batch. Every op that draws calls this.
 Draw draw(Generator& generator, int64_t count);
 
 }  // namespace halfstep

@@ -68,7 +68,7 @@ constexpr size_t size_of(DType t) {
 }
 constexpr bool is_floating(DType t) { return t <= DType::f64; }
 constexpr bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
-constexpr DType widened(DType t) { return is_half(t) ? DType::f32 : t; }  // what 16-bit numbers are computed in
+constexpr DType widened(DType t) { return is_half(t) ? DType::f32 : t; }  // the dtype that 16-bit numbers are computed in
 constexpr bool is_integral(DType t) { return t >= DType::u8 && t <= DType::i64; }  // bool is not
 
 // "float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool".

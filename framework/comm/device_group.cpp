@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-// Empty, or what keeps the ranks from using their devices' library; the same text on all of them.
+// Empty, or the reason why the ranks cannot use their devices' library; the same text on all of them.
 std::string refusal(ProcessGroup& host, const std::string& why, const std::string& device) {
   const std::vector<std::string> reasons = host.gather(why), devices = host.gather(device);
   std::string out;

@@ -10,7 +10,7 @@
 
 namespace halfstep {
 
-// A backend whose device can have such a group is one of these, too.
+// Backends whose device can have such a group also implement this interface.
 class DeviceGroups {
  public:
   virtual ~DeviceGroups() = default;
@@ -33,7 +33,7 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Device device, std::string_view backend,
                                          const GroupOptions& options = {});
 
-// With what ranks that compute on this device would exchange its memory: "NCCL 2.30.7", or "no NCCL: ranks 0 and 1 share a GPU". All
+// The library with which ranks that compute on this device would exchange its memory: "NCCL 2.30.7", or "no NCCL: ranks 0 and 1 share a GPU". All
 // ranks call it.
 std::string describe_library(ProcessGroup& host, Device device);
 

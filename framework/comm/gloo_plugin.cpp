@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that knows Gloo: see transport_plugin.h. It is no part of the library halfstep.
 //
-// Of Gloo it uses connections and buffers: a buffer is sent to, or received from, one rank, which tells whose connection failed.
-// Gloo can only be waited for, so a thread waits, and test() looks what has become of it.
+// Of Gloo it uses connections and buffers: a buffer is sent to, or received from, one rank, so it is known whose connection failed.
+// Gloo can only be waited for, so a thread waits, and test() checks whether it is done.
 #include <gloo/config.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
@@ -30,7 +30,7 @@ namespace {
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
 using Mesh = std::shared_ptr<gloo::transport::Context>;  // a connection with each other rank
 
-constexpr std::chrono::hours kForever(24 * 365);  // deadlines are kept by whoever calls
+constexpr std::chrono::hours kForever(24 * 365);  // the caller checks deadlines
 constexpr std::chrono::milliseconds kLook(1);
 constexpr std::chrono::seconds kProbe(1);
 constexpr uint64_t kRollSlot = 0, kProbeSlot = 1;  // of the second mesh
@@ -51,7 +51,7 @@ struct Job {
   std::chrono::steady_clock::time_point probe;
 
   std::vector<std::atomic<char>> heard;  // by rank; Gloo writes there when the rank's byte comes
-  std::vector<char> told;
+  std::vector<char> signed_to;
   char alive = 1;
   std::vector<Buffer> roll_buffers;
 
@@ -135,7 +135,7 @@ int open(int* rank, int* size, const HalfstepMeeting* meeting) {
     if (const int error = connect(*meeting, device, *mesh)) return error;
   }
   job->heard = std::vector<std::atomic<char>>(size_t(job->size));
-  job->told.resize(size_t(job->size));
+  job->signed_to.resize(size_t(job->size));
   job->bytes.resize(size_t(job->size));
   for (int r = 0; r < job->size; ++r) {
     if (r == job->rank) continue;
@@ -167,13 +167,13 @@ struct Part {
   int receive_bytes;
 };
 
-// Begins an exchange with all others, as part(r) says what with rank r. Nobody sends or receives parts of no bytes.
+// Begins an exchange with all others; part(r) is the data for rank r. Empty parts are not sent.
 template <class F>
 int exchange(const F& part) {
   Job& job = *g_job;
   ++job.operation;
   job.pending.clear();
-  for (const bool receives : {true, false}) {  // first the places, then what goes there
+  for (const bool receives : {true, false}) {  // first the places, then their data
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
       const Part p = part(other);
@@ -248,10 +248,10 @@ int test(int* done) {
   return broken_connection();
 }
 
-void tell(int rank) {
+void sign_to(int rank) {
   Job& job = *g_job;
-  if (rank == job.rank || job.told[size_t(rank)]) return;
-  job.told[size_t(rank)] = 1;
+  if (rank == job.rank || job.signed_to[size_t(rank)]) return;
+  job.signed_to[size_t(rank)] = 1;
   try {
     job.roll_buffers.push_back(job.roll->createUnboundBuffer(&job.alive, 1));
     job.roll_buffers.back()->send(rank, kRollSlot);
@@ -260,14 +260,14 @@ void tell(int rank) {
 
 int answer_roll() {
   for (int r = 0; r < g_job->size; ++r) {
-    if (g_job->heard[size_t(r)].load(std::memory_order_relaxed)) tell(r);
+    if (g_job->heard[size_t(r)].load(std::memory_order_relaxed)) sign_to(r);
   }
   return 0;
 }
 
 int roll_call(char* heard) {
   for (int r = 0; r < g_job->size; ++r) {
-    tell(r);
+    sign_to(r);
     heard[r] = r == g_job->rank || g_job->heard[size_t(r)].load(std::memory_order_relaxed);
   }
   return 0;

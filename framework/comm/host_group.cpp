@@ -40,7 +40,7 @@ HostGroup::HostGroup(std::shared_ptr<Worker> worker, int rank, int size)
 HostGroup::~HostGroup() {
   if (!worker_->thread.joinable()) return;
   worker_->leave();
-  // An operation that is under way may never end. Then the thread keeps what it needs, and goes with the process.
+  // An operation in progress may never end. Then the thread keeps its memory until the process ends.
   if (worker_->idle()) {
     worker_->thread.join();
     return;

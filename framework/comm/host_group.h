@@ -16,7 +16,7 @@ namespace halfstep {
 
 class HostGroup final : public ProcessGroup {
  public:
-  // `open` runs in the group's thread, which makes all calls of the transport. Rethrows what it throws.
+  // `open` runs in the group's thread, which makes all calls of the transport. Rethrows its exceptions.
   static std::unique_ptr<HostGroup> open(const std::function<std::unique_ptr<Transport>()>& open, const GroupOptions& options);
   ~HostGroup() override;
 

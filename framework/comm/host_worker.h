@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a HostGroup, and what it shares with the group. Only host_group.cpp includes this.
+// The thread of a HostGroup, and the state it shares with the group. Only host_group.cpp includes this.
 #pragma once
 
 #include <sched.h>
@@ -208,7 +208,7 @@ class HostGroup::Worker {
       transport_->answer_roll();
     } catch (const TransportFault&) {}
   }
-  // Says who does not answer any more; `broken`: what the transport says, where it does not just hang.
+  // Names the ranks that do not answer any more; `broken`: the transport's error, if it does not just hang.
   PeerLostError lost(const std::string& broken = "") {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;
@@ -219,9 +219,9 @@ class HostGroup::Worker {
         if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       } while (Clock::now() - asked < comm::kRollCall);
-      // One more turn of the progress engine, so that what was told last leaves this process.
+      // One more turn of the progress engine, so that the last answers leave this process.
       transport_->roll_call(heard);
-    } catch (const TransportFault&) {}  // whoever was heard until now lives
+    } catch (const TransportFault&) {}  // ranks heard until now are alive
     for (size_t r = 0; r < heard.size(); ++r)
       if (!heard[r]) silent.push_back(int(r));
     std::string text = joined("[distributed] ", what_, " on rank ", transport_->rank(), ' ');

@@ -13,16 +13,16 @@
 namespace halfstep {
 namespace {
 
-struct Names {
+struct LauncherNames {
   const char *launcher, *size, *rank, *local, *only_with;
   bool by_mpi;
 };
 // The first that is there counts; the last one is compared with it.
-constexpr Names kMpi[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr, true},
+constexpr LauncherNames kMpiLaunchers[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr, true},
                           {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr, true},
                           {"Slurm", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_ID", true}};
 constexpr int kTorchPorts = 16;  // that rank 0 tries after torchrun's own
-constexpr Names kTorch = {"WORLD_SIZE", "WORLD_SIZE", "RANK", "LOCAL_RANK", nullptr, false};
+constexpr LauncherNames kTorch = {"WORLD_SIZE", "WORLD_SIZE", "RANK", "LOCAL_RANK", nullptr, false};
 
 using Get = std::function<const char*(const char*)>;
 
@@ -36,7 +36,7 @@ std::optional<int> number(const Get& get, const char* name) {
   return value;
 }
 
-std::optional<Launch> read(const Get& get, const Names& names) {
+std::optional<Launch> read(const Get& get, const LauncherNames& names) {
   if (names.only_with && !get(names.only_with)) return {};
   const std::optional<int> size = number(get, names.size), rank = number(get, names.rank);
   if (!size) return {};
@@ -75,7 +75,7 @@ std::optional<MeetingPlace> meeting_place(const Get& get) {
 
 Launch detect_launch(const Get& get) {
   std::optional<Launch> found;
-  for (const Names& names : kMpi) {
+  for (const LauncherNames& names : kMpiLaunchers) {
     if (!found) found = read(get, names);
   }
   std::optional<Launch> torch = read(get, kTorch);

@@ -54,7 +54,7 @@ int barrier() { return MPI_Ibarrier(g_data, &g_request); }
 
 int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 
-int tell(int rank) {
+int sign_to(int rank) {
   if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
   g_told[rank] = 1;
   MPI_Request sent;  // of one byte, which needs nobody's answer
@@ -62,7 +62,7 @@ int tell(int rank) {
   return MPI_Request_free(&sent);
 }
 
-// Takes what has come, and answers it.
+// Receives the messages that have arrived, and answers them.
 int answer_roll() {
   for (;;) {
     int there = 0;
@@ -72,13 +72,13 @@ int answer_roll() {
     char alive = 0;
     if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
     if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;
-    if (const int error = tell(from.MPI_SOURCE)) return error;
+    if (const int error = sign_to(from.MPI_SOURCE)) return error;
   }
 }
 
 int roll_call(char* heard) {
   for (int r = 0; r < g_size; ++r) {
-    if (const int error = tell(r)) return error;
+    if (const int error = sign_to(r)) return error;
   }
   if (const int error = answer_roll()) return error;
   for (int r = 0; r < g_size; ++r) heard[r] = r == g_rank || r >= int(sizeof g_heard) || g_heard[r];

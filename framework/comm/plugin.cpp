@@ -17,14 +17,14 @@
 namespace halfstep {
 namespace {
 
-struct Names {
+struct PluginNames {
   const char *library, *file, *variable, *package;
 };
-constexpr Names kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN", "mpi"},
+constexpr PluginNames kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN", "mpi"},
                 kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
-const Names& names_of(Engine engine) { return engine == Engine::mpi ? kMpi : kGloo; }
+const PluginNames& names_of(Engine engine) { return engine == Engine::mpi ? kMpi : kGloo; }
 
-std::vector<std::string> places(const Names& names) {
+std::vector<std::string> places(const PluginNames& names) {
   if (const char* given = std::getenv(names.variable); given && *given) return {given};
   std::vector<std::string> out;
   std::error_code none;
@@ -61,7 +61,7 @@ const HalfstepTransport& plugin(const Launch& launch) {
   const Engine engine = launch.by_mpi ? Engine::mpi : Engine::gloo;
   std::string why;
   if (const HalfstepTransport* table = open_plugin(engine, why)) return *table;
-  const Names& n = names_of(engine);
+  const PluginNames& n = names_of(engine);
   fail<ConfigError>("distributed", launch.launcher, launch.by_mpi ? " started " : " says that this is one of ", launch.size,
                     " ranks, but ", n.file, " could not be opened: ", why,
                     Help{joined("scripts/setup.sh --with ", n.package, " installs ", n.library, "; then build again. ", n.variable,

@@ -2,7 +2,7 @@
 // The ranks of one job: processes that compute on parts of a batch and exchange tensors.
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();   // null for a process of its own
-//   const Ticket sum = group->all_reduce({gradient});                   // begins; the caller goes on computing
+//   const Ticket sum = group->all_reduce({gradient});                   // begins; the caller continues computing
 //   group->wait(sum);
 //
 // Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums are taken in the order of

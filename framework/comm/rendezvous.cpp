@@ -181,7 +181,7 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   };
   if (size != launch_.size)
     contradict(
-        joined("rank ", rank, " (", as, ") was told that there are ", size, " ranks, and rank 0 that there are ", launch_.size));
+        joined("rank ", rank, " (", as, ") was started as one of ", size, " ranks, and rank 0 as one of ", launch_.size));
   if (rank < 0 || rank >= size) return false;
   if (rank > 0) forget_if_gone(peers_[size_t(rank)]);
   if (rank == 0 || peers_[size_t(rank)] >= 0)

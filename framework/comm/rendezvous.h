@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings ranks together that no launcher of MPI started: over TCP they tell each other what a transport needs to know before it can
-// connect them. Rank 0 listens, the others come to it. Nothing of training goes this way.
+// Brings ranks together that were started without MPI: over TCP they exchange the data that a transport needs before it can
+// connect them. Rank 0 listens, the others connect to it. No data of training is sent this way.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What framework/comm/rendezvous.cpp asks of TCP. Sockets do not block; whoever waits says until when.
+// The TCP functions for framework/comm/rendezvous.cpp. Sockets do not block; functions that wait take a deadline.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves bytes between ranks: what HostGroup needs of MPI or Gloo, or of whatever stands in for it in a test.
+// Moves bytes between ranks: what HostGroup needs of MPI or Gloo, or of a fake in a test.
 #pragma once
 
 #include <span>

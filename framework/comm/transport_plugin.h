@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What libhalfstep_mpi.so and libhalfstep_gloo.so give to halfstep: a C interface, so that neither needs the other to be built.
+/* The interface of libhalfstep_mpi.so and libhalfstep_gloo.so to halfstep, in C, so that neither needs the other to be built.
  *
- * Each is made of one file, mpi_plugin.cpp or gloo_plugin.cpp, which includes only this header and those of its library. Whoever
- * has another MPI than the one that halfstep was built with compiles that file again:
+ * Each is made of one file, mpi_plugin.cpp or gloo_plugin.cpp, which includes only this header and those of its library. For
+ * another MPI than the one that halfstep was built with, compile that file again:
  * mpicxx -O2 -fPIC -shared -I. framework/comm/mpi_plugin.cpp -o libhalfstep_mpi.so
  *
  * All calls come from one thread. A call returns 0, or a number that error_text explains. */
@@ -28,7 +28,7 @@ typedef struct HalfstepMeeting {
 
 typedef struct HalfstepTransport {
   int version; /* HALFSTEP_TRANSPORT_VERSION */
-  /* MPI asks its launcher who it is, and takes no meeting; others take rank and size from it. */
+  /* MPI gets rank and size from its launcher, and ignores `meeting`; others take them from it. */
   int (*open)(int* rank, int* size, const HalfstepMeeting* meeting);
   /* With all ranks. */
   int (*close)(void);
@@ -40,10 +40,10 @@ typedef struct HalfstepTransport {
   int (*broadcast)(void* data, int bytes, int root);
   int (*barrier)(void);
   int (*test)(int* done);
-  /* Tells all others that this rank lives, and sets heard[r] for those that have told it. Called again and again, until patience
-   * ends. */
+  /* Sends all others a sign of life of this rank, and sets heard[r] for those whose sign has arrived. Called repeatedly until a
+   * deadline. */
   int (*roll_call)(char* heard);
-  /* Tells it to a rank that has called the roll, if one has. */
+  /* Sends a sign of life to a rank that has called roll_call, if one has. */
   int (*answer_roll)(void);
   /* Both fill at most `room` bytes, the last of them 0. */
   void (*error_text)(int code, char* text, size_t room);

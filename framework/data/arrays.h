@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of two arrays in files: what goes in, and what should come out.
+// Data sets of two arrays in files: inputs and targets.
 #pragma once
 
 #include <filesystem>

@@ -25,7 +25,7 @@ struct CsvDataset::Parsed {
 
 namespace {
 
-constexpr const char* kWhere = "CSV";
+constexpr const char* kCsv = "CSV";
 constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
 
 // Some of many names, for a message.
@@ -111,7 +111,7 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
   for (size_t r = 0; r < sheet.rows(); ++r) {
     if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return is_missing(sheet, r, c, o); })) whole.push_back(r);
   }
-  check<DataError>(!whole.empty(), kWhere, path, ": every row has a missing value, so that none is left");
+  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so that none is left");
   sheet.keep(whole);
 }
 
@@ -180,24 +180,24 @@ std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const 
   for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
     if (c != target) out.push_back(c);
   }
-  check<ConfigError>(!out.empty(), kWhere, path, " has only one column, which leaves none for the features");
+  check<ConfigError>(!out.empty(), kCsv, path, " has only one column, which leaves none for the features");
   for (auto c = out.begin(); c != out.end(); ++c) {
-    check<ConfigError>(*c != target, kWhere, path, ": column \"", sheet.names()[*c],
+    check<ConfigError>(*c != target, kCsv, path, ": column \"", sheet.names()[*c],
                        "\" is the target, which a model must not be given as a feature");
-    check<ConfigError>(std::find(out.begin(), c, *c) == c, kWhere, path, ": column \"", sheet.names()[*c],
+    check<ConfigError>(std::find(out.begin(), c, *c) == c, kCsv, path, ": column \"", sheet.names()[*c],
                        "\" is among the features twice");
   }
   if (!o.encoding || o.encoding->columns.empty()) return out;
   const std::vector<CsvEncoding::Column>& wanted = o.encoding->columns;
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : wanted) names.push_back(c.name);
-  check<DataError>(out.size() == wanted.size(), kWhere, path, " must have the training data's ", wanted.size(),
+  check<DataError>(out.size() == wanted.size(), kCsv, path, " must have the training data's ", wanted.size(),
                    " columns besides the target, got ", out.size(), Help{"those are " + some_of(names)});
   if (!sheet.has_header() || !o.encoding->header) return out;
   std::vector<size_t> in_order;
   for (const std::string& name : names) {
     const auto found = std::find_if(out.begin(), out.end(), [&](size_t c) { return sheet.names()[c] == name; });
-    check<DataError>(found != out.end(), kWhere, path, " has no column \"", name, "\", which the training data has",
+    check<DataError>(found != out.end(), kCsv, path, " has no column \"", name, "\", which the training data has",
                      Help{"its columns are " + some_of(sheet.names())});
     in_order.push_back(*found);
     out.erase(found);
@@ -205,13 +205,13 @@ std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const 
   return in_order;
 }
 
-// What stands for the missing values of a feature: learnt from these rows.
+// The replacement for missing values of a feature, computed from these rows.
 double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;
   for (int64_t r : rows)
     if (!std::isnan(f.values[size_t(r)])) there.push_back(f.values[size_t(r)]);
-  check<DataError>(!there.empty(), kWhere, path, ": column \"", f.name,
+  check<DataError>(!there.empty(), kCsv, path, ": column \"", f.name,
                    "\" has no value in the part that is read, of which to take the ",
                    o.missing == CsvMissing::mean ? "mean" : "median");
   if (o.missing == CsvMissing::mean) return std::accumulate(there.begin(), there.end(), 0.0) / double(there.size());
@@ -242,7 +242,7 @@ std::optional<bool> has_header(CsvOptions::Header header) {
 }
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
+  CsvSheet sheet(kCsv, path, o.delimiter, has_header(o.header));
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
   const std::vector<size_t> columns = feature_columns(sheet, target, o, path.string());
@@ -266,7 +266,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
       encoding.columns.push_back(append_features(sheet, columns[i], o, nullptr, features));
   }
   const std::vector<int64_t> rows = split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
-  check<DataError>(!rows.empty(), kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
+  check<DataError>(!rows.empty(), kCsv, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
   if (o.missing == CsvMissing::mean || o.missing == CsvMissing::median || o.missing == CsvMissing::constant) {
     const bool learnt = encoding.fill.size() == features.size();
@@ -281,7 +281,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     encoding.mean = measured.mean, encoding.std = measured.std;
   }
   const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
-  check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kWhere, "encoding must have ",
+  check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kCsv, "encoding must have ",
                     features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
                     encoding.std.size());
 

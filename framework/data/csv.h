@@ -13,14 +13,14 @@
 
 namespace halfstep {
 
-// What was learnt from the training data, for other parts and files to be read alike; what is empty is learnt anew.
+// Statistics of the training data, so that other parts and files are read in the same way; empty ones are computed again.
 struct CsvEncoding {
   struct Column {
     std::string name;                       // or its index, where there is no header
     std::vector<std::string> categories{};  // sorted; empty: numbers
   };
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
-  std::vector<double> fill{};         // what stands for the missing values of an input
+  std::vector<double> fill{};         // replaces the missing values of an input
   std::vector<Column> columns{};      // of features
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of a delimited file with its header told apart, and its cells as numbers.
+// A table of a delimited file: its header, and its cells as numbers.
 #pragma once
 
 #include <optional>

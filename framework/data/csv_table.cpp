@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "CSV";
+constexpr const char* kTable = "CSV";
 
 std::string_view trim(std::string_view s) {
   const auto space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -36,7 +36,7 @@ std::string_view CsvTable::quoted(size_t& at, int64_t& line, size_t field) {
   const size_t begin = ++at;
   bool doubled = false;
   for (;; ++at) {
-    check<DataError>(at < text_.size(), kWhere, path_, ':', first, ':', field, ": a quote is opened but not closed");
+    check<DataError>(at < text_.size(), kTable, path_, ':', first, ':', field, ": a quote is opened but not closed");
     if (text_[at] == '\n') ++line;
     if (text_[at] != '"') continue;
     if (at + 1 == text_.size() || text_[at + 1] != '"') break;
@@ -58,7 +58,7 @@ void CsvTable::parse(char delimiter) {
   while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
   text_.resize(end);
   size_t at = text_.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0;  // a byte order mark
-  check<DataError>(at < end, kWhere, path_, ": the file has no rows");
+  check<DataError>(at < end, kTable, path_, ": the file has no rows");
   for (int64_t line = 1; at < end; ++line) {
     const int64_t row_line = line;
     size_t fields = 0;
@@ -68,7 +68,7 @@ void CsvTable::parse(char delimiter) {
       if (at < end && text_[at] == '"') {
         cell = quoted(at, line, fields);
         while (at < end && (text_[at] == '\r' || text_[at] == ' ')) ++at;
-        check<DataError>(at >= end || text_[at] == delimiter || text_[at] == '\n', kWhere, path_, ':', line, ':', fields,
+        check<DataError>(at >= end || text_[at] == delimiter || text_[at] == '\n', kTable, path_, ':', line, ':', fields,
                          ": text follows a closing quote");
       } else {
         const size_t begin = at;
@@ -80,7 +80,7 @@ void CsvTable::parse(char delimiter) {
       if (at < end) ++at;
     }
     if (columns_ == 0) columns_ = fields;
-    check<DataError>(fields == columns_, kWhere, path_, ':', row_line, ':',
+    check<DataError>(fields == columns_, kTable, path_, ':', row_line, ':',
                      std::min(fields, columns_) + (fields > columns_ ? 1 : 0), ": a row must have ", columns_,
                      " fields like the first, got ", fields);
     lines_.push_back(row_line);

@@ -137,7 +137,7 @@ class Transformed : public Dataset {
   const Dataset& untransformed() const override { return base_->untransformed(); }
 
  private:
-  // The batch of the base, or what the first group makes of its bytes: then draws.place is past that group.
+  // The batch of the base, or the result of the first group for its bytes: then draws.place is past that group.
   Batch first(std::span<const int64_t> indices, Draws& draws) const {
     const Group& g = groups_[0];
     const Shape sample = base_->input_shape();

@@ -44,8 +44,8 @@ class Dataset {
   virtual int64_t classes() const = 0;     // 0: regression
   virtual DType input_dtype() const { return DType::f32; }
   virtual int64_t vocabulary() const { return 0; }  // of i64 inputs: all are below it
-  // More than 0: the samples are pieces of so many streams. Sample i is a piece of stream i % streams(), and goes on where
-  // i - streams() ended: what a model that keeps a state reads in batches of streams() samples, in order.
+  // More than 0: the samples are pieces of this number of streams. Sample i is a piece of stream i % streams(), and continues where
+  // i - streams() ended: a model that keeps a state reads them in batches of streams() samples, in order.
   virtual int64_t streams() const { return 0; }
   // Targets are labels in a row, fewer than the model's steps, with -1 behind the last one: for CTCLoss.
   virtual bool label_sequences() const { return false; }
@@ -58,7 +58,7 @@ class Dataset {
   // Samples that are held as bytes on the host, so that the first transforms can read them without a copy between. Nothing where
   // they are not.
   virtual std::optional<ByteRows> byte_rows(std::span<const int64_t> /*indices*/) const { return {}; }
-  // The data set below what transformed() made.
+  // The data set that transformed() was given.
   virtual const Dataset& untransformed() const { return *this; }
   // The length of each sample, where samples differ in it; else empty.
   virtual std::vector<int64_t> lengths() const { return {}; }

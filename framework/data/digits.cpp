@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "Digits";
+constexpr const char* kDigits = "Digits";
 constexpr int kSide = 28;
 
 struct Point {
@@ -75,7 +75,7 @@ std::vector<Stroke> glyph(int digit, SampleNumbers& r) {
 
 class Canvas {
  public:
-  // The darkest of what is there and a line of half-width `w` pixels with an edge one pixel soft.
+  // The darker of the pixels and a line of half-width `w` pixels with an edge one pixel soft.
   void line(Point a, Point b, float w, float ink) {
     const float reach = w + 1;
     const int x0 = pixel(std::min(a.x, b.x) - reach), x1 = pixel(std::max(a.x, b.x) + reach);
@@ -129,7 +129,7 @@ void draw(int digit, SampleNumbers r, uint8_t* out) {
 }
 
 TensorDataset make(const DigitsOptions& o) {
-  check<ValueError>(o.size >= 0, kWhere, "size must not be negative, got ", o.size);
+  check<ValueError>(o.size >= 0, kDigits, "size must not be negative, got ", o.size);
   const int64_t n = o.size > 0 ? o.size : o.split == Split::train ? 8000 : 2000;
   const MemoryScope scope(MemoryTag::data);
   const Tensor images = Tensor::empty({n, 1, kSide, kSide}, {.dtype = DType::u8, .device = Device::cpu});
@@ -139,7 +139,7 @@ TensorDataset make(const DigitsOptions& o) {
     draw(digit, SampleNumbers(o.seed, o.split, i), images.data<uint8_t>() + i * kSide * kSide);
     labels.data<uint8_t>()[i] = uint8_t(digit);
   }
-  return TensorDataset(images, labels, 10, o.normalize.for_u8(), std::string(kWhere) + ' ' + std::string(name(o.split)));
+  return TensorDataset(images, labels, 10, o.normalize.for_u8(), std::string(kDigits) + ' ' + std::string(name(o.split)));
 }
 
 }  // namespace

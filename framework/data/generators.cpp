@@ -16,7 +16,7 @@ namespace halfstep {
 namespace {
 
 constexpr float kTurn = 6.2831853f;
-constexpr int64_t kSide = 28, kPool = 2000;  // digits that strips are made of
+constexpr int64_t kDigitSide = 28, kPool = 2000;  // digits that strips are made of
 
 struct Count {
   const char* name;
@@ -118,12 +118,12 @@ DigitStripsDataset::DigitStripsDataset(const DigitStripsOptions& options) : opti
   digits_ = std::make_shared<DigitsDataset>(DigitsOptions{.split = options.split, .size = kPool, .seed = options.seed});
 }
 
-Shape DigitStripsDataset::input_shape() const { return {1, kSide, kSide * options_.max_digits}; }
+Shape DigitStripsDataset::input_shape() const { return {1, kDigitSide, kDigitSide * options_.max_digits}; }
 
 Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
   constexpr uint64_t kStripSalt = 0x7374726970730000u;  // other numbers than those that draw the digits
   const MemoryScope scope(MemoryTag::data);
-  const int64_t most = options_.max_digits, width = kSide * most, n = int64_t(indices.size());
+  const int64_t most = options_.max_digits, width = kDigitSide * most, n = int64_t(indices.size());
   const Batch out{rows(n, input_shape()), rows(n, target_shape(), DType::i64)};
   std::fill_n(out.input.data<float>(), out.input.numel(), 0.0f);
   std::fill_n(out.target.data<int64_t>(), out.target.numel(), -1);
@@ -132,14 +132,14 @@ Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
     check<IndexError>(i >= 0 && i < size(), "DigitStrips", "a sample index must be in [0, ", size(), "), got ", i);
     SampleNumbers r(options_.seed ^ kStripSalt, options_.split, i);
     const int64_t digits = options_.min_digits + r.below(most - options_.min_digits + 1);
-    float* const image = out.input.data<float>() + k * kSide * width;
+    float* const image = out.input.data<float>() + k * kDigitSide * width;
     for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // they may touch, and never leave the image
       const int64_t which = r.below(kPool);
-      const uint8_t* const digit = digits_->input().data<uint8_t>() + which * kSide * kSide;
-      for (int64_t y = 0; y < kSide; ++y) {
-        for (int64_t x = 0; x < kSide; ++x) {
+      const uint8_t* const digit = digits_->input().data<uint8_t>() + which * kDigitSide * kDigitSide;
+      for (int64_t y = 0; y < kDigitSide; ++y) {
+        for (int64_t x = 0; x < kDigitSide; ++x) {
           float& pixel = image[y * width + left + x];
-          pixel = std::max(pixel, float(digit[y * kSide + x]) / 255);
+          pixel = std::max(pixel, float(digit[y * kDigitSide + x]) / 255);
         }
       }
       out.target.data<int64_t>()[k * most + d] = 1 + digits_->target().data<uint8_t>()[which];

@@ -60,7 +60,7 @@ class AddingDataset : public TensorDataset {
   explicit AddingDataset(const AddingOptions& options = {});
 };
 
-// Several digits of DigitsDataset side by side, to be read without being told where they stand. Images f32 [1, 28, 28 max_digits],
+// Several digits of DigitsDataset side by side, to be read without knowing their positions. Images f32 [1, 28, 28 max_digits],
 // empty behind the last digit; targets i64 [max_digits]: the digits plus 1, since 0 is the blank of CTCLoss, and -1 behind the
 // last. 11 classes.
 struct DigitStripsOptions {

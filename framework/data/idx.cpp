@@ -15,17 +15,17 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "idx";
+constexpr const char* kIdx = "idx";
 
-// Reads plain and compressed files alike: zlib passes on what is not gzip.
+// Reads plain and compressed files: zlib passes on data that is not gzip.
 class Input {
  public:
   explicit Input(const std::filesystem::path& path) : path_(path.string()) {
     check_path(path);
     std::error_code none;
-    check<IoError>(std::filesystem::is_regular_file(path, none), kWhere, "cannot read ", path_, ": it is not a file");
+    check<IoError>(std::filesystem::is_regular_file(path, none), kIdx, "cannot read ", path_, ": it is not a file");
     file_ = gzopen(path.c_str(), "rb");
-    check<IoError>(file_ != nullptr, kWhere, "cannot read ", path_);
+    check<IoError>(file_ != nullptr, kIdx, "cannot read ", path_);
     gzbuffer(file_, 1 << 17);
   }
   ~Input() { gzclose(file_); }
@@ -40,7 +40,7 @@ class Input {
       int code = Z_OK;
       const char* message = gzerror(file_, &code);
       if (n < 0 || (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)) {
-        fail<DataError>(kWhere, path_, ": the file cannot be unpacked (", message, "); it is damaged or cut off");
+        fail<DataError>(kIdx, path_, ": the file cannot be unpacked (", message, "); it is damaged or cut off");
       }
       cut_off_ |= code == Z_BUF_ERROR;
       if (n == 0) break;
@@ -65,13 +65,13 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   Input in(path);
   uint8_t head[4 + 4 * kMaxDims];
   const uint64_t head_bytes = 4 + 4 * uint64_t(rank);
-  check<ValueError>(rank >= 1 && rank <= kMaxDims, kWhere, "rank must be in 1..", kMaxDims, ", got ", rank);
+  check<ValueError>(rank >= 1 && rank <= kMaxDims, kIdx, "rank must be in 1..", kMaxDims, ", got ", rank);
   const uint64_t got_head = in.read(head, head_bytes);
-  check<DataError>(got_head >= 4, kWhere, in.path(), ": the header must have ", head_bytes, " bytes, the file has ", got_head);
+  check<DataError>(got_head >= 4, kIdx, in.path(), ": the header must have ", head_bytes, " bytes, the file has ", got_head);
   const uint32_t magic = big_endian(head), expected = 0x0800u + uint32_t(rank);
-  check<DataError>(magic == expected, kWhere, in.path(), ": the magic number must be ", expected, " (unsigned bytes, rank ", rank,
+  check<DataError>(magic == expected, kIdx, in.path(), ": the magic number must be ", expected, " (unsigned bytes, rank ", rank,
                    "), got ", magic);
-  check<DataError>(got_head == head_bytes, kWhere, in.path(), ": the header must have ", head_bytes, " bytes, the file has ",
+  check<DataError>(got_head == head_bytes, kIdx, in.path(), ": the header must have ", head_bytes, " bytes, the file has ",
                    got_head);
 
   Shape shape;
@@ -81,20 +81,20 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
     shape.push_back(big_endian(head + 4 + 4 * d));
     overflow |= __builtin_mul_overflow(bytes, uint64_t(shape.back()), &bytes);
   }
-  check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kWhere, in.path(), ": the sizes ", shape,
+  check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kIdx, in.path(), ": the sizes ", shape,
                    " in the header are not plausible");
 
-  // Grows with what is there: a header may promise more than the file holds.
+  // Grows with the data that is read: a header may promise more than the file holds.
   std::string data;
   uint64_t held = 0;
   for (uint64_t n = 1; n > 0 && held <= bytes; held += n) {
     data.resize(std::min<uint64_t>(bytes + 1, std::max<uint64_t>(1 << 18, 2 * held)));
     n = in.read(data.data() + held, data.size() - held);
   }
-  check<DataError>(held >= bytes, kWhere, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, the file has ",
+  check<DataError>(held >= bytes, kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, the file has ",
                    held + head_bytes, " (unpacked)");
-  check<DataError>(held == bytes, kWhere, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, more follow");
-  check<DataError>(!in.cut_off(), kWhere, in.path(), ": the compressed file is cut off");
+  check<DataError>(held == bytes, kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, more follow");
+  check<DataError>(!in.cut_off(), kIdx, in.path(), ": the compressed file is cut off");
 
   const MemoryScope scope(MemoryTag::data);
   const Tensor out = Tensor::empty(shape, {.dtype = DType::u8, .device = Device::cpu});

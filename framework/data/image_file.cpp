@@ -19,7 +19,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "image";
+constexpr const char* kImage = "image";
 
 std::string ending(const std::filesystem::path& path) {
   std::string out = path.extension().string();
@@ -32,11 +32,11 @@ std::string ending(const std::filesystem::path& path) {
 constexpr int64_t kMaxPixels = int64_t(1) << 28;
 constexpr size_t kMaxPacked = 8256;  // pixels of a byte: 1032 bytes of deflate, of a bit each; JPEG stays far below
 
-// Before memory is taken for what a header promises.
+// Before memory is allocated for the size in a header.
 void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
-  check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kWhere, path, ": a picture may have 2^28 pixels, got ",
+  check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kImage, path, ": a picture may have 2^28 pixels, got ",
                    width, " x ", height);
-  check<DataError>(size_t(height * width) / kMaxPacked <= bytes, kWhere, path, ": ", width, " x ", height, " pixels cannot lie in ",
+  check<DataError>(size_t(height * width) / kMaxPacked <= bytes, kImage, path, ": ", width, " x ", height, " pixels cannot lie in ",
                    bytes, " bytes: the file is cut off or damaged");
 }
 
@@ -46,7 +46,7 @@ Picture decode_png(const std::string& path, const std::string& bytes) {
   const auto refuse = [&] {
     const std::string why = image.message;
     png_image_free(&image);
-    fail<DataError>(kWhere, path, ": the PNG is cut off or damaged (libpng: ", why, ')');
+    fail<DataError>(kImage, path, ": the PNG is cut off or damaged (libpng: ", why, ')');
   };
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
   Picture out{image.width, image.height, 3};
@@ -108,7 +108,7 @@ bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::strin
 Picture decode_jpeg(const std::string& path, const std::string& bytes) {
   jpeg_decompress_struct info{};
   JpegErrors errors{};
-  const auto refuse = [&] { fail<DataError>(kWhere, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')'); };
+  const auto refuse = [&] { fail<DataError>(kImage, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')'); };
   if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
   Picture out{int64_t(info.image_width), int64_t(info.image_height), 3};
   check_size(path, out.height, out.width, bytes.size());
@@ -146,12 +146,12 @@ bool is_picture_name(const std::filesystem::path& path) {
 bool reads_pictures() { return true; }
 
 Picture read_picture(const std::filesystem::path& path, int channels) {
-  check<ValueError>(channels == 1 || channels == 3, kWhere, "channels must be 1 or 3, got ", channels);
+  check<ValueError>(channels == 1 || channels == 3, kImage, "channels must be 1 or 3, got ", channels);
   const std::string name = path.string();
-  check<DataError>(is_picture_name(path), kWhere, name, ": the name must end in .png, .jpg or .jpeg");
+  check<DataError>(is_picture_name(path), kImage, name, ": the name must end in .png, .jpg or .jpeg");
   const std::string bytes = read_file(path), said = ending(path) == ".png" ? "PNG" : "JPEG", is = format_of(bytes);
-  check<DataError>(!bytes.empty(), kWhere, name, ": the file is empty");
-  check<DataError>(is == said, kWhere, name, ": the name says ", said, ", but the content is ", is,
+  check<DataError>(!bytes.empty(), kImage, name, ": the file is empty");
+  check<DataError>(is == said, kImage, name, ": the name says ", said, ", but the content is ", is,
                    Help{is.size() <= 4 ? "rename the file" : "it is damaged, or no picture"});
   Picture out = is == "PNG" ? decode_png(name, bytes) : decode_jpeg(name, bytes);
   if (channels == 1) to_gray(out);
@@ -163,7 +163,7 @@ Picture read_picture(const std::filesystem::path& path, int channels) {
 bool reads_pictures() { return false; }
 
 Picture read_picture(const std::filesystem::path&, int) {
-  fail<ValueError>(kWhere, "this halfstep was built without libpng and libjpeg",
+  fail<ValueError>(kImage, "this halfstep was built without libpng and libjpeg",
                    Help{"install libpng-dev and libjpeg62-turbo-dev, and build anew"});
 }
 

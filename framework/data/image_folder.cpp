@@ -14,19 +14,19 @@ namespace halfstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kWhere = "ImageFolder";
+constexpr const char* kFolder = "ImageFolder";
 
 std::vector<std::string> folders_in(const fs::path& root) {
   std::vector<std::string> out;
   std::error_code failed;
-  check<DataError>(fs::is_directory(root, failed), kWhere, root.string(),
+  check<DataError>(fs::is_directory(root, failed), kFolder, root.string(),
                    " must be a folder with a folder for each class, but is no folder");
   for (fs::directory_iterator it(root, failed), end; !failed && it != end; it.increment(failed)) {
     std::error_code none;
     if (it->is_directory(none)) out.push_back(it->path().filename().string());
   }
-  check<DataError>(!failed, kWhere, "cannot read the folder ", root.string());
-  check<DataError>(!out.empty(), kWhere, root.string(), " must have a folder for each class, but has none");
+  check<DataError>(!failed, kFolder, "cannot read the folder ", root.string());
+  check<DataError>(!out.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -39,8 +39,8 @@ std::vector<fs::path> pictures_in(const fs::path& folder) {
     std::error_code none;
     if (is_picture_name(it->path()) && it->is_regular_file(none)) out.push_back(it->path());
   }
-  check<DataError>(!failed, kWhere, "cannot read the folder ", folder.string());
-  check<DataError>(!out.empty(), kWhere, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has none");
+  check<DataError>(!failed, kFolder, "cannot read the folder ", folder.string());
+  check<DataError>(!out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has none");
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -70,12 +70,12 @@ void fit(const Picture& p, int64_t size, float* to) {
 
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
-  check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kWhere, "size must be in 0..2^14, got ", options.size);
+  check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
   const std::vector<std::string> there = folders_in(root);
   if (class_names_.empty()) class_names_ = there;
   for (const std::string& folder : there) {
     const auto known = std::find(class_names_.begin(), class_names_.end(), folder);
-    check<DataError>(known != class_names_.end(), kWhere, (root / folder).string(),
+    check<DataError>(known != class_names_.end(), kFolder, (root / folder).string(),
                      " is a class that the training data does not have");
     for (fs::path& path : pictures_in(root / folder)) files_.push_back({std::move(path), known - class_names_.begin()});
   }
@@ -91,7 +91,7 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
 void ImageFolderDataset::read(const File& file, float* to) const {
   const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3);
   if (options_.size > 0) return fit(p, options_.size, to);
-  check<DataError>(p.height == shape_[1] && p.width == shape_[2], kWhere, file.path.string(), ": a picture must be ", shape_[2],
+  check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
                    " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
                    Help{"with a size all are brought to one"});
   to_planes(p, to);
@@ -104,7 +104,7 @@ Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
                   Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})};
   for (int64_t k = 0; k < n; ++k) {
     const int64_t i = indices[size_t(k)];
-    check<IndexError>(i >= 0 && i < size(), kWhere, "a sample index must be in [0, ", size(), "), got ", i);
+    check<IndexError>(i >= 0 && i < size(), kFolder, "a sample index must be in [0, ", size(), "), got ", i);
     read(files_[size_t(i)], out.input.data<float>() + k * numel(shape_));
     out.target.data<int64_t>()[k] = files_[size_t(i)].label;
   }

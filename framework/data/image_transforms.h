@@ -31,13 +31,13 @@ class MoveTransform : public Transform {
  public:
   Batch apply(const Batch& batch, const Draws& draws) const final;
   const MoveTransform* as_moves() const final { return this; }
-  // Turns what earlier ones did to a sample into that and this. `random` is null on Device::meta: then only the sizes count.
+  // Adds this transform to those before it for a sample. `random` is null on Device::meta: then only the sizes count.
   virtual void move(Moves& moves, SampleRandom* random) const = 0;
   virtual std::string_view name() const = 0;
   virtual std::optional<float> fill() const { return {}; }  // where it may leave pixels that come from nowhere
 };
 
-// The samples of a batch through `steps`, which stand in the list from draws.place on, and then through `scaling` unless it is
+// The samples of a batch through `steps`, whose places in the list begin at draws.place, and then through `scaling` unless it is
 // null, in one pass. Either all in a tensor, or bytes of shape `sample` each. All steps that fill do so with one value.
 struct MoveSource {
   const Batch* batch = nullptr;

@@ -18,7 +18,7 @@
 namespace halfstep {
 namespace {
 
-// Batches of one epoch: what both the loader and its threads need, owned together so that threads never see the loader.
+// Batches of one epoch: the state of the loader and its threads, with shared ownership so that threads never see the loader.
 struct Plan {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<const std::vector<int64_t>> order;
@@ -89,11 +89,11 @@ class DataLoader::Prefetcher {
       for (auto& [batch, made] : ready_) {
         if (plan_.lane) made.sent.receive(*plan_.lane);
       }
-    } catch (const Error&) {  // the device failed: whoever uses it next is told
+    } catch (const Error&) {  // the device failed: its next use throws
     }
   }
 
-  // The batches in order. Rethrows what making the batch threw.
+  // The batches in order. Rethrows an exception thrown while making the batch.
   Batch take() {
     Made made;
     {
@@ -163,7 +163,7 @@ DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptio
   check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
                     "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
   check<ValueError>(streams == 0 || options_.ranks == 1, "DataLoader", "a data set of streams cannot be read by ", options_.ranks,
-                    " ranks: each stream goes on where its last batch ended, in one process");
+                    " ranks: each stream continues where its last batch ended, in one process");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }

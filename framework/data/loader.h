@@ -56,7 +56,7 @@ class DataLoader {
   const Dataset& dataset() const { return *dataset_; }
   const LoaderOptions& options() const { return options_; }
 
-  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows what the data set
+  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows exceptions of the data set
   // threw for this batch; the same batch is tried again by the next call.
   std::optional<Batch> next();
 

@@ -97,7 +97,7 @@ std::string file_name(const Collection& c, Split split, bool images) {
   fail_missing(c.label, names, folders, folders[1], files, then);
 }
 
-// Where the published file has another size, that is what is wrong with this one.
+// If the published file has another size, the error says that this one has the wrong size.
 Tensor read(const fs::path& path, int rank, const Collection::File& published) {
   try {
     return read_idx(path, rank);

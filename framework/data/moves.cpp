@@ -24,7 +24,7 @@ void check_padding(std::string_view name, const std::array<int64_t, 4>& padding)
 
 void check_p(std::string_view name, double p) { check<ValueError>(p >= 0 && p <= 1, name, "p must be in [0, 1], got ", p); }
 
-// The place in [0, n) that `i` outside of it stands for; -1: none.
+// The index in [0, n) that `i` outside of it is mapped to; -1: none.
 int64_t inside(int64_t i, int64_t n, PadMode mode) {
   if (i >= 0 && i < n) return i;
   switch (mode) {
@@ -54,7 +54,7 @@ void crop_axis(std::vector<int32_t>& axis, int64_t from, int64_t size) {
   axis.resize(size_t(size));
 }
 
-// A run of columns that come from neighbours, forwards or backwards; what is outside of it is filled.
+// A run of columns that come from neighbours, forwards or backwards; columns outside of it are filled.
 struct Run {
   int64_t begin = 0, end = 0, step = 1;
 };

@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "npy";
+constexpr const char* kNpy = "npy";
 
 struct Header {
   std::string dtype;  // "<f4"
@@ -37,7 +37,7 @@ class Parser {
       expect(':');
       if (key == "descr") {
         if (peek() == '[')
-          fail<DataError>(kWhere, where_, ": an array of records has no halfstep dtype",
+          fail<DataError>(kNpy, where_, ": an array of records has no halfstep dtype",
                           Help{"save its columns as arrays of their own"});
         out.dtype = quoted(), dtype = true;
       } else if (key == "fortran_order") {
@@ -55,7 +55,7 @@ class Parser {
 
  private:
   [[noreturn]] void wrong() const {
-    fail<DataError>(kWhere, where_, ": the header must be a dictionary of descr, fortran_order and shape, got \"",
+    fail<DataError>(kNpy, where_, ": the header must be a dictionary of descr, fortran_order and shape, got \"",
                     text_.substr(0, 100), '"');
   }
   char peek() {
@@ -124,7 +124,7 @@ const Kind& kind_of(const std::string& where, const std::string& dtype) {
     if (dtype.size() == 3 && dtype.substr(1) == k.name && std::string_view("<>=|").find(dtype[0]) != std::string_view::npos)
       return k;
   const bool objects = dtype.find('O') != std::string::npos;
-  fail<DataError>(kWhere, where, ": the dtype must be a boolean, integer or float of at most 64 bits, got \"", dtype, '"',
+  fail<DataError>(kNpy, where, ": the dtype must be a boolean, integer or float of at most 64 bits, got \"", dtype, '"',
                   Help{objects ? "objects would be unpickled, which runs code of the file; save numbers"
                                : "convert it before saving, e.g. with astype(\"float32\")"});
 }
@@ -134,7 +134,7 @@ void widen(const std::string& where, const char* from, const Kind& kind, int64_t
   for (int64_t i = 0; i < n; ++i) {
     uint64_t value = 0;
     std::memcpy(&value, from + size_t(i) * kind.bytes, kind.bytes);
-    check<DataError>(value <= uint64_t(std::numeric_limits<int64_t>::max()), kWhere, where, ": element ", i, " is ", value,
+    check<DataError>(value <= uint64_t(std::numeric_limits<int64_t>::max()), kNpy, where, ": element ", i, " is ", value,
                      ", which does not fit int64");
     if (kind.dtype == DType::i32)
       out.data<int32_t>()[i] = int32_t(value);
@@ -162,27 +162,27 @@ std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size
 
 Tensor parse(const std::string& where, std::string bytes) {
   constexpr std::string_view kMagic = "\x93NUMPY";
-  check<DataError>(bytes.size() >= 10 && std::string_view(bytes).starts_with(kMagic), kWhere, where,
+  check<DataError>(bytes.size() >= 10 && std::string_view(bytes).starts_with(kMagic), kNpy, where,
                    ": the file is not one of NumPy's: it does not begin with \\x93NUMPY");
   const int version = uint8_t(bytes[6]);
-  check<DataError>(version >= 1 && version <= 3, kWhere, where, ": the format's version must be 1, 2 or 3, got ", version);
+  check<DataError>(version >= 1 && version <= 3, kNpy, where, ": the format's version must be 1, 2 or 3, got ", version);
   const size_t digits = version == 1 ? 2 : 4;
   uint64_t length = 0;
   for (size_t i = 0; i < digits && 8 + i < bytes.size(); ++i) length |= uint64_t(uint8_t(bytes[8 + i])) << (8 * i);
   const uint64_t data = 8 + digits + length;
-  check<DataError>(data <= bytes.size(), kWhere, where, ": the header must have ", data, " bytes, the file has ", bytes.size());
+  check<DataError>(data <= bytes.size(), kNpy, where, ": the header must have ", data, " bytes, the file has ", bytes.size());
   const Header h = Parser(where, std::string_view(bytes).substr(8 + digits, length)).run();
   const Kind& kind = kind_of(where, h.dtype);
-  check<DataError>(h.shape.size() <= size_t(kMaxDims), kWhere, where, ": an array may have ", kMaxDims, " dimensions, got ",
+  check<DataError>(h.shape.size() <= size_t(kMaxDims), kNpy, where, ": an array may have ", kMaxDims, " dimensions, got ",
                    h.shape.size());
   const Shape shape{std::span<const int64_t>(h.shape)};
   uint64_t needed = kind.bytes;
   bool overflow = false;
   for (int64_t n : h.shape) overflow |= __builtin_mul_overflow(needed, uint64_t(n), &needed);
   const uint64_t held = bytes.size() - data;
-  check<DataError>(!overflow && needed <= held, kWhere, where, ": an array ", shape, " of ", h.dtype, " does not fit into the ",
+  check<DataError>(!overflow && needed <= held, kNpy, where, ": an array ", shape, " of ", h.dtype, " does not fit into the ",
                    held, " bytes that follow the header", Help{"the file is cut off"});
-  check<DataError>(needed == held, kWhere, where, ": an array ", shape, " of ", h.dtype, " needs ", needed, " bytes, but ", held,
+  check<DataError>(needed == held, kNpy, where, ": an array ", shape, " of ", h.dtype, " needs ", needed, " bytes, but ", held,
                    " follow the header");
   char* values = bytes.data() + data;
   if (h.dtype[0] == '>') {
@@ -212,7 +212,7 @@ Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
   if (std::find(names.begin(), names.end(), name + ".npy") == names.end()) {
     std::string all;
     for (const std::string& n : names) all += (all.empty() ? "" : ", ") + (n.ends_with(".npy") ? n.substr(0, n.size() - 4) : n);
-    fail<DataError>(kWhere, path.string(), " has no array \"", name, "\"; it has ", all.empty() ? "none" : all.substr(0, 500));
+    fail<DataError>(kNpy, path.string(), " has no array \"", name, "\"; it has ", all.empty() ? "none" : all.substr(0, 500));
   }
   return parse(path.string() + ": " + name, zip.read(name + ".npy"));
 }

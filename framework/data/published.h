@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of data sets that others publish: where they are looked for, and what is said where they are missing.
+// Files of published data sets: where they are searched, and the error when they are missing.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct PublishedFile {
 std::filesystem::path find_file(const std::vector<std::filesystem::path>& folders, const std::string& name,
                                 const std::vector<std::string>& suffixes = {""});
 
-// Throws DataError: what was looked for and in which folders, and commands that fetch `files` into `into` and check them. `then`:
+// Throws DataError: the files and folders that were searched, and commands that fetch `files` into `into` and check them. `then`:
 // a command that comes after, such as one that unpacks.
 [[noreturn]] void fail_missing(const char* where, const std::vector<std::string>& names,
                                const std::vector<std::filesystem::path>& folders, const std::filesystem::path& into,

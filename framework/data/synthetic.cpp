@@ -8,12 +8,12 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "Random";
+constexpr const char* kRandom = "Random";
 
 TensorDataset make(const RandomOptions& o) {
-  check<ValueError>(o.num_batches >= 1 && o.batch_size >= 1, kWhere, "num_batches and batch_size must be at least 1, got ",
+  check<ValueError>(o.num_batches >= 1 && o.batch_size >= 1, kRandom, "num_batches and batch_size must be at least 1, got ",
                     o.num_batches, " and ", o.batch_size);
-  check<ValueError>(o.classes >= 0, kWhere, "classes must not be negative, got ", o.classes);
+  check<ValueError>(o.classes >= 0, kRandom, "classes must not be negative, got ", o.classes);
   const auto rows = [&](const Shape& sample) {
     Shape shape{o.num_batches * o.batch_size};
     for (int64_t n : sample) shape.push_back(n);
@@ -33,7 +33,7 @@ TensorDataset make(const RandomOptions& o) {
   } else {
     backend.random_normal(target.view(), state, 0, 1);
   }
-  return TensorDataset(input, target, o.classes, {}, kWhere);
+  return TensorDataset(input, target, o.classes, {}, kRandom);
 }
 
 }  // namespace

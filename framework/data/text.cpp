@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "Text";
+constexpr const char* kText = "Text";
 constexpr const char* kUnknown = "<unk>";
 constexpr std::array<std::pair<std::string_view, Tokenizer>, 5> kNames = {{{"char", Tokenizer::character},
                                                                            {"byte", Tokenizer::byte},
@@ -60,7 +60,7 @@ void each_token(const std::string& path, std::string_view text, Tokenizer tokeni
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
     bytes = code_point(text, at);
     if (bytes == 0) {
-      fail<DataError>(kWhere, place(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
+      fail<DataError>(kText, place(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
                       Help{"tokenizer \"byte\" reads any file; iconv converts a text from another encoding"});
     }
     if (tokenizer == Tokenizer::character) {
@@ -105,7 +105,7 @@ std::vector<uint32_t> numbers_of(const std::string& path, std::string_view text,
     int64_t number = vocabulary.find(token);
     if (number < 0) number = unknown;
     if (number < 0) {
-      fail<DataError>(kWhere, place(path, text, at), ": the vocabulary of ", vocabulary.size(), ' ',
+      fail<DataError>(kText, place(path, text, at), ": the vocabulary of ", vocabulary.size(), ' ',
                       tokenizer == Tokenizer::character ? "characters" : "words", " has no \"", token.substr(0, 60), '"',
                       Help{"it is that of the training data's whole file; add what is missing there, or read bytes"});
     }
@@ -116,7 +116,7 @@ std::vector<uint32_t> numbers_of(const std::string& path, std::string_view text,
 
 template <class T>
 std::vector<T> tokens_in(const std::string& path, const std::string& bytes, int64_t& vocab_size) {
-  check<DataError>(bytes.size() % sizeof(T) == 0, kWhere, path, ": a file of u", 8 * sizeof(T), " tokens must have a multiple of ",
+  check<DataError>(bytes.size() % sizeof(T) == 0, kText, path, ": a file of u", 8 * sizeof(T), " tokens must have a multiple of ",
                    sizeof(T), " bytes, got ", bytes.size(), Help{"it is cut off, or not a file of such tokens"});
   std::vector<T> out(bytes.size() / sizeof(T));
   if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());  // little-endian, as the machines this runs on
@@ -124,7 +124,7 @@ std::vector<T> tokens_in(const std::string& path, const std::string& bytes, int6
   if (vocab_size == 0) vocab_size = out.empty() ? 0 : int64_t(*largest) + 1;
   if (largest != out.end() && int64_t(*largest) >= vocab_size) {
     const auto first = std::find_if(out.begin(), out.end(), [&](T t) { return int64_t(t) >= vocab_size; });
-    fail<DataError>(kWhere, path, ": tokens must be below vocab_size ", vocab_size, ", but token ", first - out.begin(), " is ",
+    fail<DataError>(kText, path, ": tokens must be below vocab_size ", vocab_size, ", but token ", first - out.begin(), " is ",
                     int64_t(*first), Help{"give the vocab_size of the tokenizer that wrote the file; is it u16 or u32?"});
   }
   return out;
@@ -143,14 +143,14 @@ std::vector<T> part_of(const std::vector<T>& all, const TextOptions& o) {
 Tokenizer parse_tokenizer(std::string_view text) {
   for (const auto& [word, tokenizer] : kNames)
     if (word == text) return tokenizer;
-  fail<ValueError>(kWhere, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\" or \"u32\", got \"", text, '"');
+  fail<ValueError>(kText, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\" or \"u32\", got \"", text, '"');
 }
 std::string_view name(Tokenizer tokenizer) { return kNames[size_t(tokenizer)].first; }
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const bool added = numbers_.emplace(tokens_[i], int64_t(i)).second;
-    check<ValueError>(added, kWhere, "a vocabulary must have each token once, got \"", tokens_[i], "\" twice");
+    check<ValueError>(added, kText, "a vocabulary must have each token once, got \"", tokens_[i], "\" twice");
   }
 }
 
@@ -166,11 +166,11 @@ int64_t Vocabulary::find(std::string_view token) const {
 TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& options)
     : label_("Text " + path.string()), options_(options) {
   TextOptions& o = options_;
-  check<ValueError>(o.seq_len >= 1, kWhere, "seq_len must be at least 1, got ", o.seq_len);
-  check<ValueError>(o.streams >= 0 && o.vocab_size >= 0 && o.max_words >= 0, kWhere,
+  check<ValueError>(o.seq_len >= 1, kText, "seq_len must be at least 1, got ", o.seq_len);
+  check<ValueError>(o.streams >= 0 && o.vocab_size >= 0 && o.max_words >= 0, kText,
                     "streams, vocab_size and max_words must not be negative, got ", o.streams, ", ", o.vocab_size, " and ",
                     o.max_words);
-  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kWhere, "a part must be [a, b) with 0 <= a < b <= 1, got [",
+  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kText, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
   const std::string bytes = read_file(path), file = path.string();
   int64_t total = 0;
@@ -196,7 +196,7 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
   const int64_t held = std::visit([](const auto& part) { return int64_t(part.size()); }, part_);
   pieces_ = (held - 1) / o.seq_len / std::max<int64_t>(1, o.streams);
   check<DataError>(
-      held > o.seq_len && pieces_ >= 1, kWhere, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ",
+      held > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ",
       total, " tokens, which is less than ", std::max<int64_t>(1, o.streams), o.streams > 1 ? " streams" : " piece", " of seq_len ",
       o.seq_len, " and one token more",
       Help{o.streams > 1 ? "a smaller batch_size makes fewer streams; or a smaller seq_len" : "a smaller seq_len would do"});
@@ -212,7 +212,7 @@ Batch TextDataset::batch(std::span<const int64_t> indices) const {
   std::visit(
       [&](const auto& part) {
         for (const int64_t i : indices) {
-          check<IndexError>(i >= 0 && i < size(), kWhere, "a sample index must be in [0, ", size(), "), got ", i);
+          check<IndexError>(i >= 0 && i < size(), kText, "a sample index must be in [0, ", size(), "), got ", i);
           const auto* const from = part.data() + (i % streams * pieces_ + i / streams) * length;
           input = std::copy_n(from, length, input);
           target = std::copy_n(from + 1, length, target);
@@ -229,8 +229,8 @@ std::string TextDataset::describe() const {
 }
 
 std::vector<int64_t> TextDataset::encode(std::string_view text) const {
-  check<ValueError>(options_.tokenizer != Tokenizer::u16 && options_.tokenizer != Tokenizer::u32, kWhere,
-                    "a file of tokens does not say what its tokens stand for");
+  check<ValueError>(options_.tokenizer != Tokenizer::u16 && options_.tokenizer != Tokenizer::u32, kText,
+                    "a file of tokens does not say what its tokens mean");
   const std::vector<uint32_t> numbers = numbers_of("text", text, options_.tokenizer, options_.vocabulary);
   return {numbers.begin(), numbers.end()};
 }
@@ -238,7 +238,7 @@ std::vector<int64_t> TextDataset::encode(std::string_view text) const {
 std::string TextDataset::decode(std::span<const int64_t> tokens) const {
   std::string out;
   for (const int64_t t : tokens) {
-    check<IndexError>(t >= 0 && t < vocab_size_, kWhere, "a token must be in [0, ", vocab_size_, "), got ", t);
+    check<IndexError>(t >= 0 && t < vocab_size_, kText, "a token must be in [0, ", vocab_size_, "), got ", t);
     if (options_.tokenizer == Tokenizer::byte) {
       out += char(t);
       continue;

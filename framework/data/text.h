@@ -17,14 +17,14 @@
 
 namespace halfstep {
 
-// character: a code point of UTF-8. byte: 0 to 255, of any file. word: what stands between white space, and each line's end. u16,
+// character: a code point of UTF-8. byte: 0 to 255, of any file. word: the text between white space, and each line's end. u16,
 // u32: the file is tokens already, little-endian, as llm.c and nanoGPT write them.
 enum class Tokenizer : uint8_t { character, byte, word, u16, u32 };
 Tokenizer parse_tokenizer(std::string_view text);  // "char", "byte", "word", "u16", "u32"; throws ValueError
 std::string_view name(Tokenizer tokenizer);
 
 // The tokens of a text by number. Characters are in the order of their code points, words in that of how often they occur, after
-// "<unk>", which stands for every word that is not there. Empty for bytes and for files of tokens, whose numbers are all there is.
+// "<unk>", which replaces every word that is not in the list. Empty for bytes and for files of tokens, which have only numbers.
 class Vocabulary {
  public:
   Vocabulary() = default;

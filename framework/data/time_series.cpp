@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "TimeSeries";
+constexpr const char* kSeries = "TimeSeries";
 
 void check_times(const CsvSheet& sheet, size_t column) {
   double before = 0, now = 0;
@@ -41,11 +41,11 @@ TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t e
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
   const TimeSeriesOptions& o = options_;
-  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kWhere, "window, horizon and stride must be at least 1, got ",
+  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries, "window, horizon and stride must be at least 1, got ",
                     o.window, ", ", o.horizon, " and ", o.stride);
-  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kWhere, "a part must be [a, b) with 0 <= a < b <= 1, got [",
+  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
-  const CsvSheet sheet(kWhere, path, o.delimiter, has_header(o.header));
+  const CsvSheet sheet(kSeries, path, o.delimiter, has_header(o.header));
   const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
   if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
   std::vector<double> values;
@@ -60,14 +60,14 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   const int64_t begin = row_at(o.begin), end = row_at(o.end);
   first_ = std::max(begin, o.window);
   const int64_t room = end - first_ - o.horizon;  // of the last window's start
-  check<DataError>(room >= 0, kWhere, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ",
+  check<DataError>(room >= 0, kSeries, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ",
                    values.size(), " rows, which is too few for a window of ", o.window, " and ", o.horizon, " after it");
   size_ = room / o.stride + 1;
   if (o.scaling)
     scaling_ = *o.scaling;
   else if (o.standardize)
     scaling_ = measured(values, begin, end);
-  check<ValueError>(scaling_.std > 0, kWhere, "the deviation of a scaling must be positive, got ", scaling_.std);
+  check<ValueError>(scaling_.std > 0, kSeries, "the deviation of a scaling must be positive, got ", scaling_.std);
   for (const double v : values) values_.push_back(float((v - scaling_.mean) / scaling_.std));
 }
 
@@ -77,7 +77,7 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
   const Batch out{Tensor::empty({n, window, 1}, {.device = Device::cpu}), Tensor::empty({n, horizon}, {.device = Device::cpu})};
   float *input = out.input.data<float>(), *target = out.target.data<float>();
   for (const int64_t i : indices) {
-    check<IndexError>(i >= 0 && i < size_, kWhere, "a sample index must be in [0, ", size_, "), got ", i);
+    check<IndexError>(i >= 0 && i < size_, kSeries, "a sample index must be in [0, ", size_, "), got ", i);
     const float* const now = values_.data() + first_ + i * options_.stride;
     input = std::copy_n(now - window, window, input);
     target = std::copy_n(now, horizon, target);
@@ -86,7 +86,7 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
 }
 
 std::string TimeSeriesDataset::describe() const {
-  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to tell, of mean ",
+  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                 scaling_.mean, " and deviation ", scaling_.std);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows over a series of numbers: the values before, and those to be told from them.
+// Windows over a series of numbers: the values of a window, and those after it, to be predicted.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +15,19 @@ namespace halfstep {
 struct TimeSeriesOptions {
   std::string column{};  // by name or index; "": the last
   std::string time{};    // a column that must grow from row to row, as numbers or as text; "": none
-  int64_t window = 1;    // values that are seen
-  int64_t horizon = 1;   // values after them that are to be told
+  int64_t window = 1;    // values of the input
+  int64_t horizon = 1;   // values after them, to be predicted
   int64_t stride = 1;    // from one window to the next
   double begin = 0,
-         end = 1;           // the part whose values are told: rows [floor(begin n), floor(end n)). Windows may reach back before it
+         end = 1;           // the part with the targets: rows [floor(begin n), floor(end n)). Windows may reach back before it
   bool standardize = true;  // (value - mean) / std, inputs and targets alike
   std::optional<TargetScale> scaling{};  // used instead of this part's own, e.g. the training part's
   CsvOptions::Header header = CsvOptions::Header::automatic;
   char delimiter = ',';
 };
 
-// Inputs f32 [window, 1], targets f32 [horizon], in order of time. target_scale() says how targets were made of the column's
-// values, so that errors can be told in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a part
+// Inputs f32 [window, 1], targets f32 [horizon], in order of time. target_scale() is the scaling from the column's values to
+// targets, so that errors can be reported in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a part
 // without a window.
 class TimeSeriesDataset : public Dataset {
  public:

@@ -27,7 +27,7 @@ struct Normalize {
 
   // "mnist": mean 0.1307, std 0.3081. Throws ValueError for another name.
   static Normalize preset(std::string_view name);
-  // For pixels 0..255, which stand for x = pixel / 255. Throws ValueError unless std > 0.
+  // For pixels 0..255, where x = pixel / 255. Throws ValueError unless std > 0.
   Affine for_u8() const;
 };
 

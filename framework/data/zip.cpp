@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kWhere = "zip";
+constexpr const char* kZip = "zip";
 constexpr uint32_t kEntry = 0x02014b50, kLocal = 0x04034b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr uint64_t kPiece = 1 << 20;
 
@@ -31,7 +31,7 @@ class Reader {
     return bytes_.substr(offset, size);
   }
   void need(uint64_t offset, uint64_t size) const {
-    check<DataError>(offset <= bytes_.size() && size <= bytes_.size() - offset, kWhere, path_,
+    check<DataError>(offset <= bytes_.size() && size <= bytes_.size() - offset, kZip, path_,
                      ": the archive is cut off or damaged: it points to byte ", offset, " + ", size, ", but has ", bytes_.size());
   }
 
@@ -46,12 +46,12 @@ uint64_t find_end(const std::string& path, const std::string& bytes) {
   const Reader in(path, bytes);
   for (uint64_t back = kSize; back <= std::min<uint64_t>(bytes.size(), kSize + kComment); ++back)
     if (in.at<uint32_t>(bytes.size() - back) == kEnd) return bytes.size() - back;
-  fail<DataError>(kWhere, path, ": the file is no zip archive, or is cut off: it has no directory at its end");
+  fail<DataError>(kZip, path, ": the file is no zip archive, or is cut off: it has no directory at its end");
 }
 
 std::string inflated(const std::string& where, const char* from, uint64_t packed, uint64_t size) {
   z_stream stream{};
-  check<MemoryError>(inflateInit2(&stream, -15) == Z_OK, kWhere, "cannot start to unpack ", where);
+  check<MemoryError>(inflateInit2(&stream, -15) == Z_OK, kZip, "cannot start to unpack ", where);
   std::string out;
   int code = Z_OK;
   while (code == Z_OK && out.size() <= size) {  // grows with what is there: the directory may promise more
@@ -71,7 +71,7 @@ std::string inflated(const std::string& where, const char* from, uint64_t packed
     out.resize(out.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  check<DataError>(code == Z_STREAM_END && out.size() == size, kWhere, where, " cannot be unpacked: it is damaged or cut off");
+  check<DataError>(code == Z_STREAM_END && out.size() == size, kZip, where, " cannot be unpacked: it is damaged or cut off");
   return out;
 }
 
@@ -83,12 +83,12 @@ ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), byte
   uint64_t count = in.at<uint16_t>(end + 10), at = in.at<uint32_t>(end + 16);
   if (end >= 20 && in.at<uint32_t>(end - 20) == kLocator64) {
     const uint64_t record = in.at<uint64_t>(end - 20 + 8);
-    check<DataError>(in.at<uint32_t>(record) == kEnd64, kWhere, path_,
+    check<DataError>(in.at<uint32_t>(record) == kEnd64, kZip, path_,
                      ": the archive's 64-bit directory is not where it should be");
     count = in.at<uint64_t>(record + 32), at = in.at<uint64_t>(record + 48);
   }
   for (uint64_t i = 0; i < count; ++i) {
-    check<DataError>(in.at<uint32_t>(at) == kEntry, kWhere, path_, ": the archive's directory is damaged at byte ", at);
+    check<DataError>(in.at<uint32_t>(at) == kEntry, kZip, path_, ": the archive's directory is damaged at byte ", at);
     Entry e{in.at<uint16_t>(at + 8),  in.at<uint16_t>(at + 10), in.at<uint32_t>(at + 16),
             in.at<uint32_t>(at + 20), in.at<uint32_t>(at + 24), in.at<uint32_t>(at + 42)};
     const uint64_t name = in.at<uint16_t>(at + 28), extra = in.at<uint16_t>(at + 30), comment = in.at<uint16_t>(at + 32);
@@ -113,23 +113,23 @@ std::string ZipFile::read(const std::string& name) const {
   if (found == names_.end()) {
     std::string all;
     for (const std::string& n : names_) all += (all.empty() ? "" : ", ") + n;
-    fail<DataError>(kWhere, path_, " has no \"", name, "\"; it has ", all.empty() ? "nothing" : all.substr(0, 500));
+    fail<DataError>(kZip, path_, " has no \"", name, "\"; it has ", all.empty() ? "nothing" : all.substr(0, 500));
   }
   const Entry& e = entries_[size_t(found - names_.begin())];
   const std::string where = path_ + ": \"" + name + '"';
   const Reader in(path_, bytes_);
-  check<DataError>((e.flags & 1) == 0, kWhere, where, " is encrypted");
-  check<DataError>(e.method == 0 || e.method == 8, kWhere, where, " must be stored or deflated, got method ", e.method);
-  check<DataError>(in.at<uint32_t>(e.header) == kLocal, kWhere, where, " is not where the archive's directory says");
+  check<DataError>((e.flags & 1) == 0, kZip, where, " is encrypted");
+  check<DataError>(e.method == 0 || e.method == 8, kZip, where, " must be stored or deflated, got method ", e.method);
+  check<DataError>(in.at<uint32_t>(e.header) == kLocal, kZip, where, " is not where the archive's directory says");
   const uint64_t data = e.header + 30 + in.at<uint16_t>(e.header + 26) + in.at<uint16_t>(e.header + 28);
   in.need(data, e.packed);
-  check<DataError>(e.method == 8 || e.packed == e.size, kWhere, where, " is stored, but has ", e.packed, " bytes for ", e.size);
+  check<DataError>(e.method == 8 || e.packed == e.size, kZip, where, " is stored, but has ", e.packed, " bytes for ", e.size);
   std::string out = e.method == 0 ? bytes_.substr(data, e.packed) : inflated(where, bytes_.data() + data, e.packed, e.size);
   uint32_t crc = 0;
   for (uint64_t done = 0; done < out.size(); done += kPiece)
     crc = uint32_t(
         crc32(crc, reinterpret_cast<const Bytef*>(out.data() + done), uInt(std::min<uint64_t>(kPiece, out.size() - done))));
-  check<DataError>(crc == e.crc, kWhere, where, " is damaged: its checksum is not the one that the archive has");
+  check<DataError>(crc == e.crc, kZip, where, " is damaged: its checksum is not the one that the archive has");
   return out;
 }
 

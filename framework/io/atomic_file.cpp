@@ -19,11 +19,11 @@ namespace halfstep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kWhere = "file";
+constexpr const char* kFile = "file";
 constexpr const char* kTemporary = ".tmp-";  // then the process id, '-' and a number
 
 [[noreturn]] void fail_errno(const char* verb, const fs::path& path) {
-  fail<IoError>(kWhere, "cannot ", verb, ' ', path.string(), ": ", std::strerror(errno));
+  fail<IoError>(kFile, "cannot ", verb, ' ', path.string(), ": ", std::strerror(errno));
 }
 
 // The process that made the temporary of that name; 0 for any other name.
@@ -41,7 +41,7 @@ pid_t owner_of(const std::string& name, const std::string& prefix) {
 }  // namespace
 
 void check_path(const fs::path& path) {
-  check<IoError>(path.native().find('\0') == std::string::npos, kWhere, "a path must not hold a NUL character, got one after \"",
+  check<IoError>(path.native().find('\0') == std::string::npos, kFile, "a path must not hold a NUL character, got one after \"",
                  path.c_str(), '"');
 }
 
@@ -96,14 +96,14 @@ void remove_abandoned(const fs::path& path) {
     if (gone && ::unlink(entry->path().c_str()) != 0 && errno != ENOENT) fail_errno("remove", entry->path());
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    fail<IoError>(kWhere, "cannot read ", dir.string(), ": ", error.message());
+    fail<IoError>(kFile, "cannot read ", dir.string(), ": ", error.message());
 }
 
 std::string read_file(const fs::path& path, size_t limit) {
   check_path(path);
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) fail_errno("read", path);
-  check<IoError>(S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode), kWhere, "cannot read ", path.string(), ": it is a ",
+  check<IoError>(S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode), kFile, "cannot read ", path.string(), ": it is a ",
                  S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // of a pipe: waits for its writer
   if (fd < 0) fail_errno("read", path);
@@ -120,7 +120,7 @@ std::string read_file(const fs::path& path, size_t limit) {
     if (n < 0) fail_errno("read", path);
     if (n == 0) break;
     got += size_t(n);
-    check<IoError>(got <= limit, kWhere, "cannot read ", path.string(), ": it has more than ", limit, " bytes");
+    check<IoError>(got <= limit, kFile, "cannot read ", path.string(), ": it has more than ", limit, " bytes");
   }
   out.resize(got);
   return out;

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kWhere = "checkpoint";
+constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFormat = "halfstep-checkpoint";
 constexpr int kVersion = 1;
 constexpr const char* kFiles[] = {"model.safetensors", "state.safetensors", "state.json"};
@@ -57,14 +57,14 @@ template <class F>
 auto guarded(F&& action) {
   try {
     return action();
-  } catch (const fs::filesystem_error& e) { fail<IoError>(kWhere, e.path1().string(), ": ", e.code().message()); }
+  } catch (const fs::filesystem_error& e) { fail<IoError>(kCheckpoint, e.path1().string(), ": ", e.code().message()); }
 }
 
 json read_json_file(const fs::path& path) {
-  check<CheckpointError>(fs::is_regular_file(path), kWhere, path.string(), ": the file is missing");
+  check<CheckpointError>(fs::is_regular_file(path), kCheckpoint, path.string(), ": the file is missing");
   try {
     return read_json<json>(read_file(path));
-  } catch (const JsonError& e) { fail<CheckpointError>(kWhere, path.string(), ": not valid JSON: ", e.what()); }
+  } catch (const JsonError& e) { fail<CheckpointError>(kCheckpoint, path.string(), ": not valid JSON: ", e.what()); }
 }
 
 // The entries of the manifest's files, after checking that they describe files of these sizes.
@@ -75,22 +75,22 @@ json read_manifest(const fs::path& checkpoint) {
     const auto found = object.is_object() ? object.find(key) : object.end();
     return found == object.end() ? json() : *found;
   };
-  check<CheckpointError>(value(manifest, "format") == kFormat, kWhere, path.string(), ": not the manifest of a checkpoint");
+  check<CheckpointError>(value(manifest, "format") == kFormat, kCheckpoint, path.string(), ": not the manifest of a checkpoint");
   const json version = value(manifest, "version");
   if (version.is_number_integer() && version > kVersion) {
-    fail<NewerVersion>(kWhere, path.string(), ": version ", version.dump(),
+    fail<NewerVersion>(kCheckpoint, path.string(), ": version ", version.dump(),
                        " was written by a newer halfstep, this build reads version ", kVersion);
   }
-  check<CheckpointError>(version == kVersion, kWhere, path.string(), ": version ", version.dump(),
+  check<CheckpointError>(version == kVersion, kCheckpoint, path.string(), ": version ", version.dump(),
                          " is not known, this build reads version ", kVersion);
   const json files = value(manifest, "files");
   for (const char* file : kFiles) {
     const json entry = value(files, file), bytes = value(entry, "bytes");
-    check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kWhere, path.string(),
+    check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kCheckpoint, path.string(),
                            ": must hold bytes and sha256 of ", file, ", got ", entry.dump().substr(0, 100));
-    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kWhere, (checkpoint / file).string(), ": the file is missing");
+    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kCheckpoint, (checkpoint / file).string(), ": the file is missing");
     const uint64_t size = fs::file_size(checkpoint / file);
-    check<CheckpointError>(bytes == size, kWhere, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ", size);
+    check<CheckpointError>(bytes == size, kCheckpoint, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ", size);
   }
   return files;
 }
@@ -108,7 +108,7 @@ std::string pointee(const fs::path& pointer) {
   if (!fs::is_regular_file(pointer)) return {};
   std::string name = read_file(pointer);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
-  check<CheckpointError>(step_of(name) >= 0, kWhere, pointer.string(), ": must hold the name of a checkpoint, e.g. ",
+  check<CheckpointError>(step_of(name) >= 0, kCheckpoint, pointer.string(), ": must hold the name of a checkpoint, e.g. ",
                          step_name(1234), ", got \"", name.substr(0, 80), '"');
   return name;
 }
@@ -123,7 +123,7 @@ std::string pointee_or_empty(const fs::path& pointer) {
 void point(const fs::path& dir, const char* pointer, int64_t step) {
   guarded([&] {
     const std::string name = step_name(step);
-    check<CheckpointError>(fs::is_directory(dir / name), kWhere, (dir / name).string(), ": there is no such checkpoint");
+    check<CheckpointError>(fs::is_directory(dir / name), kCheckpoint, (dir / name).string(), ": there is no such checkpoint");
     if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n');
   });
 }
@@ -167,7 +167,7 @@ void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep)
 
 // "[checkpoint] r/step-...: why" without the heading, for a list.
 std::string without_heading(const std::string& message) {
-  const std::string heading = std::string("[") + kWhere + "] ";
+  const std::string heading = std::string("[") + kCheckpoint + "] ";
   return message.starts_with(heading) ? message.substr(heading.size()) : message;
 }
 
@@ -181,7 +181,7 @@ std::vector<int64_t> list_checkpoints(const fs::path& dir) {
     std::error_code ignored;
     if (step >= 0 && entry->is_directory(ignored)) steps.push_back(step);
   }
-  check<IoError>(!error || error == std::errc::no_such_file_or_directory, kWhere, dir.string(),
+  check<IoError>(!error || error == std::errc::no_such_file_or_directory, kCheckpoint, dir.string(),
                  ": cannot be read: ", error.message());
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -193,7 +193,7 @@ int64_t checkpoint_step(const fs::path& checkpoint) {
 
 fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last,
                          const std::vector<int64_t>& keep) {
-  check<ValueError>(step >= 0, kWhere, "a step must not be negative, got ", step);
+  check<ValueError>(step >= 0, kCheckpoint, "a step must not be negative, got ", step);
   const fs::path done = dir / step_name(step), temporary = with_suffix(done, kBeingWritten);
   guarded([&] {
     try {
@@ -202,7 +202,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
       fs::create_directory(temporary);
       save_safetensors(temporary / kFiles[0], contents.model);
       save_safetensors(temporary / kFiles[1], contents.state);
-      atomic_write(temporary / kFiles[2], contents.meta.dump(2) + '\n');
+      atomic_write(temporary / kFiles[2], contents.meta->dump(2) + '\n');
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
       for (const char* file : kFiles) {
         manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
@@ -230,7 +230,7 @@ void verify_checkpoint(const fs::path& checkpoint) {
     const json files = read_manifest(checkpoint);
     for (const char* file : kFiles) {
       const std::string digest = sha256_file(checkpoint / file);
-      check<CheckpointError>(files[file]["sha256"] == digest, kWhere, (checkpoint / file).string(),
+      check<CheckpointError>(files[file]["sha256"] == digest, kCheckpoint, (checkpoint / file).string(),
                              ": the file is damaged: its SHA-256 is ", digest, ", the manifest says ",
                              files[file]["sha256"].dump());
     }
@@ -242,10 +242,10 @@ fs::path resolve_checkpoint(const fs::path& given) {
     const fs::path path = given.has_filename() ? given : given.parent_path();
     if (fs::is_regular_file(path))
       return path.parent_path() / (path.filename() == "manifest.json" ? fs::path() : fs::path(pointee(path)));
-    check<CheckpointError>(fs::is_directory(path), kWhere, given.string(), ": there is no such file or directory");
+    check<CheckpointError>(fs::is_directory(path), kCheckpoint, given.string(), ": there is no such file or directory");
     if (fs::exists(path / "manifest.json") || step_of(path.filename().string()) >= 0) return path;
     const auto latest = latest_checkpoint(path);
-    check<CheckpointError>(latest.has_value(), kWhere, path.string(), ": holds no checkpoint");
+    check<CheckpointError>(latest.has_value(), kCheckpoint, path.string(), ": holds no checkpoint");
     return *latest;
   });
 }
@@ -292,7 +292,7 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     }
     std::string list;
     for (const std::string& fault : faults) list += "\n  " + fault;
-    fail<CheckpointError>(kWhere, dir.string(),
+    fail<CheckpointError>(kCheckpoint, dir.string(),
                           newer ? ": was written by a newer halfstep, and going on from less would lose what it did:"
                                 : ": holds checkpoints, but none can be read:",
                           list);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: everything a run needs to go on, in one directory a step.
+// Checkpoints: everything a run needs to continue, one directory for each step.
 //
 //   <dir>/step-00001234/model.safetensors   the model's state_dict
 //                       state.safetensors   every other tensor (optimizer, EMA, ...)
@@ -17,12 +17,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/io/json_value.h"
 #include "framework/io/tensor_map.h"
 
 namespace halfstep {
@@ -35,7 +35,7 @@ struct CheckpointError : IoError {
 struct CheckpointContents {
   TensorMap model;
   TensorMap state;
-  nlohmann::json meta = nlohmann::json::object();
+  JsonValue meta;
 };
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.
@@ -52,7 +52,7 @@ void mark_best(const std::filesystem::path& dir, int64_t step);
 // (its latest).
 CheckpointContents load_checkpoint(const std::filesystem::path& path, Device device = Device::cpu);
 
-// The checkpoint directory that `path`, as above, stands for.
+// The checkpoint directory that `path` refers to, as above.
 std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 
 // Compares each file with the manifest.

@@ -15,7 +15,7 @@ constexpr size_t kMaxFault = 200;  // characters
   throw JsonError(why, line, column, refused);
 }
 
-// Where the first \u0000 stands that is an escape, and not the end of \\u0000.
+// The place of the first \u0000 that is an escape, and not the end of \\u0000.
 size_t find_escaped_nul(std::string_view text) {
   size_t at = text.find("\\u0000");
   for (; at != std::string_view::npos; at = text.find("\\u0000", at + 1)) {
@@ -67,9 +67,9 @@ Json read_json(std::string_view text, bool comments) {
     const size_t open = why.find('\''), close = why.rfind('\'');
     const std::string number = open < close ? why.substr(open + 1, close - open - 1) : "";
     const size_t at = number.empty() ? std::string_view::npos : text.find(number);
-    const std::string told = "the number " + number.substr(0, 40) + " is too large for a double";
-    if (at == std::string_view::npos || text.find(number, at + 1) != std::string_view::npos) throw JsonError(told, 0, 0, true);
-    fail_at(text, at, told, true);
+    const std::string message = "the number " + number.substr(0, 40) + " is too large for a double";
+    if (at == std::string_view::npos || text.find(number, at + 1) != std::string_view::npos) throw JsonError(message, 0, 0, true);
+    fail_at(text, at, message, true);
   }
 }
 

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian and is read without swapping");
 
-constexpr const char* kWhere = "safetensors";
+constexpr const char* kSafetensors = "safetensors";
 
 struct OpenFile {
   std::ifstream in;
@@ -33,7 +33,7 @@ struct OpenFile {
 
   void read(void* to, uint64_t bytes, const fs::path& path) {
     in.read(static_cast<char*>(to), std::streamsize(bytes));
-    check<IoError>(uint64_t(in.gcount()) == bytes, kWhere, path.string(), ": reading failed");
+    check<IoError>(uint64_t(in.gcount()) == bytes, kSafetensors, path.string(), ": reading failed");
   }
 };
 
@@ -43,15 +43,15 @@ OpenFile open(const fs::path& path) {
   OpenFile out;
   std::error_code error;
   const uint64_t size = fs::file_size(path, error);
-  check<IoError>(!error, kWhere, file, ": cannot read: ", error.message());
+  check<IoError>(!error, kSafetensors, file, ": cannot read: ", error.message());
   out.in.open(path, std::ios::binary);
-  check<IoError>(out.in.is_open(), kWhere, file, ": cannot read");
-  check<IoError>(size >= 8, kWhere, file, ": a file begins with 8 bytes of header length, but it has ", size, " bytes");
+  check<IoError>(out.in.is_open(), kSafetensors, file, ": cannot read");
+  check<IoError>(size >= 8, kSafetensors, file, ": a file begins with 8 bytes of header length, but it has ", size, " bytes");
   uint64_t length = 0;
   out.read(&length, 8, path);
-  check<IoError>(length <= kMaxSafetensorsHeader, kWhere, file, ": a header may have ", kMaxSafetensorsHeader,
+  check<IoError>(length <= kMaxSafetensorsHeader, kSafetensors, file, ": a header may have ", kMaxSafetensorsHeader,
                  " bytes, this one says ", length);
-  check<IoError>(length <= size - 8, kWhere, file, ": the header says ", length, " bytes, but ", size - 8, " follow");
+  check<IoError>(length <= size - 8, kSafetensors, file, ": the header says ", length, " bytes, but ", size - 8, " follow");
   std::string json(size_t(length), '\0');
   out.read(json.data(), length, path);
   out.header = parse_safetensors_header(json, size - 8 - length, file);
@@ -67,7 +67,7 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
     From value;
     std::memcpy(&value, raw.data() + size_t(i) * sizeof(From), sizeof(From));
     if constexpr (sizeof(From) == 8) {
-      check<IoError>(value <= From(std::numeric_limits<To>::max()), kWhere, path.string(),
+      check<IoError>(value <= From(std::numeric_limits<To>::max()), kSafetensors, path.string(),
                      ": a U64 value does not fit int64: ", value);
     }
     to[i] = To(value);
@@ -97,20 +97,20 @@ std::shared_ptr<void> mapped(const fs::path& path, const OpenFile& file) {
   const SafetensorsHeader& header = file.header;
   const uint64_t bytes = header.data_offset + (header.entries.empty() ? 0 : header.entries.back().end);
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check<IoError>(descriptor >= 0, kWhere, path.string(), ": cannot read");
+  check<IoError>(descriptor >= 0, kSafetensors, path.string(), ": cannot read");
   struct stat now {};
   const bool whole = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
   void* const pages = whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
-  check<IoError>(whole, kWhere, path.string(), ": the file is being changed");
-  check<IoError>(pages != MAP_FAILED, kWhere, path.string(), ": cannot be mapped into memory");
+  check<IoError>(whole, kSafetensors, path.string(), ": the file is being changed");
+  check<IoError>(pages != MAP_FAILED, kSafetensors, path.string(), ": cannot be mapped into memory");
   return {pages, [bytes](void* p) { ::munmap(p, bytes); }};
 }
 
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
-  } catch (const nlohmann::json::exception&) { fail<ValueError>(kWhere, "names and metadata must be UTF-8"); }
+  } catch (const nlohmann::json::exception&) { fail<ValueError>(kSafetensors, "names and metadata must be UTF-8"); }
 }
 
 }  // namespace
@@ -156,8 +156,8 @@ TensorFile map_safetensors(const fs::path& path) {
 void save_safetensors(const fs::path& path, const TensorMap& tensors, const std::map<std::string, std::string>& metadata) {
   std::vector<const TensorMap::value_type*> order;
   for (const auto& item : tensors) {
-    check<ValueError>(item.second.defined(), kWhere, "tensor \"", item.first, "\" is undefined");
-    check<ValueError>(item.first != "__metadata__", kWhere, "a tensor must not be named \"__metadata__\"");
+    check<ValueError>(item.second.defined(), kSafetensors, "tensor \"", item.first, "\" is undefined");
+    check<ValueError>(item.first != "__metadata__", kSafetensors, "a tensor must not be named \"__metadata__\"");
     order.push_back(&item);
   }
   std::stable_sort(order.begin(), order.end(),

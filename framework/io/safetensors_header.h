@@ -12,7 +12,7 @@ namespace halfstep {
 // Longer headers are refused, as by the reference reader.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-// How the file stores elements, and what they become in memory.
+// The dtype of elements in the file, and in memory.
 struct SafetensorsType {
   std::string_view name;
   uint64_t bytes;

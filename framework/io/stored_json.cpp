@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/io/stored_json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "framework/io/checkpoint.h"
 
 namespace halfstep {
@@ -9,6 +11,8 @@ StoredJson StoredJson::part(const std::string& key) const {
   expect(get(key).is_object(), key, "an object");
   return StoredJson(get(key), path_ + key + ".");
 }
+
+bool StoredJson::has(const std::string& key) const { return !get(key).is_null(); }
 
 int64_t StoredJson::integer(const std::string& key, int64_t least) const {
   const nlohmann::json& v = get(key);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -14,7 +14,7 @@ class StoredJson {
   // `json` must outlive it.
   explicit StoredJson(const nlohmann::json& json) : StoredJson(json, "") {}
   StoredJson part(const std::string& key) const;  // the object there
-  bool has(const std::string& key) const { return !get(key).is_null(); }
+  bool has(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t least) const;
   int64_t integer(const std::string& key, int64_t least, int64_t missing) const;  // of a state that is older than the key
   double number(const std::string& key) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How two partial results become one, on host and device: what reductions, scans and norms join their parts with.
+// Merges two partial results into one, on host and device: reductions, scans and norms join their parts with these.
 #pragma once
 
 #include "framework/base/hd.h"

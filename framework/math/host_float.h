@@ -290,7 +290,7 @@ HS_HD float pow_power(double z) {
   memcpy(&scale, &scale_bits, 8);
   return float(p * scale);
 }
-// Whether 2^(y log2|x|) is x^y as it stands.
+// Whether 2^(y log2|x|) is x^y without a correction.
 HS_HD bool pow_is_plain(float x, float y) { return (x > 0.0f) & (x < kInf) & (magnitude(y) < kInf); }
 // x^y, given 2^(y log2|x|).
 HS_HD float pow_domain(float x, float y, float power) {

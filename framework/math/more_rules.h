@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// More update rules of the kind that update_rules.h describes: those without moments of Adam's sort, the passes that optimizers of
-// two passes are made of, and the averages that follow an optimizer. Last the list of all.
+// More update rules, as described in update_rules.h: those without Adam's moments, the passes of optimizers that need
+// two passes, and averages of weights. The list of all rules is at the end.
 //
 // Sources: PyTorch's RMSprop, Adagrad, Adadelta, ASGD, Rprop, Muon and AveragedModel; Tieleman & Hinton 2012; Duchi et al. 2011;
 // Zeiler 2012; Polyak & Juditsky 1992; Riedmiller & Braun 1993; You et al. 2020 (LAMB); Jordan et al. 2024 (Muon); Izmailov et al.
@@ -56,7 +56,7 @@ struct AdagradRule {
   static constexpr bool kCostly = false, kCounts = true;
   struct Step {
     double step_size;
-    double start;  // what the sum begins with, at the first step
+    double start;  // initial value of the sum, at the first step
   };
   HS_HD int states() const { return kStates; }
   HS_HD Step begin(double count, double) const { return {lr / (1 + count * lr_decay), count == 0 ? initial_accumulator_value : 0}; }
@@ -244,7 +244,7 @@ struct AverageRule {
   }
 };
 
-// Every k steps the slow weights go a part of the way to the fast ones, which go on from there.
+// Every k steps the slow weights move a fraction of the way to the fast weights, which then continue from the slow ones.
 struct LookaheadRule {
   static constexpr const char* kName = "lookahead";
   double lr = 0;  // not used
@@ -266,7 +266,7 @@ struct LookaheadRule {
 
 }  // namespace math
 
-// One of the rules. A type of its own, so that what passes it on need not know them.
+// One of the rules. A type of its own, so that code that passes it on need not know them.
 struct UpdateRule
     : std::variant<math::SgdRule, math::AdamRule, math::NadamRule, math::RadamRule, math::AdamaxRule, math::LionRule,
                    math::AdemamixRule, math::RmspropRule, math::AdagradRule, math::AdadeltaRule, math::AsgdRule, math::RpropRule,

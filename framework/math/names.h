@@ -8,7 +8,7 @@ namespace halfstep {
 namespace math {
 
 // The fourth reading of a formula, at compile time: which of g, a, b, c a gradient names, as bits 0 to 3.
-// They are what it needs to be saved.
+// They are the tensors that it saves.
 struct Names {
   unsigned bits = 0;
   HS_HD explicit constexpr Names(double) {}

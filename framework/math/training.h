@@ -23,7 +23,7 @@ HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, double 
   }
 }
 
-// Results that outlive the next step, one element a step. In device memory, as what it points to.
+// Results that outlive the next step, one element for each step. It is in device memory, and so is the memory that it points to.
 struct ResultRing {
   void* loss;        // of any floating dtype
   float* found_inf;

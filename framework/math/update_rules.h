@@ -2,22 +2,22 @@
 // The update rules of optimizers, one element at a time, shared by host and device. From a rule in the list UpdateRule both
 // backends make their fused pass, with unscaling, the 16-bit copy and the step's tail (Backend::update). A rule has
 //
-//   static constexpr const char* kName    what ledgers call it
+//   static constexpr const char* kName    its name in ledgers
 //   double lr                            its learning rate, which StepControl::lr replaces
-//   double momentum or beta1             if it has one: what StepControl::momentum replaces
-//   static constexpr int kStates         most states that it keeps of an element
-//   int states() const                   how many it keeps with these options: the first ones
+//   double momentum or beta1             if it has one: StepControl::momentum replaces it
+//   static constexpr int kStates         largest number of states for each element
+//   int states() const                   number of states with these options: the first ones
 //   Step begin(double count, double number) const
-//                                        what it makes of the number of steps applied so far and of ParamUpdate::number (0 where
-//                                        there is none); the type is the rule's. A `number` of it is left there by the step
-//   bool idle(const Step&) const         if it has one: true where the step changes nothing, so that no memory need be read
-//   static constexpr bool kCostly        begin takes long: it is called once a parameter and step, not by every block of a GPU
-//   static constexpr bool kCounts        does the pass count the step? No for the second pass of an optimizer that takes two
+//                                        computes its Step from the number of steps applied so far and from ParamUpdate::number (0
+//                                        without one); the type is the rule's. The step stores the Step's `number` there
+//   bool idle(const Step&) const         optional: true if the step changes nothing, so that no memory need be read
+//   static constexpr bool kCostly        begin takes long: it is called once for each parameter and step, not by every block of a GPU
+//   static constexpr bool kCounts        whether the pass counts the step; false for the second pass of an optimizer with two
 //   T update(T p, T g, T (&state)[kStates], const Step&) const
 //                                        the new parameter, from the old one and the unscaled gradient; T: float or double.
 //                                        States begin at 0; those that it does not keep are 0 and what it writes there is lost
 //
-// Here are SGD and the relatives of Adam; the others stand in more_rules.h.
+// This file has SGD and the relatives of Adam; more_rules.h has the others.
 // Sources: PyTorch's SGD, Adam, AdamW, NAdam, RAdam and Adamax; Kingma & Ba 2015; Loshchilov & Hutter 2019; Dozat 2016; Liu et al.
 // 2020 (RAdam); Chen et al. 2023 (Lion); You et al. 2020 (LAMB); Pagliardini, Ablin & Grangier 2024 (AdEMAMix).
 #pragma once

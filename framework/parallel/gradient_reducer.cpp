@@ -36,7 +36,7 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     const int64_t equal = kAlign * group.size();  // every rank sums as many, all aligned
     end = (end + equal - 1) / equal * equal;
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
-    backend_for(first.device()).fill(b.buffer.view(), 0);  // also what lies between gradients
+    backend_for(first.device()).fill(b.buffer.view(), 0);  // also the gaps between gradients
   }
 }
 

@@ -32,7 +32,7 @@ class GradientReducer final : public LeafListener {
   bool armed() const { return armed_; }
   // Has a gradient arrived since?
   bool begun() const { return arrived_ > 0; }
-  // Sends what is missing. Gradients must not be read before take().
+  // Sends the remaining buckets. Gradients must not be read before take().
   void send_rest();
   // Waits, and puts the sums in the gradients' place: parts of the buckets, valid until the next arm(). Throws PeerLostError.
   void take();

@@ -32,7 +32,7 @@ constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
 constexpr size_t kColours = 61, kColourStep = 5;
 
 struct Block {
-  void* base;    // what malloc gave
+  void* base;    // malloc's result
   size_t bytes;  // size class
   MemoryTag tag;
 };

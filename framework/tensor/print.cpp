@@ -88,7 +88,7 @@ class Printer {
     }
   }
 
-  // Row-major positions of what is shown.
+  // Row-major positions of the elements shown.
   void collect(int dim, int64_t base, int64_t count) {
     if (dim == shape_.size()) return positions_.push_back(base);
     const int64_t inner = shape_[dim] ? count / shape_[dim] : 0;
@@ -97,7 +97,7 @@ class Printer {
     });
   }
 
-  // The opening bracket stands at column `indent`.
+  // The opening bracket is at column `indent`.
   void block(int dim, size_t indent) {
     if (dim == shape_.size()) {
       out_ << cells_[next_++];
@@ -150,7 +150,7 @@ std::string Tensor::str() const {
   if (!device().is_cpu()) suffixes.push_back(join("device='", device(), "'"));
   const bool hidden = device().is_meta();  // no values
   if (hidden || (empty && dim() != 1)) suffixes.push_back("size=" + as_tuple(shape()));
-  // Where there are elements, they tell int64 and bool apart.
+  // If there are elements, they distinguish int64 from bool.
   const bool evident = dtype() == DType::f32 || (!empty && !hidden && (dtype() == DType::i64 || dtype() == DType::boolean));
   if (!evident) suffixes.push_back(join("dtype=", dtype()));
   if (requires_grad()) suffixes.push_back(is_leaf() ? "requires_grad=True" : "grad_fn");

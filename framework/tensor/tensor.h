@@ -109,7 +109,7 @@ class Tensor {
   void retain_grad() const;                // keep .grad of a non-leaf
   uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
   void remove_hook(uint64_t key) const;
-  const std::shared_ptr<Node>& node() const;  // what computed this tensor; null for leaves
+  const std::shared_ptr<Node>& node() const;  // the node that computed this tensor; null for leaves
 
   // ---- elementwise, one method a row of elementwise.def
 #define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
@@ -237,7 +237,7 @@ class Tensor {
   Tensor index_select(int64_t dim, const Tensor& index) const;
   Tensor index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& src) const;
-  Tensor index(const Tensors& indices) const;  // undefined entries stand for ':'
+  Tensor index(const Tensors& indices) const;  // undefined entries mean ':'
   // x.index({Slice(0, 3), None, Ellipsis, mask}); a view where there is no tensor among them.
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
@@ -285,7 +285,7 @@ struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
   bool retains_grad = false;
   Tensor grad;
-  std::shared_ptr<Node> node;   // what computed the tensor
+  std::shared_ptr<Node> node;   // the node that computed the tensor
   uint32_t output_index = 0;    // which of the node's outputs it is
   std::weak_ptr<Node> accumulator;  // a leaf's gradient sink
   std::shared_ptr<HookList> hooks;
@@ -298,7 +298,7 @@ struct TensorImpl {
   Shape shape;
   Strides strides;
   DType dtype = DType::f32;
-  bool wrapped_number = false;           // stands for a C++ number: on the CPU, but an operand of any device; see promotion.h
+  bool wrapped_number = false;           // holds a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -8,7 +8,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # loops that gain by more ask for it: see the backend in CMakeLists.txt
 
 if(PROJECT_IS_TOP_LEVEL)
   find_program(CCACHE_PROGRAM ccache)
@@ -31,6 +31,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 target_compile_options(halfstep_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${compiler_warnings};-Wno-missing-field-initializers;-fno-math-errno;-fno-trapping-math>")
+if(HALFSTEP_UNITY)  # here a class of one .cpp may well have members of its anonymous namespace
+  target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
 # GCC 12 warns of its own std::string when it inlines operator+ at -O3 (https://gcc.gnu.org/PR105651).
 target_compile_options(halfstep_flags INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)

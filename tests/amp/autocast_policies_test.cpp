@@ -12,7 +12,7 @@ using namespace halfstep::calls;
 
 namespace {
 
-constexpr DType kLowTypes[] = {DType::bf16, DType::f16};
+constexpr DType kLowDTypes[] = {DType::bf16, DType::f16};
 
 // Inside a `low` region: the op on `in` gives `expected`, and bit for bit what it gives on inputs cast by hand to `as`, with
 // autocast off.
@@ -46,7 +46,7 @@ const OpCall& call_of(const OpInfo& op) {
 TEST_CASE("amp 1: linear of float32 gives the region's dtype, bit for bit as on inputs cast by hand") {
   manual_seed(1);
   const Tensor x = randn({5, 8}), w = randn({3, 8}), b = randn({3});
-  for (DType low : kLowTypes) {
+  for (DType low : kLowDTypes) {
     const Autocast region(Device::cpu, low);
     const Tensor y = linear(x, w, b);
     CHECK(y.dtype() == low);
@@ -63,7 +63,7 @@ TEST_CASE("amp 2: every `low` op gives the region's dtype for float32 inputs") {
   const auto ops = with_policy(CastPolicy::low);
   CHECK(ops.size() >= 5);
   for (const OpInfo& op : ops)
-    for (DType low : kLowTypes) {
+    for (DType low : kLowDTypes) {
       CAPTURE(op.name);
       CAPTURE(low);
       const OpCall& call = call_of(op);
@@ -76,7 +76,7 @@ TEST_CASE("amp 3: every `f32` op gives float32 for 16-bit inputs") {
   manual_seed(3);
   for (CastPolicy policy : {CastPolicy::f32, CastPolicy::f32_output})
     for (const OpInfo& op : with_policy(policy))
-      for (DType low : kLowTypes) {
+      for (DType low : kLowDTypes) {
         CAPTURE(op.name);
         CAPTURE(low);
         const OpCall& call = call_of(op);
@@ -90,7 +90,7 @@ TEST_CASE("amp 4: every `promote` op gives float32 for a mixture and the low dty
   const auto ops = with_policy(CastPolicy::promote);
   CHECK(ops.size() >= 3);
   for (const OpInfo& op : ops)
-    for (DType low : kLowTypes) {
+    for (DType low : kLowDTypes) {
       CAPTURE(op.name);
       CAPTURE(low);
       const OpCall& call = call_of(op);
@@ -160,7 +160,7 @@ TEST_CASE("amp 6: arithmetic promotes and comparisons give bool, inside a region
 
 TEST_CASE("amp 7: cat and stack promote") {
   const Tensor low = rand({2, 3}).to(DType::f16), wide = rand({2, 3});
-  for (DType region_dtype : kLowTypes) {
+  for (DType region_dtype : kLowDTypes) {
     const Autocast region(Device::cpu, region_dtype);
     CHECK(cat({low, wide}).dtype() == DType::f32);
     CHECK(cat({wide, low}, 1).dtype() == DType::f32);
@@ -184,7 +184,7 @@ TEST_CASE("amp 9: banned ops throw in a region even for float32 and work in a di
 
 TEST_CASE("amp 11: cross_entropy of 16-bit logits gives a float32 loss and a 16-bit gradient") {
   manual_seed(6);
-  for (DType low : kLowTypes) {
+  for (DType low : kLowDTypes) {
     const Tensor logits = leaf({4, 3}, low), target = from_vector<int64_t>({0, 2, 1, 0}, {4});
     Tensor loss;
     {
@@ -219,7 +219,7 @@ TEST_CASE("amp 12: mse_loss of a 16-bit output and a float32 target is float32")
 }
 
 TEST_CASE("amp 13: softmax of 16-bit is float32, unless the caller chose a dtype") {
-  for (DType low : kLowTypes) {
+  for (DType low : kLowDTypes) {
     const Tensor x = randn({4, 8}).to(low);
     CHECK(softmax(x, 1).dtype() == low);
     const Autocast region(Device::cpu, low);

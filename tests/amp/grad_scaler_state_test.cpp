@@ -189,7 +189,7 @@ TEST_CASE("amp 85: step forwards what the optimizer returns, nothing when skippe
   CHECK(outcome.value()->item<float>() == 3);
 }
 
-TEST_CASE("finish is step and update in one, whoever takes the step's end") {
+TEST_CASE("finish is step and update in one, whichever call ends the step") {
   struct Groups : SGD {  // two passes: nothing can be left to one of them
     explicit Groups(const Tensor& a, const Tensor& b) : SGD(std::vector<ParamGroup>{{{a}, {}, {}}, {{b}, {}, {}}}, {.lr = 0.5}) {}
   };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that is saved and loaded goes on as one that never stopped, to the bit.
+// A run that is saved and loaded continues as one that never stopped, to the bit.
 #include "amp/step/run_state.h"
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "halfstep.h"
@@ -48,7 +49,7 @@ struct Run {
 
 }  // namespace
 
-TEST_CASE("one call saves the four states of a run and another goes on from them") {
+TEST_CASE("one call saves the four states of a run and another continues from them") {
   const TempDir dir;
   manual_seed(5);
   Run whole;
@@ -61,7 +62,7 @@ TEST_CASE("one call saves the four states of a run and another goes on from them
   again.steps(2);
   const SavedRun last = load_run(dir / "run", again.parts());
   CHECK(last.step == 9);
-  CHECK(last.own == nlohmann::json{{"epoch", 2}});
+  CHECK(*last.own == nlohmann::json{{"epoch", 2}});
   again.steps(7);
   CHECK(again.values() == whole.values());
   CHECK(again.scaler.get_scale() == whole.scaler.get_scale());

@@ -150,7 +150,7 @@ TEST_CASE("a step that clips the norm gives it, of true gradients and before cli
   double squares = 0;
   for (const Tensor& p : free.net->parameters()) squares += (p.grad() * p.grad()).sum().item<double>();
   CHECK(bound.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
-  CHECK(!scaled.step(x, y).grad_norm.defined());  // its window goes on
+  CHECK(!scaled.step(x, y).grad_norm.defined());  // its window is not complete
   CHECK(scaled.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("train step options and losses are checked") {
                        ShapeError);
 }
 
-TEST_CASE("a step in mixed precision needs no more memory than one in float32, and lets go of what backward is done with") {
+TEST_CASE("a step in mixed precision needs no more memory than one in float32, and frees tensors that backward no longer needs") {
   const struct Threads {
     int saved = num_threads();
     Threads() { set_num_threads(2); }  // workspace is a thread's

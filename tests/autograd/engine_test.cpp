@@ -10,14 +10,12 @@
 #include "framework/autograd/function.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
-
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
-Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
 
 // Gives its input a gradient of the wrong shape.
 struct WrongShape : Function<WrongShape> {

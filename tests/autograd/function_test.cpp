@@ -11,14 +11,12 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/ops.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
-
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
-Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
 
 struct Cube : Function<Cube> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
@@ -80,7 +78,7 @@ struct NoGradient : Function<NoGradient> {
   static Tensors backward(FunctionContext&, const Tensors&) { return {Tensor()}; }
 };
 
-struct Identity : Function<Identity> {
+struct IdentityFunction : Function<IdentityFunction> {
   static Tensors forward(FunctionContext&, const Tensors& in) { return {in[0]}; }
   static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0] * -1.0}; }
 };
@@ -178,7 +176,7 @@ TEST_CASE("the number of gradients must be the number of inputs") {
 
 TEST_CASE("an input handed through becomes a tensor of its own") {
   const Tensor x = leaf({1, 2});
-  const Tensor y = Identity::apply({x})[0];
+  const Tensor y = IdentityFunction::apply({x})[0];
   CHECK(x.is_leaf());
   CHECK(!y.same(x));
   sum(y).backward();

@@ -4,16 +4,10 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/ops/ops.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
-
-namespace {
-
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
-Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
-
-}  // namespace
+using namespace halfstep::testing;
 
 TEST_CASE("a hook sees the whole gradient once, and may replace it") {
   const Tensor x = leaf({1, 2});

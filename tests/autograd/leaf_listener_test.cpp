@@ -15,7 +15,7 @@ using namespace halfstep;
 
 namespace {
 
-// The labels of leaves in the order that they are told, and "|" for the end of a backward.
+// The labels of leaves in the order of their reports, and "|" for the end of a backward.
 struct Notes : LeafListener {
   std::string text;
   std::vector<DType> dtypes;
@@ -30,7 +30,7 @@ Tensor leaf(const std::string& name, const Shape& shape) { return randn(shape, {
 
 }  // namespace
 
-TEST_CASE("leaf listener: gradients are told as they are complete, the last layer's first, once each") {
+TEST_CASE("leaf listener: gradients are reported when they are complete, the last layer's first, once each") {
   manual_seed(1);
   const Tensor a = leaf("a", {4, 4}), b = leaf("b", {4, 4}), c = leaf("c", {4, 4}), x = randn({2, 4});
   Notes notes;
@@ -38,7 +38,7 @@ TEST_CASE("leaf listener: gradients are told as they are complete, the last laye
   mm(tanh(mm(tanh(mm(x, a)), b)), c).sum().backward();
   CHECK(notes.text == "c b a |");
   notes.text.clear();
-  // One that is used twice is told after its second use, with the whole sum.
+  // One that is used twice is reported after its second use, with the whole sum.
   const Tensor h = tanh(mm(x, a));
   (mm(tanh(mm(h, b)), c).sum() + mm(h, b).sum()).backward();
   CHECK(notes.text == "c b a |");
@@ -72,7 +72,7 @@ TEST_CASE("leaf listener: gradients stay in a 16-bit dtype where they may, unlik
   CHECK(notes.dtypes.size() == 1);  // it listens no more
 }
 
-TEST_CASE("leaf listener: parameters of a recomputed segment are told as others are") {
+TEST_CASE("leaf listener: parameters of a recomputed segment are reported like others") {
   const Tensor a = leaf("a", {4, 4}), b = leaf("b", {4, 4}), x = randn({2, 4});
   Notes notes;
   const ListenToLeaves listen(notes);

@@ -162,4 +162,9 @@ inline Buffer operand(DType t, const Shape& shape, bool transposed, unsigned see
   return b;
 }
 
+// Random indices of 0 .. size - 1.
+inline Buffer indices(const Shape& shape, unsigned seed, int64_t size, Layout layout = Layout::dense) {
+  return uniform(DType::i64, shape, seed, 0, double(size), layout);
+}
+
 }  // namespace halfstep::testing

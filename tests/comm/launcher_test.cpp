@@ -6,12 +6,12 @@
 #include <map>
 
 #include "framework/base/check.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Launch under(const std::map<std::string, std::string>& environment) {
   return detect_launch([&](const char* name) {

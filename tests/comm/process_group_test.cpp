@@ -133,8 +133,8 @@ TEST_CASE("process group: a rank that only computes is not called lost") {
   CHECK(said.find("did not end within 0.1 s: all ranks live, but one of them is late") != std::string::npos);
 }
 
-TEST_CASE("process group: nothing goes on after a failure") {
-  std::atomic<int> told{0};
+TEST_CASE("process group: nothing continues after a failure") {
+  std::atomic<int> failures{0};
   on_ranks(2,
            [&](ProcessGroup& group) {
              if (group.rank() == 1) return;
@@ -143,14 +143,14 @@ TEST_CASE("process group: nothing goes on after a failure") {
              for (int i = 0; i < 2; ++i) {
                try {
                  group.wait(first);
-               } catch (const PeerLostError&) { ++told; }
+               } catch (const PeerLostError&) { ++failures; }
              }
              try {
                group.barrier();
-             } catch (const PeerLostError&) { ++told; }
+             } catch (const PeerLostError&) { ++failures; }
            },
            {.timeout_s = 0.1});
-  CHECK(told == 3);
+  CHECK(failures == 3);
 }
 
 TEST_CASE("process group: what cannot be exchanged is refused") {

@@ -18,8 +18,10 @@
 
 #include "framework/base/check.h"
 #include "framework/comm/process_group.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
@@ -70,8 +72,6 @@ std::vector<Said> meet(const std::vector<Launch>& launches, double timeout_s) {
   return out;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("rendezvous: ranks find each other by address, behind ports that others use, and by a file") {
@@ -118,9 +118,9 @@ TEST_CASE("rendezvous: ranks that contradict each other are refused, all with on
   }
   for (const Said& s : meet({as(0, 3, place), as(1, 4, place)}, 20)) {
     CHECK(s.config);
-    CHECK(contains(s.text, "was told that there are 4 ranks, and rank 0 that there are 3"));
+    CHECK(contains(s.text, "was started as one of 4 ranks, and rank 0 as one of 3"));
   }
-  // A rank of another job goes on looking, and its own job does not suffer.
+  // A rank of another job continues to search, and its own job does not suffer.
   MeetingPlace elsewhere = place;
   elsewhere.job = "job 1";
   const std::vector<Said> said = meet({as(0, 2, place), as(1, 2, elsewhere)}, 0.4);

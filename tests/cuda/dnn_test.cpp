@@ -21,7 +21,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-void check_near(const Tensor& got, const Tensor& want, double tolerance) {
+void check_within(const Tensor& got, const Tensor& want, double tolerance) {
   REQUIRE(got.shape() == want.shape());
   const auto a = got.to_vector<double>(), b = want.to_vector<double>();
   double worst = 0, most = 0;
@@ -114,7 +114,7 @@ TEST_CASE("convolutions of every kind and layout are the CPU's") {
                         again = convolved(backend_for(Device::cuda), c, place, results);
           for (size_t i = 0; i < want.size(); ++i) {
             CAPTURE(i);
-            check_near(got[i], want[i], dtype == DType::f16 ? 4e-3 : 1e-5);
+            check_within(got[i], want[i], dtype == DType::f16 ? 4e-3 : 1e-5);
             CHECK(bytes(got[i]) == bytes(again[i]));
           }
         }
@@ -137,7 +137,7 @@ TEST_CASE("a ReLU in a convolution's pass leaves NaN what it is") {
         const Tensor in = last ? x.to(MemoryFormat::channels_last) : x, y = conv2d(in, w, bias, {}, true),
                      want = relu(conv2d(in, w, bias));
         CHECK(sum(isnan(y)).item<double>() == 8);  // one place of each channel sees it
-        check_near(where(isnan(y), 0.0, y), where(isnan(want), 0.0, want), dtype == DType::f16 ? 4e-3 : 1e-5);
+        check_within(where(isnan(y), 0.0, y), where(isnan(want), 0.0, want), dtype == DType::f16 ? 4e-3 : 1e-5);
       }
     }
   }
@@ -227,7 +227,7 @@ TEST_CASE("with cudnn_benchmark the fastest way is kept, also for later runs") {
   {
     const Listening log;
     const Tensors timed = run(first, 1000000);
-    for (size_t i = 0; i < 4; ++i) check_near(timed[i], plain[i], 4e-3);
+    for (size_t i = 0; i < 4; ++i) check_within(timed[i], plain[i], 4e-3);
     CHECK(log.count("is fastest") >= 3);
     std::ifstream file(first);
     std::stringstream all;
@@ -246,7 +246,7 @@ TEST_CASE("with cudnn_benchmark the fastest way is kept, also for later runs") {
   {
     const Listening log;
     const Tensors unfolded = run(second, 1000001);
-    for (size_t i = 0; i < 4; ++i) check_near(unfolded[i], plain[i], 4e-3);
+    for (size_t i = 0; i < 4; ++i) check_within(unfolded[i], plain[i], 4e-3);
     CHECK(log.count("is fastest") == 0);
   }
   if (before)
@@ -267,10 +267,10 @@ TEST_CASE("attention and its gradients are the CPU's, also where queries share k
       const AttentionOptions o{.is_causal = causal, .scale = 0.3, .enable_gqa = true};
       const AttentionRun want = attend(Device::cpu, DType::f64, o, q, k), got = attend(Device::cuda, DType::f16, o, q, k),
                          again = attend(Device::cuda, DType::f16, o, q, k);
-      check_near(got.out, want.out, 4e-3);
-      check_near(got.dq, want.dq, 6e-3);
-      check_near(got.dk, want.dk, 6e-3);
-      check_near(got.dv, want.dv, 6e-3);
+      check_within(got.out, want.out, 4e-3);
+      check_within(got.dq, want.dq, 6e-3);
+      check_within(got.dk, want.dk, 6e-3);
+      check_within(got.dv, want.dv, 6e-3);
       CHECK(bytes(got.dq) + bytes(got.dk) + bytes(got.dv) == bytes(again.dq) + bytes(again.dk) + bytes(again.dv));
     }
   }
@@ -285,7 +285,7 @@ TEST_CASE("attention and its gradients are the CPU's, also where queries share k
   CHECK(got.out.dtype() == DType::f16);
   for (const auto& [g, w] : {std::pair{got.dq, want.dq}, {got.dk, want.dk}, {got.dv, want.dv}}) {
     CHECK(g.dtype() == DType::f32);
-    check_near(g, w, 6e-3);
+    check_within(g, w, 6e-3);
   }
 }
 

@@ -21,7 +21,7 @@ std::shared_ptr<const Dataset> numbers() {
 
 }  // namespace
 
-TEST_CASE("batches on the device are those on the host, whoever brings them") {
+TEST_CASE("batches on the device are those on the host, whichever thread brings them") {
   for (const int workers : {0, 1, 3}) {
     CAPTURE(workers);
     LoaderOptions options{.batch_size = 2, .shuffle = true, .seed = 4, .num_workers = workers, .prefetch = 4};

@@ -68,7 +68,7 @@ TEST_CASE("a C++ number takes no memory of the device, and gives the CPU's bits"
     const Autocast region(device, DType::bf16);
     CHECK(pow(2.0, tensor({1, 2}, {.dtype = DType::bf16, .device = device})).dtype() == DType::f32);
   }
-  // Numbers are compared in the dtype of what they stand beside.
+  // Numbers are compared in the dtype of the other operand.
   for (Device device : kBoth)
     for (DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
       CHECK(tensor({0.1}, {.dtype = dtype, .device = device}).eq(0.1).item<bool>());

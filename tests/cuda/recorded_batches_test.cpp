@@ -14,7 +14,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr int64_t kBatch = 8, kWidth = 12;
+constexpr int64_t kBatch = 8, kImageWidth = 12;
 using Pair = std::pair<Tensor, Tensor>;
 
 // A model of the kind that `make` builds, trained on batches; the bytes of everything afterwards.
@@ -41,8 +41,8 @@ std::string train(const Make& make, const std::vector<Pair>& batches, DType low,
 }
 
 std::shared_ptr<Module> plain() {
-  return std::make_shared<Sequential>(std::make_shared<Linear>(kWidth, 24), std::make_shared<ReLU>(),
-                                      std::make_shared<Linear>(24, kWidth));
+  return std::make_shared<Sequential>(std::make_shared<Linear>(kImageWidth, 24), std::make_shared<ReLU>(),
+                                      std::make_shared<Linear>(24, kImageWidth));
 }
 
 template <class Make>
@@ -59,7 +59,7 @@ void same_as_eager(const Make& make, const std::vector<Pair>& batches) {
 // Targets are aligned: an eager loss of one that is not sums in another order than that of its aligned copy.
 TEST_CASE("recorded steps take batches from anywhere") {
   manual_seed(9);
-  const Tensor all = randn({40 * kBatch, kWidth}, {.device = Device::cuda}), flat = randn({4096}, {.device = Device::cuda});
+  const Tensor all = randn({40 * kBatch, kImageWidth}, {.device = Device::cuda}), flat = randn({4096}, {.device = Device::cuda});
   std::vector<Pair> batches;
   const auto row = [&](int64_t i) { return all.narrow(0, i * kBatch, kBatch); };
   for (int64_t i = 0; i < 5; ++i) batches.emplace_back(row(i), row(i + 1));
@@ -67,8 +67,8 @@ TEST_CASE("recorded steps take batches from anywhere") {
     batches.emplace_back(row(i).clone(), row(i + 1).clone());  // memory that is free again after the step
     batches.emplace_back(row(i), row(i));                      // both the same
     batches.emplace_back(row(i).to(Device::cpu), row(i));      // on the host
-    batches.emplace_back(all.narrow(0, 0, kWidth * kBatch).narrow(1, i, 1).reshape({kWidth, kBatch}).t(), row(i));  // transposed
-    batches.emplace_back(flat.narrow(0, i, kBatch * kWidth).reshape({kBatch, kWidth}), row(i));                     // not aligned
+    batches.emplace_back(all.narrow(0, 0, kImageWidth * kBatch).narrow(1, i, 1).reshape({kImageWidth, kBatch}).t(), row(i));  // transposed
+    batches.emplace_back(flat.narrow(0, i, kBatch * kImageWidth).reshape({kBatch, kImageWidth}), row(i));                     // not aligned
     batches.emplace_back(row(i).to(Device::cpu).t().contiguous().t(), row(3));  // on the host, transposed
   }
   const Tensor bad = row(2).clone();
@@ -96,7 +96,7 @@ TEST_CASE("a step that keeps its input finds the batch there") {
   TrainStep step(net, loss, opt, scaler, nullptr,
                  {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = GraphMode::on});
   for (int i = 0; i < 8; ++i) {
-    const Tensor x = randn({kBatch, kWidth}, {.device = Device::cuda});
+    const Tensor x = randn({kBatch, kImageWidth}, {.device = Device::cuda});
     step(x, x);
     CHECK(bytes(net.kept) == bytes(x));
   }
@@ -105,14 +105,14 @@ TEST_CASE("a step that keeps its input finds the batch there") {
 
 TEST_CASE("a step whose output is its input") {
   struct Hands : Module {  // its parameter takes part, its output does not depend on it
-    Hands() : weight(register_parameter("weight", ones({kWidth}))) {}
+    Hands() : weight(register_parameter("weight", ones({kImageWidth}))) {}
     Tensor forward(const Tensor& x) override { return x + (weight - weight.detach()); }
     Tensor weight;
   };
   manual_seed(4);
   std::vector<Pair> batches;
   for (int i = 0; i < 8; ++i)
-    batches.emplace_back(randn({kBatch, kWidth}, {.device = Device::cuda}), randn({kBatch, kWidth}, {.device = Device::cuda}));
+    batches.emplace_back(randn({kBatch, kImageWidth}, {.device = Device::cuda}), randn({kBatch, kImageWidth}, {.device = Device::cuda}));
   same_as_eager([] { return std::make_shared<Hands>(); }, batches);
 }
 
@@ -120,13 +120,13 @@ TEST_CASE("losses and outcomes of recorded steps stay what they were, over more 
   manual_seed(3);
   std::vector<Pair> batches;
   for (int i = 0; i < 3; ++i)
-    batches.emplace_back(randn({1, kWidth}, {.device = Device::cuda}), randn({1, kWidth}, {.device = Device::cuda}));
+    batches.emplace_back(randn({1, kImageWidth}, {.device = Device::cuda}), randn({1, kImageWidth}, {.device = Device::cuda}));
   Tensor bad = batches[0].first.clone();
   bad[0][0].fill_(std::numeric_limits<double>::quiet_NaN());
   std::string want;
   for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
     manual_seed(5);
-    Linear net(kWidth, kWidth);
+    Linear net(kImageWidth, kImageWidth);
     net.to(Device::cuda);
     SGD opt(net.parameters(), {.lr = 0.001});
     const MSELoss loss;
@@ -135,7 +135,7 @@ TEST_CASE("losses and outcomes of recorded steps stay what they were, over more 
     std::vector<StepResult> kept;
     for (size_t i = 0; i < 2 * StepRecorder::kRing + 40; ++i) {
       StepResult r = step(i % 50 == 17 ? bad : batches[i % 3].first, batches[i % 3].second);
-      if (i < 20 || i % 3 != 0) kept.push_back(std::move(r));  // some are let go
+      if (i < 20 || i % 3 != 0) kept.push_back(std::move(r));  // some are freed
     }
     std::string got;
     for (const StepResult& r : kept) got += bytes(r.loss) + (r.outcome.overflow() ? "s" : "a");
@@ -159,12 +159,12 @@ TEST_CASE("automatic: whichever way was faster stays") {
     }
   };
   const Slow loss;
-  Linear net(kWidth, kWidth);
+  Linear net(kImageWidth, kImageWidth);
   net.to(Device::cuda);
   SGD opt(net.parameters(), {.lr = 0.001});
   GradScaler scaler;
   TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16});
-  const Tensor x = randn({kBatch, kWidth}, {.device = Device::cuda});
+  const Tensor x = randn({kBatch, kImageWidth}, {.device = Device::cuda});
   for (int i = 1; i <= StepRecorder::kDecided + 2; ++i) {
     step(x, x);
     CHECK(step.is_recorded() == (i > StepRecorder::kWarmup + StepRecorder::kTimed));

@@ -13,7 +13,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Setup {
   DType low = DType::f16;  // f32: no autocast
@@ -93,7 +93,7 @@ bool same_as_eager(const Setup& setup, const Script& script) {
 void fifty_steps(Trainer& t) {
   const Batches batches(Device::cuda, 4);
   const Tensor bad = batches.inputs[2].clone();
-  bad[3][1].fill_(kInf);
+  bad[3][1].fill_(kInfinity);
   for (size_t i = 0; i < 50; ++i) t.run(i % 13 == 7 ? bad : batches.inputs[i % 4], batches.targets[i % 4]);
 }
 

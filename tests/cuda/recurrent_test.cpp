@@ -32,7 +32,7 @@ struct Grid {
   bool is_lstm() const { return kind == std::string("LSTM"); }
 };
 
-constexpr int64_t kFeatures = 4, kUnits = 6, kSteps = 5, kBatch = 3;
+constexpr int64_t kFeatures = 4, kUnits = 6, kSteps = 5, kSequences = 3;
 
 // The same weights and inputs on every device: those of `dtype`, computed with in `wide`.
 struct Problem {
@@ -54,9 +54,9 @@ struct Problem {
     const int64_t parts = g.layers * (g.both ? 2 : 1);
     const bool single = g.input == Input::single;
     const auto made = [&](const Shape& shape) { return randn(shape).to(dtype).to(wide).to(device).set_requires_grad(); };
-    x = made(single ? Shape{kSteps, kFeatures} : first ? Shape{kBatch, kSteps, kFeatures} : Shape{kSteps, kBatch, kFeatures});
+    x = made(single ? Shape{kSteps, kFeatures} : first ? Shape{kSequences, kSteps, kFeatures} : Shape{kSteps, kSequences, kFeatures});
     if (!g.states) return;
-    const auto state = [&](int64_t width) { return made(single ? Shape{parts, width} : Shape{parts, kBatch, width}); };
+    const auto state = [&](int64_t width) { return made(single ? Shape{parts, width} : Shape{parts, kSequences, width}); };
     h = state(g.proj > 0 ? g.proj : kUnits);
     if (g.is_lstm()) c = state(kUnits);
   }

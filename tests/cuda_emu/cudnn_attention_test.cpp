@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of attention in the library that stands in for cuDNN, composed as cuDNN 9 takes them, against the op on the CPU.
+// Graphs of attention in the fake cuDNN, composed as cuDNN 9 takes them, against the op on the CPU.
 #include <limits>
 
 #include "halfstep.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of cuDNN's backend API in few words, and their execution, for tests that call the library that stands in for it.
+// Graphs of cuDNN's backend API in few words, and their execution, for tests that call the fake library.
 #pragma once
 
 #include <algorithm>

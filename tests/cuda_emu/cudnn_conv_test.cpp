@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of the library that stands in for cuDNN, against those of the CPU backend.
+// Convolutions of the fake cuDNN, against those of the CPU backend.
 #include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"
 

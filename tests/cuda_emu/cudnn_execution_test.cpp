@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executions of cuDNN's graphs by the library that stands in for it: when they read what, and what they must not be given.
+// Executions of cuDNN's graphs by the fake library: when they read their tensors, and inputs that it must refuse.
 #include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"
 #include "tests/cuda_emu/misuse.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every misuse of cuDNN's graphs that the library that stands in for it must find.
+// Every misuse of cuDNN's graphs that the fake library must find.
 #include "tests/cuda_emu/behaviour.h"
 #include "tests/cuda_emu/cudnn_builder.h"
 #include "tests/cuda_emu/misuse.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recurrent network of cuDNN's API with all its memory, for tests that call the library that stands in for it.
+// A recurrent network of cuDNN's API with all its memory, for tests that call the fake library.
 #pragma once
 
 #include <string>

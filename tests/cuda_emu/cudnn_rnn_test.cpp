@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of the library that stands in for cuDNN, against halfstep's sequences on the CPU.
+// Recurrent networks of the fake cuDNN, against halfstep's sequences on the CPU.
 #include "framework/ops/linalg/recurrent.h"
 #include "halfstep.h"
 #include "tests/cuda_emu/cudnn_rnn_builder.h"
@@ -9,7 +9,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-const RnnCase kCases[] = {
+const RnnCase kRnnCases[] = {
     {.name = "tanh", .mode = CUDNN_RNN_TANH},
     {.name = "relu, two layers", .mode = CUDNN_RNN_RELU, .layers = 2},
     {.name = "lstm", .mode = CUDNN_LSTM},
@@ -165,7 +165,7 @@ void compare(const RnnCase& c, DType t, double tolerance) {
 }  // namespace
 
 TEST_CASE("cudnn: recurrent networks and their gradients") {
-  for (const RnnCase& c : kCases) {
+  for (const RnnCase& c : kRnnCases) {
     compare(c, DType::f32, 1e-5);
     compare(c, DType::f16, 1e-2);
   }

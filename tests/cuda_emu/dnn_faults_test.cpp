@@ -255,7 +255,7 @@ TEST_CASE("dnn: a lack of memory is an error where the library alone knows what 
   backward(output());
 }
 
-// The tests of recurrent networks say so and pass where the library takes none: the stand-in does, unless it is told not to.
+// The tests of recurrent networks say so and pass where the library takes none: the fake does, unless a test turns that off.
 TEST_CASE("dnn: the library takes recurrent networks") {
   const char* const refused = std::getenv("HALFSTEP_FAKE_DNN_REFUSE");
   if (!has_library() || (refused && std::strtoul(refused, nullptr, 0) & 0x40)) return;

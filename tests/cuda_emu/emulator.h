@@ -210,7 +210,7 @@ inline unsigned atomicInc(unsigned* p, unsigned limit) {
   return emu::atomic_update(p, [limit](unsigned a) { return a >= limit ? 0u : a + 1; });
 }
 
-// The host's accurate functions stand in for the device's.
+// The host's accurate functions replace the device's.
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions of cuDNN's handles and backend descriptors; fake_cudnn.h says what stands in for it.
+// The C functions of cuDNN's handles and backend descriptors; fake_cudnn.h describes the fake library.
 #include "fake_cudnn.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the files of the library that stands in for cuDNN. It has the functions that cuda/dnn calls, on the emulator's memory and
+// Between the files of the fake cuDNN. It has the functions that cuda/dnn calls, on the emulator's memory and
 // streams, and takes what cuDNN's headers and documentation say that the real one takes.
 //   refusals   what the real one may decline (a graph that no engine knows, a plan that does not build): a status, as there
 //   misuse     what the real one answers with BAD_PARAM, or computes garbage from: it ends the program with the broken rule, as a

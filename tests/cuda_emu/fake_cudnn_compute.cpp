@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of the library that stands in for cuDNN, in double. Each result is rounded once to the type of its tensor.
+// The arithmetic of the fake cuDNN, in double. Each result is rounded once to the type of its tensor.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -47,7 +47,7 @@ std::vector<Operation> ordered(std::vector<Operation> operations) {
 }
 
 // dQ of attention: parts that run at the same time add to it in f32, where the graph has it in memory before it is narrowed. No
-// numerical note tells. The caller zeroes it.
+// numerical note says. The caller zeroes it.
 void find_accumulators(Graph& graph) {
   for (Operation& op : graph.operations) {
     if (op.kind != Kind::matmul || op.out.is_virtual || graph.matmuls < 4 || op.out.type != CUDNN_DATA_FLOAT) continue;

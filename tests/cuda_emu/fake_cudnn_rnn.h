@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of the library that stands in for cuDNN: descriptors, where the weights lie, and the arithmetic.
+// Recurrent networks of the fake cuDNN: descriptors, where the weights lie, and the arithmetic.
 #pragma once
 
 #include "fake_cudnn.h"

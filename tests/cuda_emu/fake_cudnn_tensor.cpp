@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements and geometry of the tensors of the library that stands in for cuDNN, and how it reports what is wrong.
+// Elements and geometry of the tensors of the fake cuDNN, and how it reports what is wrong.
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library with the functions of NCCL that cuda/nccl calls, for ranks that are threads of one program on the emulator's device.
-// A call is put into its stream and copies what it sends when the stream comes to it; the stream then stands still until all
+// A call is put into its stream and copies what it sends when the stream comes to it; the stream is then blocked until all
 // ranks have come so far. Nothing is done in a call that returns ncclInProgress before the caller has asked how it went, twice.
 // A group of sends and receives is one call, which all ranks take part in, as here every rank exchanges with every other. In a stream
 // that is captured calls become part of the graph, and of every launch of it.

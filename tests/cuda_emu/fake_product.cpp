@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of the library that stands in for cuBLASLt, as the comments of cublasLt.h describe it.
+// The arithmetic of the fake cuBLASLt, as the comments of cublasLt.h describe it.
 #include "fake_product.h"
 
 #include <cmath>

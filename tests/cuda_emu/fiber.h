@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stack of its own to run a function on, and switches between stacks. x86-64; ASan is told of each switch.
+// A stack of its own to run a function on, and switches between stacks. x86-64; ASan is notified of each switch.
 //
 // Kernels switch far more often than they compute. A processor predicts where functions return to, and of that nothing is left
 // after a switch: so a switch is a jump and no return, and inline, that few returns follow it.
@@ -23,7 +23,7 @@ inline void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 
 namespace emu {
 
-// Stores the stack pointer in *save and goes on where `load` was stored. What the compiler does not keep itself lies on the stack,
+// Stores the stack pointer in *save and continues where `load` was stored. Registers that the compiler does not save are on the stack,
 // behind the 128 bytes that a function may use without moving the pointer.
 [[gnu::always_inline]] inline void switch_stack(void** save, void* load) {
   asm volatile(R"(

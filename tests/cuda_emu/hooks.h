@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the parts of the emulator: where the running kernel is, and who is told of what happens.
+// Between the parts of the emulator: where the running kernel is, and functions to call at its events.
 #pragma once
 
 #include <cstddef>

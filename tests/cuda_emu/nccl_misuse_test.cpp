@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every misuse of NCCL that the library which stands in for it must find.
+// Every misuse of NCCL that the fake library must find.
 #include <array>
 #include <functional>
 

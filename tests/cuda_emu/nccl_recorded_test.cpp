@@ -253,7 +253,7 @@ TEST_CASE("nccl: automatic: the times of the slowest rank decide for all") {
   }
 }
 
-TEST_CASE("nccl: whoever waits for a replay whose other rank is gone is told, and nothing hangs") {
+TEST_CASE("nccl: waiting for a replay whose other rank is gone throws, and nothing hangs") {
   for (const bool between : {true, false}) {
     CAPTURE(between);
     const RankGpus gpus;
@@ -287,7 +287,7 @@ TEST_CASE("nccl: whoever waits for a replay whose other rank is gone is told, an
   }
 }
 
-TEST_CASE("nccl: what was not waited for in a recording is refused, and the group goes on") {
+TEST_CASE("nccl: what was not waited for in a recording is refused, and the group continues") {
   const RankGpus gpus;
   std::atomic<int> wrong{0};
   on_gpus(2, [&](ProcessGroup& group) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that exchange memory of the device: threads that share the emulator's, on the library that stands in for NCCL.
+// Ranks that exchange memory of the device: threads that share the emulator's, on the fake NCCL.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -97,9 +97,9 @@ TEST_CASE("nccl: two ranks get the bits of the host's group, in every dtype") {
       group.wait(group.all_gather(part, all));
       group.wait(group.all_gather(dpart, dall));
       wrong += bytes(dall) != bytes(all);
-      const Tensor told = here(of_rank(me, 5, dtype)), too = here(of_rank(me + 1, 9, dtype));
-      group.wait(group.broadcast({told, too}, 1));
-      wrong += bytes(told) != bytes(of_rank(1, 5, dtype)) || bytes(too) != bytes(of_rank(2, 9, dtype));
+      const Tensor theirs = here(of_rank(me, 5, dtype)), too = here(of_rank(me + 1, 9, dtype));
+      group.wait(group.broadcast({theirs, too}, 1));
+      wrong += bytes(theirs) != bytes(of_rank(1, 5, dtype)) || bytes(too) != bytes(of_rank(2, 9, dtype));
     }
     const Tensor wire = of_rank(me, 33).add(0x1p-12), dwire = here(wire),
                  flags = here(full({3}, me == 1, {.dtype = DType::boolean}));
@@ -160,7 +160,7 @@ TEST_CASE("nccl: sums of three and four ranks are the host group's to the bit, w
           },
           options);
       CHECK(wrong == 0);
-      CHECK((others > 0) == library);  // so the numbers above tell one order from another
+      CHECK((others > 0) == library);  // so the numbers above distinguish the orders
     }
   }
 }
@@ -223,7 +223,7 @@ TEST_CASE("nccl: what cannot be exchanged is refused") {
   });
 }
 
-TEST_CASE("nccl: a rank that does not come is named when the time is over, and nothing goes on") {
+TEST_CASE("nccl: a rank that does not come is named when the time is over, and nothing continues") {
   std::string first, again, later;
   const auto start = std::chrono::steady_clock::now();
   on_gpus(2,

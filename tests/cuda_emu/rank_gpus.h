@@ -138,7 +138,7 @@ class RankGpus {
   Memory memory_{*this};
 };
 
-// f(group) on each of so many ranks, over the library that stands in for NCCL.
+// f(group) on each of so many ranks, over the fake NCCL.
 inline void on_gpus(int ranks, const std::function<void(ProcessGroup&)>& f, const GroupOptions& options = {}) {
   with_ranks(
       ranks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the files that stand in for the CUDA runtime: memory.cpp, streams.cpp, graphs.cpp, device.cpp.
+// Between the files of the fake CUDA runtime: memory.cpp, streams.cpp, graphs.cpp, device.cpp.
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
 // work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
@@ -46,7 +46,7 @@ struct Stream {
   std::vector<const Node*> last;     // what its next node comes after
   struct Piece {
     std::function<void()> work;
-    std::function<bool()> ready;  // where set: the stream stands still until it says so
+    std::function<bool()> ready;  // where set: the stream is blocked until it returns true
   };
   std::deque<Piece> pending;
   uint64_t given = 0, done = 0;  // pieces of work ever

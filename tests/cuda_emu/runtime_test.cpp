@@ -251,7 +251,7 @@ TEST_CASE_FIXTURE(Fixture, "a captured launch gives its node, whose arguments ca
   CHECK(cudaFree(y) == cudaSuccess);
 }
 
-TEST_CASE_FIXTURE(Fixture, "device memory is limited, counted and told apart from the host's") {
+TEST_CASE_FIXTURE(Fixture, "device memory is limited, counted and distinguished from the host's") {
   size_t before, after, total;
   CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess);
   const size_t limit = total - before + (size_t(64) << 20);  // other tests may keep memory

@@ -197,7 +197,7 @@ void pass_barrier() {
   fail("deadlock in block (%u,%u,%u)", blockIdx.x, blockIdx.y, blockIdx.z);
 }
 
-// Whether a warp has threads that could go on. In reverse order it does so before the next warp's turn, as far as a barrier: as
+// Whether a warp has threads that could continue. In reverse order it does so before the next warp's turn, as far as a barrier: as
 // warps run ahead of each other on a GPU. In the other orders all warps wait for each other at each shuffle.
 bool runs_ahead(int first) {
   if (options().order != Order::reverse || first % 32 != 0) return false;
@@ -253,7 +253,7 @@ void run_block(size_t shared) {
   end_shared_memory();
 }
 
-// The last lane of the mask to arrive exchanges for all of them and goes on.
+// The last lane of the mask to arrive exchanges for all of them and continues.
 void meet(Site site, unsigned mask, WarpOp op, int source, const void* value, size_t bytes, bool predicate) {
   Thread& me = threads[current];
   const int warp = current / 32 * 32;

@@ -239,7 +239,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
     return cudaSuccess;
   }
   if (stream_of(handle).capture) fail("cudaStreamWaitEvent: the stream is captured, and the event is not");
-  // What is waited for is what the event stands for now.
+  // It waits for the work that the event marks now.
   const auto ready = [e = event_of(event)] {
     wait_for(e);
     return passed(e);

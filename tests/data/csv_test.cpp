@@ -140,7 +140,7 @@ TEST_CASE("csv: another file is read as the training data was: columns by name, 
   CHECK(contains(refused("size,shade,kind\n1,red,plum\n"), "has no column \"color\", which the training data has"));
   CHECK(contains(refused("size,color,weight,kind\n1,red,2,plum\n"),
                  "must have the training data's 2 columns besides the target, got 3"));
-  // Numbers that stand for classes may be written in another way.
+  // Numbers that mean classes may be written in another way.
   const File numbers("x,y\n1,1\n2,2\n3,10\n");
   const CsvDataset counted(numbers.path);
   write_bytes(numbers.path, "x,y\n1,010\n");

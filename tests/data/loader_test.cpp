@@ -40,7 +40,7 @@ std::vector<int64_t> pass(DataLoader& loader) {
   return out;
 }
 
-// Fails for one sample, as long as it is told to.
+// Fails for one sample, as long as a flag is set.
 class Failing : public Dataset {
  public:
   int64_t size() const override { return 10; }
@@ -84,7 +84,7 @@ TEST_CASE("DataLoader: the order is a function of seed and epoch, whatever the w
   CHECK(pass(other) != first);
 }
 
-TEST_CASE("DataLoader: a saved state goes on with the very next batch") {
+TEST_CASE("DataLoader: a saved state continues with the very next batch") {
   for (int workers : {0, 1, 2}) {
     const LoaderOptions options{.batch_size = 4, .shuffle = true, .seed = 11, .num_workers = workers, .prefetch = 3};
     DataLoader loader(counting(30), options);

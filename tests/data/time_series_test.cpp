@@ -11,17 +11,17 @@
 using namespace halfstep;
 using namespace halfstep::testing;
 
-TEST_CASE("TimeSeries: windows, what follows them, and the part that is told") {
+TEST_CASE("TimeSeries: windows, the values after them, and the part with the targets") {
   const TempDir dir;
   write_bytes(dir / "s", "t,v\n1,10\n2,20\n3,30\n4,40\n5,50\n6,60\n7,70\n8,80\n9,90\n10,100\n");
   const TimeSeriesDataset train(dir / "s", {.time = "t", .window = 2, .horizon = 1, .end = 0.6, .standardize = false});
-  CHECK(train.size() == 4);  // 30 to 60 are told
+  CHECK(train.size() == 4);  // 30 to 60 are predicted
   const Batch batch = train.batch(std::vector<int64_t>{3, 0});
   CHECK(batch.input.shape() == Shape{2, 2, 1});
   CHECK(batch.input.to_vector<int>() == std::vector<int>{40, 50, 10, 20});
   CHECK(batch.target.shape() == Shape{2, 1});
   CHECK(batch.target.to_vector<int>() == std::vector<int>{60, 30});
-  // The rest is told from all that came before it.
+  // The rest is predicted from everything before it.
   const TimeSeriesDataset val(dir / "s", {.window = 2, .begin = 0.6, .standardize = false});
   CHECK(val.size() == 4);
   CHECK(val.batch(std::vector<int64_t>{0}).input.to_vector<int>() == std::vector<int>{50, 60});

@@ -80,7 +80,7 @@ std::vector<int64_t> counted(int64_t n) {
 }
 
 template <class T, class... Args>
-std::shared_ptr<const Transform> made(Args&&... args) {
+std::shared_ptr<const Transform> shared(Args&&... args) {
   return std::make_shared<T>(std::forward<Args>(args)...);
 }
 
@@ -168,7 +168,7 @@ TEST_CASE("transforms: what is random is distributed as it should be") {
   SUBCASE("RandomCrop") {
     const Tensor out = RandomCrop({8, 16}, {.padding = {3, 3, 3, 3}}).apply(batch, draws).input;
     std::vector<int> at(49);
-    for (int64_t i = 0; i < kSamples; ++i) {  // the pixel of the middle tells the window's place
+    for (int64_t i = 0; i < kSamples; ++i) {  // the pixel of the middle identifies the window's place
       const int seen = int(out.select(0, i).select(0, 0).select(0, 3).select(0, 8).item<float>()) - 1;
       ++at.at(size_t((seen / 16) * 7 + seen % 16 - 5));
     }
@@ -258,29 +258,29 @@ TEST_CASE("transforms: what is random is distributed as it should be") {
 TEST_CASE("transforms: random numbers are a function of seed, epoch, index and place") {
   const auto data = byte_images(64, {3, 8, 8});
   const auto list = [] {
-    return Transforms{made<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {2, 2, 2, 2}}),
-                      made<RandomHorizontalFlip>(),
-                      made<ColorJitter>(ColorJitterOptions{.brightness = {{0.5, 1.5}}, .hue = {{-0.2, 0.2}}}),
-                      made<RandomErasing>(),
-                      made<RandomRotation>(std::array<double, 2>{-20, 20}),
-                      made<NormalizeTransform>(NormalizeTransform::preset("cifar10"))};
+    return Transforms{shared<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {2, 2, 2, 2}}),
+                      shared<RandomHorizontalFlip>(),
+                      shared<ColorJitter>(ColorJitterOptions{.brightness = {{0.5, 1.5}}, .hue = {{-0.2, 0.2}}}),
+                      shared<RandomErasing>(),
+                      shared<RandomRotation>(std::array<double, 2>{-20, 20}),
+                      shared<NormalizeTransform>(NormalizeTransform::preset("cifar10"))};
   };
   const auto augmented = transformed(data, list(), 5);
   const std::vector<int64_t> some = {9, 3, 50}, others = {50, 9};
   const Tensor a = augmented->batch(some, 2).input, b = augmented->batch(others, 2).input;
-  CHECK(same_bits(a.select(0, 0), b.select(0, 1)));  // whatever stands beside it
+  CHECK(same_bits(a.select(0, 0), b.select(0, 1)));  // whatever is beside it
   CHECK(same_bits(a.select(0, 2), b.select(0, 0)));
   CHECK(!same_bits(a, augmented->batch(some, 3).input));
   CHECK(!same_bits(a, transformed(data, list(), 6)->batch(some, 2).input));
   CHECK(same_bits(augmented->batch(some).input, augmented->batch(some, 0).input));
   Transforms later = list();
-  later.insert(later.begin(), made<ToTensor>());
+  later.insert(later.begin(), shared<ToTensor>());
   CHECK(!same_bits(a, transformed(data, later, 5)->batch(some, 2).input));
 
   // With Mixup as well, which looks at the batch: any number of workers, and a resume in mid-epoch.
   Transforms mixed = list();
-  mixed.push_back(made<Mixup>(0.4));
-  mixed.push_back(made<CutMix>());
+  mixed.push_back(shared<Mixup>(0.4));
+  mixed.push_back(shared<CutMix>());
   const auto run = [&](int workers, std::optional<LoaderState> from) {
     DataLoader loader(transformed(data, mixed, 5),
                       {.batch_size = 7, .shuffle = true, .seed = 1, .num_workers = workers, .prefetch = 3});
@@ -313,17 +313,17 @@ TEST_CASE("transforms: one pass over bytes gives the bits of one transform after
     const auto bytes = byte_images(40, {3, 9, 7}, affine);
     const auto floats = float_images(*bytes);
     const std::vector<Transforms> lists = {
-        {made<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {2, 1, 2, 3}}), made<RandomHorizontalFlip>(),
-         made<NormalizeTransform>(NormalizeTransform::preset("cifar100"))},
-        {made<RandomVerticalFlip>(), made<RandomCrop>(ImageSize{5, 7}), made<RandomHorizontalFlip>()},
-        {made<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {3, 3, 3, 3}, .pad = {.mode = PadMode::reflect}}),
-         made<RandomHorizontalFlip>()},
-        {made<Pad>(std::array<int64_t, 4>{1, 1, 1, 1}, PadOptions{.fill = 0.5}),
-         made<RandomCrop>(ImageSize{12, 10}, RandomCropOptions{.pad_if_needed = true})},
-        {made<CenterCrop>(ImageSize{12, 3}), made<NormalizeTransform>(Normalize{0.5, 0.25}), made<RandomErasing>()},
-        {made<NormalizeTransform>(NormalizeTransform::preset("imagenet")),
-         made<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {4, 4, 4, 4}})},
-        {made<RandomErasing>(), made<RandomHorizontalFlip>(), made<NormalizeTransform>(Normalize{0.5, 0.25})},
+        {shared<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {2, 1, 2, 3}}), shared<RandomHorizontalFlip>(),
+         shared<NormalizeTransform>(NormalizeTransform::preset("cifar100"))},
+        {shared<RandomVerticalFlip>(), shared<RandomCrop>(ImageSize{5, 7}), shared<RandomHorizontalFlip>()},
+        {shared<RandomCrop>(ImageSize{8, 8}, RandomCropOptions{.padding = {3, 3, 3, 3}, .pad = {.mode = PadMode::reflect}}),
+         shared<RandomHorizontalFlip>()},
+        {shared<Pad>(std::array<int64_t, 4>{1, 1, 1, 1}, PadOptions{.fill = 0.5}),
+         shared<RandomCrop>(ImageSize{12, 10}, RandomCropOptions{.pad_if_needed = true})},
+        {shared<CenterCrop>(ImageSize{12, 3}), shared<NormalizeTransform>(Normalize{0.5, 0.25}), shared<RandomErasing>()},
+        {shared<NormalizeTransform>(NormalizeTransform::preset("imagenet")),
+         shared<RandomCrop>(ImageSize{9, 7}, RandomCropOptions{.padding = {4, 4, 4, 4}})},
+        {shared<RandomErasing>(), shared<RandomHorizontalFlip>(), shared<NormalizeTransform>(Normalize{0.5, 0.25})},
     };
     const std::vector<int64_t> some = {3, 4, 5, 39, 0, 0, 17};
     for (size_t l = 0; l < lists.size(); ++l) {

@@ -3,13 +3,15 @@
 // best and manifest.json; without the last, a manifest that fits is written, so that the other files are read.
 #include "framework/io/checkpoint.h"
 
+#include <nlohmann/json.hpp>
+
 #include "framework/io/checksum.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;
 namespace fs = std::filesystem;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(checkpoint) {
   const fs::path run = fuzz::folder() / "run", step = run / "step-00000003";
   fs::create_directories(step);
   const auto part = fuzz::parts(fuzz::text_of(data, size), 6);

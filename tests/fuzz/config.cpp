@@ -13,7 +13,7 @@
 using namespace halfstep;
 using namespace halfstep::app;
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(config) {
   static const bool table = [] {
     fuzz::put(fuzz::folder() / "table.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
     return true;

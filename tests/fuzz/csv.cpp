@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(csv) {
   using namespace halfstep;
   if (size < 1) return 0;
   CsvOptions options;

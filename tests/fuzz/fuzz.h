@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. A harness is one file a format with the function that libFuzzer calls,
-//   extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
-// and hands the input to a reader inside typed(). Without libFuzzer main.cpp calls it: with the seeds of corpus/, then with
-// damaged copies of them.
+// What the fuzzers share. A harness is one file a format:
+//   HALFSTEP_FUZZ_HARNESS(csv) { ... return 0; }     // reads `data` and `size`, and hands them to a reader inside typed()
+// With libFuzzer each is the function that libFuzzer calls. Without it all are in one program, whose main.cpp calls the one that it
+// is asked for: with the seeds of corpus/, then with damaged copies of them.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,11 +27,24 @@
 #define HALFSTEP_FUZZ_UNSEEN
 #endif
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 namespace halfstep::fuzz {
 
-// Ends the program, which is how a finding is told to either driver.
+using Harness = int (*)(const uint8_t* data, size_t size);
+inline std::map<std::string, Harness>& harnesses() {
+  static std::map<std::string, Harness> all;
+  return all;
+}
+
+#ifdef HALFSTEP_FUZZ_ALONE
+#define HALFSTEP_FUZZ_HARNESS(format) extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
+#else
+#define HALFSTEP_FUZZ_HARNESS(format)                                                                          \
+  static int fuzz_##format(const uint8_t* data, size_t size);                                                  \
+  static const bool is_harness_##format = halfstep::fuzz::harnesses().emplace(#format, fuzz_##format).second; \
+  static int fuzz_##format([[maybe_unused]] const uint8_t* data, [[maybe_unused]] size_t size)
+#endif
+
+// Ends the program, which is how a finding is reported to either driver.
 [[noreturn]] inline void found(const char* what, std::string_view text = {}) {
   std::fprintf(stderr, "FOUND: %s: %.*s\n", what, int(text.size()), text.data());
   std::abort();
@@ -101,7 +115,7 @@ inline void put(const std::filesystem::path& path, std::string_view bytes) {
   if (!std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()))) std::abort();
 }
 
-// The parts of an input that stands for several texts, which are separated by lines "=====". Missing ones are empty.
+// The parts of an input that holds several texts, which are separated by lines "=====". Missing ones are empty.
 inline std::vector<std::string_view> parts(std::string_view input, size_t count) {
   constexpr std::string_view kLine = "\n=====\n";
   std::vector<std::string_view> out;

@@ -26,7 +26,7 @@ std::string gzip(std::string_view bytes, int level) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(gz) {
   using namespace halfstep;
   if (size < 8) return 0;
   std::string bytes(fuzz::text_of(data + 7, size - 7));

@@ -6,7 +6,7 @@
 #include "framework/data/mnist.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(idx) {
   using namespace halfstep;
   if (size < 1) return 0;
   const std::string_view bytes = fuzz::text_of(data + 1, size - 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives a harness where there is no libFuzzer:
-//   fuzz_csv             each seed of corpus/csv, then damaged copies of them: the same ones in every run
-//   fuzz_csv FILE...     these inputs, e.g. one that was found
+//   test_fuzz csv             each seed of corpus/csv, then damaged copies of them: the same ones in every run
+//   test_fuzz csv FILE...     these inputs, e.g. one that was found
 // HALFSTEP_FUZZ_RUNS=N makes N damaged copies instead of 2000. An input that fails is written to fuzz-found.bin.
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -29,13 +29,14 @@ constexpr long kMegabytes = 1024;  // the program may come to hold
 constexpr const char* kFound = "fuzz-found.bin";
 
 std::string g_input, g_found;
+halfstep::fuzz::Harness g_harness = nullptr;
 
 extern "C" void failing(int signal) {
   const int fd = ::open(g_found.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   [[maybe_unused]] const auto written = ::write(fd, g_input.data(), g_input.size());
   const std::string_view text = signal == SIGALRM || signal == SIGPROF ? "fuzz: an input takes too long, see fuzz-found.bin\n"
                                                                        : "fuzz: an input fails, see fuzz-found.bin\n";
-  [[maybe_unused]] const auto told = ::write(2, text.data(), text.size());
+  [[maybe_unused]] const auto written = ::write(2, text.data(), text.size());
   std::signal(SIGABRT, SIG_DFL);
   std::abort();
 }
@@ -50,7 +51,7 @@ void give(std::string input) {
   const itimerval most{{}, {kSeconds, 0}}, off{};
   setitimer(ITIMER_PROF, &most, nullptr);
   alarm(10 * kSeconds);
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(g_input.data()), g_input.size());
+  g_harness(reinterpret_cast<const uint8_t*>(g_input.data()), g_input.size());
   alarm(0);
   setitimer(ITIMER_PROF, &off, nullptr);
 }
@@ -97,21 +98,31 @@ std::string damaged(const std::vector<std::string>& seeds, std::mt19937_64& rand
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto& all = halfstep::fuzz::harnesses();
+  const auto found = argc > 1 ? all.find(argv[1]) : all.end();
+  if (found == all.end()) {
+    std::cerr << "usage: test_fuzz FORMAT [FILE...], where FORMAT is one of";
+    for (const auto& [format, harness] : all) std::cerr << ' ' << format;
+    std::cerr << '\n';
+    return 2;
+  }
+  g_harness = found->second;
   g_found = fs::absolute(kFound).string();
   for (const int signal : {SIGABRT, SIGSEGV, SIGALRM, SIGPROF, SIGFPE, SIGBUS}) std::signal(signal, failing);
-  if (argc > 1) {
+  if (argc > 2) {
     std::vector<std::string> inputs;  // read before a harness changes the working directory
-    for (int i = 1; i < argc; ++i) inputs.push_back(read(argv[i]));
+    for (int i = 2; i < argc; ++i) inputs.push_back(read(argv[i]));
     for (std::string& input : inputs) give(std::move(input));
     return 0;
   }
+  const fs::path corpus = fs::path(HALFSTEP_FUZZ_CORPUS) / argv[1];
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(HALFSTEP_FUZZ_CORPUS)) files.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(corpus)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   std::vector<std::string> seeds;
   for (const fs::path& file : files) seeds.push_back(read(file));
   if (seeds.empty()) {
-    std::cerr << "fuzz: no seeds in " << HALFSTEP_FUZZ_CORPUS << '\n';
+    std::cerr << "fuzz: no seeds in " << corpus.string() << '\n';
     return 1;
   }
   for (const std::string& seed : seeds) give(seed);

@@ -7,7 +7,7 @@
 #include "tests/data/array_files.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(npy) {
   using namespace halfstep;
   if (size < 1) return 0;
   const std::string_view bytes = fuzz::text_of(data + 1, size - 1);

@@ -27,7 +27,7 @@ double extent(const nlohmann::json& value) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(op_line) {
   static const std::filesystem::path inputs = [] {
     const auto path = fuzz::folder() / "in.safetensors";
     const Tensor x = (arange(0, 6, 1) * 0.25 - 0.5).reshape({2, 3});

@@ -3,7 +3,7 @@
 #include "framework/data/image_file.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(picture) {
   using namespace halfstep;
   if (size < 1) return 0;
   const int channels = data[0] & 2 ? 1 : 3;

@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HALFSTEP_FUZZ_HARNESS(safetensors) {
   using namespace halfstep;
   if (size < 3) return 0;
   std::string bytes(fuzz::text_of(data + 1, size - 1));

@@ -9,17 +9,14 @@
 
 #include "layers/layers.h"
 #include "optim/optimizers.h"
+#include "tests/layers/support.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
 using Names = std::vector<std::string>;
-Names names(const std::vector<NamedTensor>& list) {
-  Names out;
-  for (const NamedTensor& n : list) out.push_back(n.name);
-  return out;
-}
 
 // An embedding and an output layer with one weight, as in GPT-2.
 struct Tied : Module {

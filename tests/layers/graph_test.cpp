@@ -134,7 +134,7 @@ TEST_CASE("copies of Residual and Parallel have weights of their own") {
   }
 }
 
-TEST_CASE("a Graph lets go of what no later node takes") {
+TEST_CASE("a Graph frees outputs that no later node reads") {
   Nodes nodes;
   for (int i = 0; i < 20; ++i) nodes.push_back({.name = std::to_string(i), .layer = std::make_shared<ReLU>()});
   Graph net(std::move(nodes));

@@ -14,14 +14,12 @@
 #include "framework/autograd/autograd.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
-
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
-Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
 
 struct State {
   Tensor hidden, cell;

@@ -6,8 +6,10 @@
 #include "amp/autocast/autocast.h"
 #include "framework/base/near_name.h"
 #include "layers/layers.h"
+#include "tests/layers/support.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
@@ -28,12 +30,6 @@ struct Net : Module {
   Tensor forward(const Tensor& x) override { return (*fc2)(relu((*scale)((*fc1)(x)))); }
   std::string describe() const override { return "Net"; }
 };
-
-std::vector<std::string> names(const std::vector<NamedTensor>& list) {
-  std::vector<std::string> out;
-  for (const NamedTensor& n : list) out.push_back(n.name);
-  return out;
-}
 
 using Strings = std::vector<std::string>;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that tell where something stands. Their values are held against PyTorch in tests/apps/catalog/layer_goldens_test.cpp.
+// Layers for positions in a sequence. Their values are compared with PyTorch's in tests/apps/catalog/layer_goldens_test.cpp.
 #include "layers/positions.h"
 
 #include <doctest/doctest.h>
@@ -10,12 +10,10 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
+#include "tests/layers/support.h"
 
 using namespace halfstep;
-
-namespace {
-double largest(const Tensor& t) { return t.detach().abs().max().item<double>(); }
-}  // namespace
+using namespace halfstep::testing;
 
 TEST_CASE("PositionalEncoding's rows are sines and cosines, far positions too") {
   PositionalEncoding positions(6);

@@ -51,7 +51,7 @@ Result run(const std::vector<std::string>& names, bool amp) {
     for (const Tensor& p : net->parameters()) keep(p.grad());
     for (const NamedTensor& b : net->named_buffers()) keep(b.tensor);
     net->zero_grad();
-    keep(randn({3}));  // the generator stands where it would
+    keep(randn({3}));  // the generator has the position that it would have
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their values against PyTorch's are in
+// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their numbers_of against PyTorch's are in
 // layer_goldens_test.cpp.
 #include <doctest/doctest.h>
 
@@ -20,11 +20,11 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Numbers values(const Tensor& t) { return t.to_vector<double>(); }
+Numbers numbers_of(const Tensor& t) { return t.to_vector<double>(); }
 
 void check_close(const Tensor& a, const Tensor& b, double tolerance = 1e-12) {
   REQUIRE(a.shape() == b.shape());
-  const Numbers x = values(a), y = values(b);
+  const Numbers x = numbers_of(a), y = numbers_of(b);
   for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == doctest::Approx(y[i]).epsilon(tolerance));
 }
 
@@ -92,7 +92,7 @@ void each_layer(const std::function<void(const AnyLayer&)>& f) {
   }
 }
 
-std::vector<std::string> names(const Module& m) {
+std::vector<std::string> state_names(const Module& m) {
   std::vector<std::string> out;
   for (const NamedTensor& n : m.state_dict()) out.push_back(n.name);
   return out;
@@ -107,14 +107,14 @@ TEST_CASE("recurrent layers have PyTorch's parameters, in its order") {
     for (const char* what : {"weight_ih_", "weight_hh_", "bias_ih_", "bias_hh_", "weight_hr_"})
       want.push_back(std::string(what) + end);
   }
-  CHECK(names(lstm) == want);
+  CHECK(state_names(lstm) == want);
   CHECK(lstm.named_parameters()[0].tensor.shape() == Shape{16, 3});
   CHECK(lstm.named_parameters()[1].tensor.shape() == Shape{16, 2});
   CHECK(lstm.named_parameters()[4].tensor.shape() == Shape{2, 4});
   CHECK(lstm.named_parameters()[10].tensor.shape() == Shape{16, 4});  // reads both directions
   CHECK(lstm.describe() == "LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True)");
-  CHECK(names(GRU(3, 4, {.bias = false})) == std::vector<std::string>{"weight_ih_l0", "weight_hh_l0"});
-  CHECK(names(LSTMCell(3, 4)) == std::vector<std::string>{"weight_ih", "weight_hh", "bias_ih", "bias_hh"});
+  CHECK(state_names(GRU(3, 4, {.bias = false})) == std::vector<std::string>{"weight_ih_l0", "weight_hh_l0"});
+  CHECK(state_names(LSTMCell(3, 4)) == std::vector<std::string>{"weight_ih", "weight_hh", "bias_ih", "bias_hh"});
 
   Generator generator(7);
   const RNN rnn(5, 16, {}, &generator);
@@ -165,7 +165,7 @@ TEST_CASE("sequences of any lengths, none and unsorted ones among them, give wha
       CHECK(y.size(1) == x.size(1));
       (y * y).sum().backward();
       std::vector<Numbers> gradients;
-      for (const Tensor& p : layer.module->parameters()) gradients.push_back(values(p.grad()));
+      for (const Tensor& p : layer.module->parameters()) gradients.push_back(numbers_of(p.grad()));
       layer.module->zero_grad();
       for (int64_t i = 0; i < count; ++i) {
         CAPTURE(i);
@@ -185,7 +185,7 @@ TEST_CASE("sequences of any lengths, none and unsorted ones among them, give wha
       }
       const std::vector<Tensor> parameters = layer.module->parameters();
       for (size_t k = 0; k < parameters.size(); ++k) {
-        const Numbers alone = values(parameters[k].grad());
+        const Numbers alone = numbers_of(parameters[k].grad());
         for (size_t j = 0; j < alone.size(); ++j) CHECK(gradients[k][j] == doctest::Approx(alone[j]).epsilon(1e-10));
       }
     }
@@ -248,31 +248,31 @@ TEST_CASE("a batch whose rows are shared among threads gives what one thread giv
 TEST_CASE("packed sequences: PyTorch's example, there and back") {
   const Tensor x = tensor(Numbers{1, 2, 0, 3, 0, 0, 4, 5, 6}, {3, 3});  // [B, T]
   const PackedSequence packed = pack_padded_sequence(x, {2, 1, 3}, true, false);
-  CHECK(values(packed.data) == Numbers{4, 1, 3, 5, 2, 6});
+  CHECK(numbers_of(packed.data) == Numbers{4, 1, 3, 5, 2, 6});
   CHECK(packed.batch_sizes == std::vector<int64_t>{3, 2, 1});
   CHECK(packed.sorted_indices == std::vector<int64_t>{2, 0, 1});
   CHECK(packed.unsorted_indices == std::vector<int64_t>{1, 2, 0});
   const auto [back, lengths] = pad_packed_sequence(packed, true);
-  CHECK(values(back) == values(x));
+  CHECK(numbers_of(back) == numbers_of(x));
   CHECK(lengths == std::vector<int64_t>{2, 1, 3});
-  CHECK(values(pad_packed_sequence(packed, false, -1, 4).output) == Numbers{1, 3, 4, 2, -1, 5, -1, -1, 6, -1, -1, -1});
+  CHECK(numbers_of(pad_packed_sequence(packed, false, -1, 4).output) == Numbers{1, 3, 4, 2, -1, 5, -1, -1, 6, -1, -1, -1});
 
   const Tensors sequences{tensor(Numbers{1, 2}, {2}), tensor(Numbers{3}, {1}), tensor(Numbers{}, {0})};
-  CHECK(values(pad_sequence(sequences, true)) == Numbers{1, 2, 3, 0, 0, 0});
-  CHECK(values(pad_sequence(sequences, false, 9)) == Numbers{1, 3, 9, 2, 9, 9});
-  CHECK(values(pad_sequence(sequences, true, 0, "left")) == Numbers{1, 2, 0, 3, 0, 0});
+  CHECK(numbers_of(pad_sequence(sequences, true)) == Numbers{1, 2, 3, 0, 0, 0});
+  CHECK(numbers_of(pad_sequence(sequences, false, 9)) == Numbers{1, 3, 9, 2, 9, 9});
+  CHECK(numbers_of(pad_sequence(sequences, true, 0, "left")) == Numbers{1, 2, 0, 3, 0, 0});
   const Tensors again = unpack_sequence(pack_sequence(sequences));
   REQUIRE(again.size() == 3);
-  for (size_t i = 0; i < 3; ++i) CHECK(values(again[i]) == values(sequences[i]));
+  for (size_t i = 0; i < 3; ++i) CHECK(numbers_of(again[i]) == numbers_of(sequences[i]));
 
   manual_seed(1);
   const auto lstm = std::make_shared<LSTM>(3, 4, LSTMOptions{.batch_first = true, .bidirectional = true});
   const Tensor batch = randn({3, 5, 3});
   const auto [output, end] = (*lstm)(pack_padded_sequence(batch, {2, 0, 5}, true, false));
   const auto [padded, state] = (*lstm)(batch, {}, {2, 0, 5});
-  CHECK(values(pad_packed_sequence(output, true).output) == values(padded));
-  CHECK(values(end.h) == values(state.h));
-  CHECK(values(end.c) == values(state.c));
+  CHECK(numbers_of(pad_packed_sequence(output, true).output) == numbers_of(padded));
+  CHECK(numbers_of(end.h) == numbers_of(state.h));
+  CHECK(numbers_of(end.c) == numbers_of(state.c));
 }
 
 TEST_CASE("dropout works between layers, while training, and draws from the generator") {
@@ -281,7 +281,7 @@ TEST_CASE("dropout works between layers, while training, and draws from the gene
   const Tensor x = randn({5, 2, 3});
   const auto run = [&](uint64_t seed) {
     manual_seed(seed);
-    return values(gru(x).output);
+    return numbers_of(gru(x).output);
   };
   CHECK(run(1) == run(1));
   CHECK(run(1) != run(2));
@@ -289,10 +289,10 @@ TEST_CASE("dropout works between layers, while training, and draws from the gene
   const Tensor below = halfstep::gru(x, {}, {p.begin(), p.begin() + 4}).output;
   manual_seed(1);
   const Tensor dropped = dropout(below.reshape({10, 4}), 0.5, true).reshape({5, 2, 4});
-  CHECK(values(halfstep::gru(dropped, {}, {p.begin() + 4, p.end()}).output) == run(1));
+  CHECK(numbers_of(halfstep::gru(dropped, {}, {p.begin() + 4, p.end()}).output) == run(1));
   gru.eval();
   CHECK(run(1) == run(2));
-  CHECK(run(1) == values(halfstep::gru(below, {}, {p.begin() + 4, p.end()}).output));
+  CHECK(run(1) == numbers_of(halfstep::gru(below, {}, {p.begin() + 4, p.end()}).output));
 }
 
 TEST_CASE("in a Sequential a recurrent layer gives its sequence or its last state; hooks see states; it can be cloned") {
@@ -302,9 +302,9 @@ TEST_CASE("in a Sequential a recurrent layer gives its sequence or its last stat
   const Tensor x = randn({2, 5, 3});
   CHECK(net(x).shape() == Shape{2, 2});
   const auto [output, state] = (*last)(x);
-  CHECK(values(static_cast<Module&>(*last)(x)) == values(cat({state.h.select(0, 0), state.h.select(0, 1)}, 1)));
-  CHECK(values(state.h.select(0, 0)) == values(output.select(1, 4).narrow(1, 0, 4)));
-  CHECK(values(state.h.select(0, 1)) == values(output.select(1, 0).narrow(1, 4, 4)));
+  CHECK(numbers_of(static_cast<Module&>(*last)(x)) == numbers_of(cat({state.h.select(0, 0), state.h.select(0, 1)}, 1)));
+  CHECK(numbers_of(state.h.select(0, 0)) == numbers_of(output.select(1, 4).narrow(1, 0, 4)));
+  CHECK(numbers_of(state.h.select(0, 1)) == numbers_of(output.select(1, 0).narrow(1, 4, 4)));
 
   size_t in = 0, out = 0;
   last->register_forward_hook([&](Module&, const Tensors& given, const Tensors& made) {
@@ -315,7 +315,7 @@ TEST_CASE("in a Sequential a recurrent layer gives its sequence or its last stat
   CHECK(in == 3);
   CHECK(out == 3);
   const auto copy = std::static_pointer_cast<LSTM>(last->clone());
-  CHECK(values((*copy)(x, state).output) == values(again.output));
+  CHECK(numbers_of((*copy)(x, state).output) == numbers_of(again.output));
 }
 
 TEST_CASE("recurrent layers and packed sequences refuse what does not fit") {

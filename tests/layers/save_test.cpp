@@ -16,15 +16,15 @@ using namespace halfstep;
 
 namespace {
 
-struct Tied : Module {
+struct TiedPair : Module {
   std::shared_ptr<Linear> encoder = add("encoder", std::make_shared<Linear>(3, 3, false));
   std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(3, 3));
-  Tied() { head->share_weight(encoder->weight); }
+  TiedPair() { head->share_weight(encoder->weight); }
   Tensor forward(const Tensor& x) override { return (*head)((*encoder)(x)); }
-  std::string describe() const override { return "Tied"; }
+  std::string describe() const override { return "TiedPair"; }
 };
 
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+std::vector<float> floats_of(const Tensor& t) { return t.to_vector<float>(); }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ TEST_CASE("a module's file is its state, and fills another module") {
   Sequential other(std::make_shared<Linear>(4, 3), std::make_shared<ReLU>(), std::make_shared<Linear>(3, 2));
   const LoadReport report = load(other, folder / "net.safetensors");
   CHECK((report.missing.empty() && report.unexpected.empty()));
-  for (size_t i = 0; i < 4; ++i) CHECK(values(other.parameters()[i]) == values(net.parameters()[i]));
+  for (size_t i = 0; i < 4; ++i) CHECK(floats_of(other.parameters()[i]) == floats_of(net.parameters()[i]));
 }
 
 TEST_CASE("a part of a file by its prefix, names of another program, and what does not fit") {
@@ -50,8 +50,8 @@ TEST_CASE("a part of a file by its prefix, names of another program, and what do
   Linear layer(2, 2);
   const auto rename = [](const std::string& name) { return name == "proj.kernel" ? "weight" : "bias"; };
   load(layer, path, {.prefix = "model.", .rename = rename});
-  CHECK(values(layer.weight) == values(w));
-  CHECK(values(layer.bias) == values(b));
+  CHECK(floats_of(layer.weight) == floats_of(w));
+  CHECK(floats_of(layer.bias) == floats_of(b));
   CHECK_THROWS_WITH_AS(load(layer, path, {.prefix = "modle."}), doctest::Contains("begins with \"modle.\""), ValueError);
   CHECK_THROWS_WITH_AS(load(layer, path), doctest::Contains("missing: weight"), ValueError);
   const LoadReport report = load(layer, path, {.strict = false});
@@ -66,15 +66,15 @@ TEST_CASE("a part of a file by its prefix, names of another program, and what do
 TEST_CASE("a shared weight is saved once, under its first name, as safetensors.torch.save_model does") {
   const testing::TempDir folder;
   const auto path = folder / "tied.safetensors";
-  Tied net;
+  TiedPair net;
   save(net, path);
   const TensorFile file = load_safetensors(path);
   CHECK(file.tensors.size() == 2);
   CHECK(file.tensors.contains("encoder.weight"));
   CHECK(file.metadata.at("head.weight") == "encoder.weight");
-  Tied other;
+  TiedPair other;
   CHECK(load(other, path).missing.empty());
-  CHECK(values(other.head->weight) == values(net.encoder->weight));
+  CHECK(floats_of(other.head->weight) == floats_of(net.encoder->weight));
 
   // Two layers with weights of their own do miss one.
   Sequential apart;
@@ -85,13 +85,13 @@ TEST_CASE("a shared weight is saved once, under its first name, as safetensors.t
 TEST_CASE("a module that was planned on meta is filled from a file") {
   const testing::TempDir folder;
   const auto path = folder / "tied.safetensors";
-  Tied written;
+  TiedPair written;
   save(written, path);
   const auto planned = [] {
     const DefaultDevice on(Device::meta);
-    return Tied();
+    return TiedPair();
   };
-  Tied net = planned();
+  TiedPair net = planned();
   CHECK_THROWS_WITH_AS(net.to(Device::cpu),
                        "[Module::to] \"encoder.weight\" is on the device meta, so it has no values to bring to cpu\n"
                        "help: to_empty(device), then load or initialise the weights; load() with a device does both",
@@ -99,11 +99,11 @@ TEST_CASE("a module that was planned on meta is filled from a file") {
   load(net, path);  // fits, and stays a plan
   CHECK(net.encoder->weight.device() == Device::meta);
   load(net, path, {.device = Device::cpu});
-  CHECK(values(net(ones({1, 3}))) == values(written(ones({1, 3}))));
+  CHECK(floats_of(net(ones({1, 3}))) == floats_of(written(ones({1, 3}))));
   CHECK(net.head->weight.same(net.encoder->weight));
   net(ones({1, 3})).sum().backward();
 
-  Tied unfit = planned();
+  TiedPair unfit = planned();
   save_safetensors(path, {{"encoder.weight", zeros({3, 3})}});
   CHECK_THROWS_WITH_AS(load(unfit, path, {.device = Device::cpu}), doctest::Contains("missing: head.bias"), ValueError);
   CHECK_THROWS_WITH_AS(load(unfit, path, {.strict = false, .device = Device::cpu}),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers that go on from the state that their last batch ended in.
+// Recurrent layers that continue from the last state of the batch before.
 #include <doctest/doctest.h>
 
 #include "framework/autograd/autograd.h"

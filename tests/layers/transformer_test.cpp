@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and transformers: what wrong arguments and inputs are told, first weights, masks, dropout and memory. Their values are
+// Attention and transformers: errors for wrong arguments and inputs, initial weights, masks, dropout and memory. Their values are
 // held against PyTorch's in calls_test.cpp.
 #include "layers/transformer.h"
 
@@ -11,14 +11,15 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/tensor/memory.h"
 #include "layers/sequential.h"
+#include "tests/layers/support.h"
 #include "tests/support/errors.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 using halfstep::testing::refuses;
 
 namespace {
 
-double largest(const Tensor& t) { return t.detach().abs().max().item<double>(); }
 double difference(const Tensor& a, const Tensor& b) { return largest(a - b); }
 
 }  // namespace

@@ -242,7 +242,7 @@ void for_damaged_calls(const Make& make) {
   manual_seed(3);
   const char* random = std::getenv("HALFSTEP_FUZZ_RANDOM");
   for (const auto& [op, bases] : calls()) {
-    if (!find_op(op)) continue;  // op_table_test.cpp tells
+    if (!find_op(op)) continue;  // op_table_test.cpp reports it
     std::vector<std::string> own, attributes;
     for (const Call& c : bases)
       for (const auto& [name, value] : c.attrs.items())

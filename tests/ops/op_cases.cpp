@@ -76,7 +76,7 @@ struct Argument {
 };
 
 OpCase from_json(const Json& j) {
-  numbers().manual_seed(std::hash<std::string>()(j.value("op", "") + j.value("name", "")));  // whatever cases stand before
+  numbers().manual_seed(std::hash<std::string>()(j.value("op", "") + j.value("name", "")));  // whatever cases come before
   OpCase c{.op = j.at("op"), .variant = j.value("name", ""), .run = {}, .inputs = {}};
   c.gradient = j.value("gradient", true);
   c.second_gradient = !j.value("slow_gradient", false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE op table: every op with inputs that exercise it. Rows of elementwise.def bring their own cases; all others stand in
+// THE op table: every op with inputs that exercise it. Rows of elementwise.def bring their own cases; all others are in
 // tests/ops/cases/*.json, one line a case, read by these tests and by the scripts that ask PyTorch:
 //
 //   {"op": "conv2d", "name": "strides", "in": [[2, 3, 8, 8], [4, 3, 3, 3], [4]], "attrs": {"stride": 2}, "ulps": 2}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/ops.md is written from the registry: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_ops -tc="docs/ops.md*"
+// docs/ops.md is written from the registry: HALFSTEP_UPDATE_DOCS=1 build/default/tests/test_ops -tc="docs/ops.md*"
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -95,7 +95,7 @@ TEST_CASE("Lookahead pulls the weights back every k applied steps") {
   }
 }
 
-TEST_CASE("averages are states of their optimizer: a saved run goes on bit for bit") {
+TEST_CASE("averages are states of their optimizer: a saved run resumes bit for bit") {
   Run whole;
   Lookahead slow(whole.optimizer);
   WeightAverage average(whole.optimizer);

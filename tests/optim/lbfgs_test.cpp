@@ -75,7 +75,7 @@ TEST_CASE("LBFGS finds the minimum, in float32 and over several parameters too")
   CHECK(mse_loss(linear(x, w, b), y).item<float>() < 1e-8);
 }
 
-TEST_CASE("a saved LBFGS goes on bit for bit") {
+TEST_CASE("a saved LBFGS resumes bit for bit") {
   Rosenbrock whole, half;
   const LBFGSOptions options{.max_iter = 3, .history_size = 4, .line_search_fn = "strong_wolfe"};
   LBFGS a({whole.p}, options), b({half.p}, options), c({half.p}, options);

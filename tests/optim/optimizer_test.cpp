@@ -211,7 +211,7 @@ TEST_CASE("a group may have options of its own, and groups may be added") {
                        "[Rprop] has no weight_decay, got 0.1", ValueError);
 }
 
-TEST_CASE("Muon leaves to AdamW what is no matrix, and what it is told to") {
+TEST_CASE("Muon leaves to AdamW the parameters that are not matrices, and those of groups that ask for it") {
   const Tensor weight = param({3, 4}), bias = param({3}), filters = param({2, 3, 3, 3}), embedding = param({5, 2});
   Muon opt(std::vector<ParamGroup>{{.params = {weight, bias, filters}},
                                    {.params = {embedding}, .options = MuonOptions{.matrices = false, .adamw_lr = 0.5}}},

@@ -34,7 +34,7 @@ TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the 
 }
 
 TEST_CASE(
-    "gradient reducer: gradients are summed; zeros stand for a parameter that a rank did not use, and nothing where none did") {
+    "gradient reducer: gradients are summed; zeros replace the gradient of a parameter that a rank did not use, and nothing where none did") {
   std::atomic<int> wrong{0};
   on_ranks(3, [&](ProcessGroup& group) {
     const int me = group.rank();

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds halfstep's ops against PyTorch on random inputs: values, dtypes, gradients and errors, with and without autocast.
 
-    python3 tests/parity/live_torch.py --halfstep build/cpu/halfstep                   # everything, 20 draws a case
-    python3 tests/parity/live_torch.py --halfstep build/cpu/halfstep --ops conv --cases 200 --seed 3
+    python3 tests/parity/live_torch.py --halfstep build/default/halfstep                   # everything, 20 draws a case
+    python3 tests/parity/live_torch.py --halfstep build/default/halfstep --ops conv --cases 200 --seed 3
 
 Needs torch, numpy and safetensors; no test of the suite runs it. Draws come from tests/ops/cases/*.json (new values, other sizes
 where the shapes allow it) and from the rows of elementwise.def (broadcast shapes, integers, bool, NaN, infinities, ties). Every draw
@@ -299,7 +299,7 @@ def attempt(make, rng, generator, policies):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halfstep", default="build/cpu/halfstep", help="the program")
+    parser.add_argument("--halfstep", default="build/default/halfstep", help="the program")
     parser.add_argument("--ops", default="", help="only ops whose name contains this")
     parser.add_argument("--cases", type=int, default=20, help="draws a case")
     parser.add_argument("--seed", type=int, default=1)
@@ -316,7 +316,7 @@ def main():
     policies = {op["name"]: op["policy"] for op in listed}
     batch = Batch(o.halfstep, o.threads)
     counts = collections.defaultdict(collections.Counter)
-    told = collections.defaultdict(list)
+    shown = collections.defaultdict(list)
     memory = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None  # the program syncs each file that it writes
     with tempfile.TemporaryDirectory(dir=memory) as name:
         folder = pathlib.Path(name)
@@ -331,11 +331,11 @@ def main():
                 line, answer = perform(draw, batch, folder, o.device)
                 verdict, what = compare(draw, answer, folder)
                 counts[op][verdict] += 1
-                if what and (verdict == "failed" or o.lenient) and len(told[op]) < o.show:
+                if what and (verdict == "failed" or o.lenient) and len(shown[op]) < o.show:
                     inputs = ", ".join(f"{n}: {name_of(t.dtype)} {list(t.shape)}" for n, t in draw.tensors.items())
                     label = f" ({draw.case['name']})" if "name" in draw.case else ""
                     command = reproducer(line, folder, o.keep, f"{o.seed}.{sum(counts[op].values())}")
-                    told[op].append(f"{op}{label}: {what}\n    inputs {inputs}\n    {command}")
+                    shown[op].append(f"{op}{label}: {what}\n    inputs {inputs}\n    {command}")
     columns = ["ok", "refused", "lenient", "failed"]
     print(f"{'op':34}" + "".join(f"{c:>9}" for c in columns))
     for op in sorted(counts):
@@ -344,8 +344,8 @@ def main():
     total = sum((counts[op] for op in counts), collections.Counter())
     print(f"{'all':34}" + "".join(f"{total[c]:>9}" for c in columns))
     print("refused: both raise; lenient: only PyTorch raises (--lenient shows them)")
-    for op in sorted(told):
-        for text in told[op]:
+    for op in sorted(shown):
+        for text in shown[op]:
             print("\n" + text)
     return 1 if total["failed"] or not total else 0
 

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's own test samples (torch.testing._internal.common_methods_invocations.op_db) of every op that halfstep has.
 
-    python3 tests/parity/op_db.py --halfstep build/cpu/halfstep               # everything
-    python3 tests/parity/op_db.py --halfstep build/cpu/halfstep --ops scatter --list
+    python3 tests/parity/op_db.py --halfstep build/default/halfstep               # everything
+    python3 tests/parity/op_db.py --halfstep build/default/halfstep --ops scatter --list
 
 Needs torch, numpy, expecttest and safetensors; no test of the suite runs it. Each sample becomes one line of `halfstep op --batch`: its
 arguments are matched with PyTorch's signature (aten's schemas, or a Python function's) to get tensors by position and the rest by
 name. The truth is the op itself in float64, the dtype that is expected that of the op in the sample's dtypes; compare.py says what may
 differ. Gradients are compared in float64 and float32. What PyTorch's error samples expect to fail must fail in halfstep, too.
 
-Differences that are meant stand in KNOWN with their reasons, which docs/parity.md repeats; any other makes the exit status 1.
+Intended differences are in KNOWN with their reasons, which docs/parity.md repeats; any other makes the exit status 1.
 """
 import argparse
 import collections
@@ -47,7 +47,7 @@ KNOWN = [
     (r"ctc_loss", r"^grad\.0", "ctc_loss's gradient, as said in docs/parity.md"),
     (r"einsum", r"out is torch.u?int\d+, expected torch.int64", "einsum of integers narrower than int64 that PyTorch sums on the way"),
     (r"embedding(_bag)?", r"no sparse gradients", "sparse gradients"),
-    (r"embedding_bag", r"out \(b?float16\)", "rows scaled to max_norm are rounded where they stand, and then added up"),
+    (r"embedding_bag", r"out \(b?float16\)", "rows scaled to max_norm are rounded in place, and then added up"),
     (r"group_norm", r"PyTorch refuses: Expected HxW", "group_norm of no positions, which PyTorch refuses"),
 ]
 
@@ -124,7 +124,7 @@ def known(op, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halfstep", default="build/cpu/halfstep", help="the program")
+    parser.add_argument("--halfstep", default="build/default/halfstep", help="the program")
     parser.add_argument("--ops", default="", help="only ops whose name contains this")
     parser.add_argument("--most", type=int, default=25, help="samples of an op in a dtype")
     parser.add_argument("--show", type=int, default=3, help="mismatches printed for each op")
@@ -135,7 +135,7 @@ def main():
     torch.set_num_threads(1)
     ours = {op["name"] for op in json.loads(subprocess.run([o.halfstep, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]}
     batch, generator = Batch(o.halfstep, 1), torch.Generator().manual_seed(1)
-    counts, reasons, told = collections.defaultdict(collections.Counter), collections.Counter(), collections.defaultdict(list)
+    counts, reasons, shown = collections.defaultdict(collections.Counter), collections.Counter(), collections.defaultdict(list)
     memory = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
 
     def judge(draw, name, folder):
@@ -150,9 +150,9 @@ def main():
             reasons[reason] += 1
             verdict = "known"
         counts[name][verdict] += 1
-        if verdict in ("failed", "lenient") and what and len(told[name]) < o.show:
+        if verdict in ("failed", "lenient") and what and len(shown[name]) < o.show:
             inputs = ", ".join(f"{n}: {name_of(t.dtype)} {list(t.shape)}" for n, t in draw.tensors.items())
-            told[name].append(f"{name}: {what}\n    inputs {inputs}\n    {reproducer(line, folder, o.keep, len(told[name]))}")
+            shown[name].append(f"{name}: {what}\n    inputs {inputs}\n    {reproducer(line, folder, o.keep, len(shown[name]))}")
 
     with tempfile.TemporaryDirectory(dir=memory) as place:
         folder = pathlib.Path(place)
@@ -174,8 +174,8 @@ def main():
                         draw = Sample(info, name, sample, smooth and not sample.kwargs.get("dropout_p"))
                     except (Unbound, TypeError):
                         counts[name]["unbound"] += 1
-                        if len(told[name]) < o.show:
-                            told[name].append(f"{name}: no signature for {sample.summary()}")
+                        if len(shown[name]) < o.show:
+                            shown[name].append(f"{name}: no signature for {sample.summary()}")
                         continue
                     draw.expect(generator)
                     judge(draw, name, folder)
@@ -202,8 +202,8 @@ def main():
     print("refused: both raise; lenient: only PyTorch raises; not ours: complex numbers and the like; no line: arguments of a wrong kind")
     for reason, n in reasons.most_common():
         print(f"known {n:>6}  {reason}")
-    for op in sorted(told):
-        for text in told[op]:
+    for op in sorted(shown):
+        for text in shown[op]:
             print("\n" + text)
     return 1 if total["failed"] or total["lenient"] or total["unbound"] or not total else 0
 

@@ -154,7 +154,7 @@ def attribute(v):
 
 
 def of_list(sample):
-    """A sample whose tensors stand one after the other where halfstep takes a list."""
+    """A sample whose tensors come one after the other where halfstep takes a list."""
     tensors = sample.input if isinstance(sample.input, (list, tuple)) else [sample.input, *[a for a in sample.args if torch.is_tensor(a)]]
     return [("tensors", list(tensors))], {"tensors"}
 

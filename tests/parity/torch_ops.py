@@ -5,7 +5,7 @@
 
 Tensor arguments come by position in PyTorch's order, None where one is left out, a list for a list argument; all others by
 PyTorch's names. Most ops are found under their name in torch.nn.functional, torch, torch.linalg, as a method or among aten's; those
-whose tensors do not lead, or that torch calls otherwise, stand in NAMES and SPECIAL.
+whose tensors do not come first, or that have another name in torch, are in NAMES and SPECIAL.
 """
 import math
 import warnings
@@ -18,7 +18,7 @@ NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 warnings.filterwarnings("ignore", module="torch")
 warnings.filterwarnings("ignore", message=".*")
 
-# The tensors' parameter names, where other parameters stand between them.
+# The tensors' parameter names, where other parameters are between them.
 NAMES = {
     "gather": (torch.gather, ["input", "index"]),
     "index_select": (torch.index_select, ["input", "index"]),

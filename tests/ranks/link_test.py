@@ -64,7 +64,7 @@ def cut(program, folder, a, b):
                 return f"the ranks did not begin: {pathlib.Path(folder, 'log').read_text()}"
             ip("-n", b, "link", "set", b, "down")
             if not wait_for(lambda: not ranks_of(folder), TIMEOUT + 4):
-                return f"ranks {ranks_of(folder)} go on without a link"
+                return f"ranks {ranks_of(folder)} continue without a link"
             text = pathlib.Path(folder, "log").read_text()
             expected = f"did not end within {TIMEOUT} s: rank 1 does not answer"
             return None if expected in text else f"rank 0 did not say that it {expected}: {text}"

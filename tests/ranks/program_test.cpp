@@ -180,7 +180,7 @@ TEST_CASE("program: a second run in the folder is refused by rank 0, and all end
   CHECK(contains(again.err, "already holds a run"));
 }
 
-TEST_CASE("program: kill -9 of a rank ends all; the checkpoint is whole, and two ranks go on with it as if nothing had been") {
+TEST_CASE("program: kill -9 of a rank ends all; the checkpoint is whole, and two ranks resume from it as if nothing had happened") {
   const Place dir;
   int64_t step = 0;
   {

@@ -25,7 +25,7 @@ inline const char* kRun = R"({
            "val": {"type": "Random", "num_batches": 1, "input_shape": [13], "classes": 3}, "loader": {"batch_size": 16}},
   "train": {"epochs": 3}, "logging": {"every": 1}, "checkpoint": {"keep_last": 0, "every": "5 steps"}
 })";
-// Goes on until it is ended.
+// Continues until it is ended.
 inline const char* kForever = R"(--set train.epochs=100000000 --set checkpoint.every="20 steps" --set checkpoint.keep_last=2)";
 
 inline std::string step_name(int64_t step) {

@@ -310,7 +310,7 @@ TEST_CASE("ranks: buffers become the mean of all, counts the greatest") {
   CHECK(norm.num_batches_tracked.item<int64_t>() == 10);
 }
 
-TEST_CASE("ranks: a loop of one's own, with DistributedDataParallel") {
+TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") {
   const int n = ranks().size(), me = ranks().rank();
   for (const bool accumulate : {false, true}) {
     std::vector<float> weights[2];

@@ -70,7 +70,7 @@ class Tree:
         return self
 
     def __exit__(self, *_):
-        for _ in range(400):  # what a killed suite had started goes on in the folder for a moment
+        for _ in range(400):  # children of a killed suite still use the folder for a moment
             if not any(self.is_here(process) for process in pathlib.Path("/proc").glob("[0-9]*")):
                 break
             time.sleep(0.05)

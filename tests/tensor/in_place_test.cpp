@@ -5,14 +5,12 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/ops/ops.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
-
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
-Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
 
 // d sum(f(x)) / dx with the in-place form and with the out-of-place form of the same computation.
 template <class InPlace, class OutOfPlace>

@@ -11,16 +11,16 @@ using namespace halfstep;
 
 namespace {
 
-using V = std::vector<float>;
-V values(const Tensor& t) { return t.to_vector<float>(); }
+using Floats = std::vector<float>;
+Floats floats(const Tensor& t) { return t.to_vector<float>(); }
 
 }  // namespace
 
 TEST_CASE("one dimension needs no braces, and a bool is none") {
   const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {2, 3});
-  CHECK(values(x.sum(-1)) == V{6, 15});
-  CHECK(values(x.mean(0, true)) == V{2.5, 3.5, 4.5});
-  CHECK(values(x.max(1).first) == V{3, 6});
+  CHECK(floats(x.sum(-1)) == Floats{6, 15});
+  CHECK(floats(x.mean(0, true)) == Floats{2.5, 3.5, 4.5});
+  CHECK(floats(x.max(1).first) == Floats{3, 6});
   CHECK(zeros(3).shape() == Shape{3});
   CHECK(x.reshape(6).shape() == Shape{6});
   CHECK(x.view(-1).shape() == Shape{6});
@@ -38,22 +38,22 @@ TEST_CASE("operators that change a tensor in place take tensors and numbers") {
   x -= tensor({1, 1, 1});
   x *= 2;
   x /= 4;
-  CHECK(values(x) == V{0.5, 1, 2});
+  CHECK(floats(x) == Floats{0.5, 1, 2});
   x /= tensor({0.5, 1, 2});
   x += x;
   x -= 0.5;
   x *= x;
-  CHECK(values(x) == V{2.25, 2.25, 2.25});
+  CHECK(floats(x) == Floats{2.25, 2.25, 2.25});
 }
 
 TEST_CASE("operators of masks; whole numbers, whose bits they would mean, are refused") {
   const Tensor a = tensor({1, 1, 0, 0}) > 0, b = tensor({1, 0, 1, 0}) > 0;
-  CHECK(values(a & b) == V{1, 0, 0, 0});
-  CHECK(values(a | b) == V{1, 1, 1, 0});
-  CHECK(values(a ^ b) == V{0, 1, 1, 0});
-  CHECK(values(~a) == V{0, 0, 1, 1});
+  CHECK(floats(a & b) == Floats{1, 0, 0, 0});
+  CHECK(floats(a | b) == Floats{1, 1, 1, 0});
+  CHECK(floats(a ^ b) == Floats{0, 1, 1, 0});
+  CHECK(floats(~a) == Floats{0, 0, 1, 1});
   CHECK((~a).dtype() == DType::boolean);
-  CHECK(values(tensor({0, 2}).logical_not()) == V{1, 0});
+  CHECK(floats(tensor({0, 2}).logical_not()) == Floats{1, 0});
   CHECK_THROWS_WITH_AS(a & arange(4), doctest::Contains("[operator&] needs bool tensors, got int64"), DTypeError);
   CHECK_THROWS_AS(~arange(4), DTypeError);
 }
@@ -67,7 +67,7 @@ TEST_CASE("factories take what is at hand") {
   std::vector<float> memory{1, 2, 3, 4};
   Tensor view = from_blob(memory.data(), {2, 2});
   view[1] = 0;
-  CHECK(memory == V{1, 2, 0, 0});
+  CHECK(memory == Floats{1, 2, 0, 0});
   CHECK_THROWS_AS(from_blob(nullptr, {2}), ValueError);
   const Tensor w = ones({2}).set_requires_grad(), y = no_grad([&] { return w * 2; });
   CHECK(!y.requires_grad());
@@ -77,12 +77,12 @@ TEST_CASE("Eigen reads and writes a tensor's memory, and its results become tens
   Tensor x = tensor({1, 2, 3, 4, 5, 6}, {2, 3});
   CHECK(as_eigen<float>(x)(1, 0) == 4);
   as_eigen<float>(x.t())(2, 0) = 9;  // any strides
-  CHECK(values(x[0]) == V{1, 2, 9});
+  CHECK(floats(x[0]) == Floats{1, 2, 9});
   CHECK(as_eigen<float>(x.select(1, 1)).sum() == 7);
   Eigen::MatrixXf m(2, 2);
   m << 1, 2, 3, 4;
-  CHECK(values(from_eigen(m)) == V{1, 2, 3, 4});
-  CHECK(values(from_eigen(m * m.transpose())) == V{5, 11, 11, 25});
+  CHECK(floats(from_eigen(m)) == Floats{1, 2, 3, 4});
+  CHECK(floats(from_eigen(m * m.transpose())) == Floats{5, 11, 11, 25});
   CHECK(from_eigen(Eigen::Vector3d(1, 2, 3)).shape() == Shape{3});
   CHECK(from_eigen(Eigen::Vector3d(1, 2, 3)).dtype() == DType::f64);
   CHECK_THROWS_AS(as_eigen<double>(x), DTypeError);

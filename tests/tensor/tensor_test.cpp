@@ -8,15 +8,10 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
-
-namespace {
-
-std::vector<double> values(const Tensor& t) { return t.to_vector<double>(); }
-using V = std::vector<double>;
-
-}  // namespace
+using namespace halfstep::testing;
 
 TEST_CASE("geometry") {
   const Tensor t = empty({2, 3, 4}, {.dtype = DType::f16});

@@ -29,7 +29,7 @@ TensorView of_channels(const TensorView& v, int64_t channels) {
   return out;
 }
 
-// mean and rstd, of the batch or as they stand, and the new running statistics.
+// mean and rstd, of the batch or as given, and the new running statistics.
 void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean, const TensorView& running_var,
                      const TensorView& mean, const TensorView& rstd) {
   const int64_t count = a.batch * a.inner;

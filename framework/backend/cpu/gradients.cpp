@@ -49,7 +49,7 @@ void with_float_or_double(DType t, F&& f) {
     f(float{});
 }
 
-// Multiplies by `factor` (leaving the bits alone where it is 1) and tells whether a value was inf or NaN before.
+// Multiplies by `factor` (leaving the bits alone where it is 1) and returns whether a value was inf or NaN before.
 bool scale_all(std::span<const TensorView> tensors, float factor) {
   const std::vector<Part> parts = cut(tensors);
   std::atomic<bool> found = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 64 bytes, which the compiler splits into what the instruction set has, and stored values as numbers in them.
+// Vectors of 64 bytes, which the compiler splits into the instruction set's vectors, and stored values as numbers in them.
 #pragma once
 
 #include <cstring>

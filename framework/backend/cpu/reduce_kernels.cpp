@@ -40,7 +40,7 @@ struct Product : math::ProductJoin {
   }
 };
 
-// Sums take no longer than reading: rows are one long stream, but no CPU foresees what lies on the next page.
+// Sums take no longer than reading: rows are one long stream, but no CPU prefetches beyond the end of a page.
 template <class T>
 HS_HD void prefetch_ahead(const T* x) {
   __builtin_prefetch(reinterpret_cast<const char*>(x) + 4096);

@@ -21,7 +21,7 @@ W reduce_join(Reduce op, W a, W b);
 // x[0] op x[1] op ...; mean is sum; any and all give 0 or 1.
 template <class C>
 Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
-// A sum, mean, sum_abs or sum_squares of values as they are stored: what reduce_row gives for their floats.
+// A sum, mean, sum_abs or sum_squares of stored values, with the result of reduce_row for their floats.
 double sum_row(Reduce op, const bf16* x, int64_t n);
 // into[i] = into[i] op x[i]
 template <class C>

@@ -79,7 +79,7 @@ struct Line {
   const C* read(int64_t offset, int64_t n, C* buffer) const {
     return read_row<C>(view, offset, step, n, buffer);
   }
-  // Where to put what comes to `offset`: there, or in the buffer, for write.
+  // Where to put the values for `offset`: there, or in the buffer, for write.
   template <class C>
   C* target(int64_t offset, C* buffer) const {
     return view.dtype == dtype_of<C> && step == 1 ? view.as<C>() + offset : buffer;

@@ -78,7 +78,7 @@ void parallel_for(int64_t n, int64_t grain, int64_t work, const F& f) {
   });
 }
 
-// What was "alone or not" before work was counted: no call may say it by mistake.
+// Deleted: this parameter used to be a bool, and a bool would silently convert to an amount of work.
 template <class F>
 void parallel_tasks(int64_t tasks, bool, const F& f) = delete;
 template <class F>

@@ -21,7 +21,7 @@ namespace {
 constexpr int kHelperPauses = 2000, kCallerPauses = 200;
 
 // A caller that has waited for its helpers longer than it worked itself, and longer than any of them needs to wake up, shares its
-// cores with another program. It then works alone for ten times as long: what is lost to waiting stays below a tenth.
+// cores with another program. It then works alone for ten times as long: less than a tenth of the time is lost by waiting.
 using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
 constexpr int kAlone = 10;

@@ -147,7 +147,7 @@ struct Part {
     for (r = 0; r + 8 <= count; r += 8) add_distances<8>(rows + r, n);
     for (; r < count; ++r) add_distances<1>(rows + r, n);
   }
-  // The moments of what was found.
+  // The moments of the values seen.
   HS_CLONES void take(int64_t count, int64_t n, double* means, double* about_mean) const {
     HS_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {

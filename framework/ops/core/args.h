@@ -50,7 +50,7 @@ class Args {
   Reduction reduction();  // "mean" unless given
 
   std::string_view op() const { return op_; }
-  const nlohmann::json* raw(std::string_view name);  // null when left out; for what has no getter
+  const nlohmann::json* raw(std::string_view name);  // null when left out; for values without a getter
   // Throws ValueError when something was given that no getter asked for.
   void check_all_used() const;
 

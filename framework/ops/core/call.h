@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op is defined, and the one road from the API to the graph.
+// How an op is defined, and the one way from the API to the graph.
 //
 //   struct Mse {
 //     struct Attr { Reduction reduction; };
@@ -7,7 +7,7 @@
 //     static void check(const Attr&, const Tensors& in);                              // optional; before anything else
 //     static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in);          // or Tensors
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
-//                                                         // (Tensors g: its own, to let go before it ends)
+//                                                         // (take `Tensors g` by value to free gradients early)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
@@ -38,10 +38,10 @@ struct OpInfo {
   Takes takes = Takes::floating;
   bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
   bool takes_dtype = false;      // Attr::dtype is the result's, which the caller may choose; a region sets float32 where it is not
-  std::string_view advice = "";  // for banned ops: what to use instead
+  std::string_view advice = "";  // for banned ops: the op to use instead
 };
 
-// Runs Op under its autocast policy and records it. Returns what Op::forward returns.
+// Runs Op under its autocast policy and records it. Returns the result of Op::forward.
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr = {});
 
@@ -64,7 +64,7 @@ class OpContext {
   std::vector<std::pair<Tensor, int>> pending_;
 };
 
-// What a backward finds of its forward, and what its run wants.
+// The saved state of the forward, and the requests of this run of backward.
 class BackwardContext {
  public:
   BackwardContext(Node& node, const BackwardCall& call, std::vector<SavedTensor>& saved, const std::any& state)
@@ -74,7 +74,7 @@ class BackwardContext {
   Tensor saved() const { return saved_.front().unpack(node_); }  // the only one
   bool has_saved(size_t place) const { return place < saved_.size(); }
   size_t saved_count() const { return saved_.size(); }
-  // Frees what is not needed any more before the backward ends, unless the graph is kept.
+  // Frees tensors that are not needed any more before the backward ends, unless the graph is kept.
   void release(size_t i) const {
     if (call_.is_last) saved_[i].release();
   }

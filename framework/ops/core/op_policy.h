@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry in the words of the autocast lists: what `halfstep ops`, docs/ops.md and the tests print.
+// The registry with the names of the autocast lists, as `halfstep ops`, docs/ops.md and the tests print it.
 #pragma once
 
 #include <string_view>

@@ -34,7 +34,7 @@ Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat fo
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
 // Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would hang on
-// which side it stands.
+// which side it is.
 void check_kind(const ElementwiseRow& row, const Tensors& in) {
   if (row.kind != OpKind::number) return;
   bool refused = result_type(in) == DType::boolean;

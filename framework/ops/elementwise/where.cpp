@@ -42,7 +42,7 @@ struct Where {
   }
 };
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 constexpr OpInfo kClampMinInfo{.name = "clamp_min", .doc = "x, from a lower bound on", .takes = Takes::numbers};
 constexpr OpInfo kClampMaxInfo{.name = "clamp_max", .doc = "x, up to an upper bound", .takes = Takes::numbers};
@@ -139,7 +139,7 @@ Tensor isnan(const Tensor& x) {
 Tensor isinf(const Tensor& x) {
   check<ValueError>(x.defined(), "isinf", "the input is undefined");
   if (!x.is_floating_point()) return ne(x, x);
-  return eq(abs(x.detach()), kInf);
+  return eq(abs(x.detach()), kInfinity);
 }
 Tensor isfinite(const Tensor& x) {
   check<ValueError>(x.defined(), "isfinite", "the input is undefined");
@@ -153,7 +153,7 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   if (!x.is_floating_point()) return clone(x);
   const double largest = largest_finite(x.dtype());
   const Tensor numbers = where(isnan(x), nan, x);
-  return where(eq(x, kInf), posinf.value_or(largest), where(eq(x, -kInf), neginf.value_or(-largest), numbers));
+  return where(eq(x, kInfinity), posinf.value_or(largest), where(eq(x, -kInfinity), neginf.value_or(-largest), numbers));
 }
 
 void add_select(OpList& list) {

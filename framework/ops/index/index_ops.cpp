@@ -328,7 +328,7 @@ Tensor one_hot(const Tensor& index, int64_t num_classes) {
                     "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
   if (num_classes == -1) {
     check_has_values("one_hot", {i});
-    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be told from an empty tensor");
+    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be derived from an empty tensor");
     num_classes = max(i).item<int64_t>() + 1;
   }
   check_index("one_hot", i, num_classes);

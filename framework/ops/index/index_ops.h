@@ -18,9 +18,9 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 // The elements of x, seen as one row-major line, at `index`; of index's shape. Negative indices count from the end.
 Tensor take(const Tensor& x, const Tensor& index);
 
-// x[i0, i1, ...]: tensor k chooses along dimension k; undefined ones stand for ':'. Indices broadcast against each other and may be
-// negative; a bool tensor stands for the indices of its true elements, and takes as many dimensions as it has. The dimensions of
-// the indices stand where the first index was, or first when a ':' lies between indices.
+// x[i0, i1, ...]: tensor k chooses along dimension k; an undefined tensor means ':'. Indices broadcast against each other and may be
+// negative; a bool tensor means the indices of its true elements, and indexes as many dimensions as it has. The dimensions of
+// the indices are at the place of the first index, or first when a ':' is between indices.
 Tensor index(const Tensor& x, const Tensors& indices);
 // x with `values`, which broadcast to the shape of index(x, indices), there. Elements named several times get all their values
 // added up (accumulate), or the last one. autocast: promote
@@ -41,7 +41,7 @@ Tensor one_hot(const Tensor& index, int64_t num_classes = -1);
 // x with src, or a number, at the places that gather(x, dim, index) reads; of several for one place the last stays.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
-// What stands there is added to or multiplied instead, by each of several for one place.
+// Each element of src is added to, or multiplied by, the element at its place; several for one place are all applied.
 enum class ScatterReduce : uint8_t { add, multiply };
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce);

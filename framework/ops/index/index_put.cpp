@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// Which dimensions of `shape` are indexed, and where in the result the shape of the indices, `picks`, stands.
+// Which dimensions of `shape` are indexed, and the place of the indices' shape, `picks`, in the result.
 struct Picks {
   Shape shape, picks;
   Dims dims;
@@ -33,7 +33,7 @@ struct Picks {
   }
 };
 
-// x with its indexed dimensions folded into one, along which one index chooses what the given ones choose together. The stride of
+// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The stride of
 // that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
 struct Line {
   TensorView view;

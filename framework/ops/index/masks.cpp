@@ -174,7 +174,7 @@ Tensor nonzero(const Tensor& x) {
   int64_t *to = out.data<int64_t>(), *const end = to + count * rank;
   Dims at = Dims::filled(int(rank), 0);
   for (int64_t first = 0; to < end; first += row) {
-    // Without a branch: what is not true is overwritten by the next.
+    // Without a branch: an element whose mask is false is overwritten by the next.
     for (int64_t i = 0; i < row && to < end; ++i) {
       for (int d = 0; d < rank - 1; ++d) to[d] = at[d];
       to[rank - 1] = i;

@@ -133,7 +133,7 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   Tensor low = zeros(x.shape(), whole(x));
   if (n == 0) return low.reshape(of_values);
   Tensor high = full(x.shape(), double(n), whole(x));
-  // Each step halves what lies between; a place that is found stays.
+  // Each step halves the interval; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
     const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, double(n - 1)));
     const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));

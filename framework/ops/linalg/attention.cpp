@@ -39,7 +39,7 @@ struct Chunk {
   Generator::State state;  // of its dropout
 };
 
-// Rows of queries without any key to see take part as if they saw all; their results and gradients are then set to 0.
+// Fully masked rows of queries are computed as if unmasked; their results and gradients are then set to 0.
 struct Mask {
   Tensor mask, live;  // live: [.., L, 1] bool, or undefined where there is no mask
 
@@ -59,10 +59,10 @@ Tensor triangle(int64_t rows, int64_t columns, Device device) {
   return le(arange(double(columns), {.device = device}), arange(double(rows), {.device = device}).unsqueeze(1));
 }
 
-// Of four numbers, for the dropout of a head.
+// Blocks of four random numbers that one head's dropout uses.
 int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + 3) / 4; }
 
-// The geometry of one call and what its chunks share.
+// The geometry of one call, and the state that its chunks share.
 class Attention {
  public:
   // q [B, H, L, E], k [B, G, S, E], v [B, G, S, Ev], mask.mask undefined or 4-D and broadcasting to [B, H, L, S]
@@ -316,7 +316,7 @@ struct Sdpa {
 
   static Tensor composite(const Attr& a, const Tensors& in) {
     check<AutogradError>(!a.dropped_by_library || !*a.dropped_by_library, info.name,
-                         "a gradient with create_graph needs to know what dropout left out, and the device's library does not tell",
+                         "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
                          Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
     const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);

@@ -22,7 +22,7 @@ bool contains(const Labels& labels, int label) { return std::find(labels.begin()
 
 struct Term {
   Labels letters;
-  int ellipsis = -1;  // how many letters stand before "...", or -1
+  int ellipsis = -1;  // number of letters before "...", or -1
 };
 
 // One side of the equation: terms between commas.
@@ -123,7 +123,7 @@ Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, con
   return f.x.permute(order).reshape(shape);
 }
 
-// The product of two factors, summed over what is not in `needed`.
+// The product of two factors, summed over letters that are not in `needed`.
 Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_t>& sizes) {
   const auto kept_by = [&](const Labels& other) {
     Labels keep = needed;

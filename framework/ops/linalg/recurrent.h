@@ -33,7 +33,7 @@ Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const
 // x: [T, N, I] ([N, T, I] with batch_first), or [T, I] without a batch. The first states h [L D, N, H] and c [L D, N, H], without
 // N where x has none, may be undefined: zero. `parameters`, flat: of each layer forwards, and then backwards if bidirectional,
 // w_ih, w_hh, b_ih and b_hh (where there are biases) and w_hr (LSTM with projections). An LSTM with w_hr [P, H] gives
-// h = W_hr (o tanh c), so that P stands for H in the shape of h, of w_hh [4 H, P] and of the outputs; c keeps H.
+// h = W_hr (o tanh c), so that P replaces H in the shape of h, of w_hh [4 H, P] and of the outputs; c keeps H.
 // Returns the outputs of the last layer, [T, N, D H] laid out as x, and the last states.
 //
 // Packed: with `batch_sizes` x is [sum of them, I], the first batch_sizes[0] rows step 0, and so on; they never grow, and step t

@@ -57,11 +57,11 @@ struct Range {
 
 // A matrix of many products, laid out for them once where the device has a layout for that. Its rows are states of sequences, which
 // have nothing in common: parts of the batch go through their steps side by side.
-struct Factor {
+struct PackedFactor {
   Tensor matrix, packed;
   int64_t parts = 1;
 
-  Factor(const Tensor& b, const Walk& walk) {
+  PackedFactor(const Tensor& b, const Walk& walk) {
     Backend& backend = backend_for(b.device());
     const bool often = walk.steps() > 2;
     const AuxLayout layout = often ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
@@ -182,7 +182,7 @@ struct Layer {
     const Tensor gates = product(in[kX], in[kWih].t(), wide, {.bias = bias});
     // A step's own product stays in the cache; the gates of x come from memory once.
     const Tensor h_gates = gated ? make(a.batch, gates_of(a.cell) * units, wide) : Tensor();
-    const Factor w(in[kWhh].t(), walk);
+    const PackedFactor w(in[kWhh].t(), walk);
     const Tensor w_hr = in[kWhr].defined() ? gemm_ready(in[kWhr].t()) : Tensor();
 
     const States h(walk, width, dtype, device, in[kH]);
@@ -234,7 +234,7 @@ struct Layer {
     const auto make = [&](int64_t n, int64_t columns, DType t) {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
     };
-    // The gradients of the states as they stand between two steps. Rows whose last step is still to come keep what they begin with.
+    // The gradients of the states between two steps. Rows whose last step is still to come keep their initial values.
     const auto running = [&](const Tensor& last, int64_t columns) {
       const Tensor out = make(a.batch, columns, wide);
       last.defined() ? backend.copy(last.view(), out.view()) : backend.fill(out.view(), 0);
@@ -248,7 +248,7 @@ struct Layer {
     const Tensor dgates = make(walk.total, w_hh.size(0), dtype), dx_gates = gru ? make(walk.total, 3 * units, dtype) : dgates;
     const Tensor dprojected = w_hr.defined() ? make(walk.total, width, dtype) : Tensor();
     const Tensor dmade = w_hr.defined() ? make(a.batch, units, wide) : Tensor();
-    const Factor w(w_hh, walk);
+    const PackedFactor w(w_hh, walk);
 
     w.each_step(backend, walk, true, [&](int64_t k, Range r) {
       Tensor joined;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One layer of a recurrent network, in one direction, over all steps: what networks are made of (recurrent.h).
+// One layer of a recurrent network, in one direction, over all steps; networks are made of these (recurrent.h).
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ Tensor readable(const Tensor& t) {
 // The library declined when it was to compute, though it had said that it would.
 struct Declined {};
 
-// Its backward spends what the forward left for it: a second one makes that anew.
+// Its backward overwrites the state that the forward saved for it: a second backward computes that again.
 struct Reserve {
   std::mutex mutex;
   bool spent = false;

@@ -148,7 +148,7 @@ Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
   check_same_dtype(info.name, {in[0], in[1]});
   const autocast::Off off;
   const DType dtype = in[0].dtype();
-  // The gradient of what broadcasts is a sum: in float32, rounded once.
+  // The gradient of a broadcast operand is a sum: in float32, rounded once.
   const bool widens = is_half(dtype) && (x.shape() != shape || y.shape() != shape);
   if (widens)
     for (Tensor& t : in) t = t.to(DType::f32);

@@ -89,7 +89,7 @@ Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> param
   const MemoryScope memory(shadows.empty() && !keeps ? MemoryScope::current() : MemoryTag::shadows);
   const Tensor space = Tensor::empty({spaces.weights}, {.dtype = first.dtype(), .device = first.device()});
   Backend& backend = backend_for(first.device());
-  backend.fill(space.view(), 0);  // what lies between the parameters
+  backend.fill(space.view(), 0);  // the gaps between the parameters
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor part = part_of(space, spaces, i, parameters[i].shape());
     backend.copy(parameters[i].view(), part.view());

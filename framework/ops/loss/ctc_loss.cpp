@@ -11,7 +11,7 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo kCtc{.name = "ctc_loss", .policy = CastPolicy::f32, .doc = "-ln of the probability of all alignments of a target"};
-constexpr double kNever = -1e30;  // the logarithm of what cannot be: finite, so that differences of two stay numbers
+constexpr double kNever = -1e30;  // the logarithm of an impossible event: finite, so that differences of two stay numbers
 
 // The targets with blanks around every label, as tables for all examples: [N, 2 S + 1].
 struct Alignment {

@@ -114,7 +114,7 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
 
 // ---- mean squared error
 
-// A gradient made in the forward pass, and what for.
+// A gradient made in the forward pass, and the loss that it belongs to.
 struct Foreseen {
   Tensor grad, seed;
   uint64_t version = 0;

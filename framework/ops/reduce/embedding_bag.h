@@ -18,7 +18,7 @@ struct EmbeddingBagOptions {
   double norm_type = 2;
   bool scale_grad_by_freq = false;  // the gradient of a row is divided by how often it was chosen; not of mode max
   BagMode mode = BagMode::mean;
-  Tensor per_sample_weights = {};           // [n] or [B, n], as index: what rows are multiplied by; of mode sum alone
+  Tensor per_sample_weights = {};           // [n] or [B, n], as index: factors of the rows; only for mode sum
   bool include_last_offset = false;         // offsets has one more, which is n
   std::optional<int64_t> padding_idx = {};  // a row that counts as not there; negative: from the end
 };

@@ -22,7 +22,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 // How many elements are not 0 (NaN is not): int64, no gradient.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-// The sum and the mean of what is not NaN.
+// The sum and the mean of the elements that are not NaN.
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
 

@@ -121,7 +121,7 @@ struct Normalize {
   }
 };
 
-// Rows are what is left of the normalised dimensions.
+// Rows are the dimensions to the left of the normalised ones.
 NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized, double eps) {
   check<ValueError>(!normalized.empty(), op, "normalized_shape must have at least one entry");
   const int lead = x.dim() - normalized.size();

@@ -57,7 +57,7 @@ Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
 
 Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims) {
   const Tensor at = x.detach(), top = value.detach();
-  // If the extreme is NaN, the gradient goes to the NaN elements, which equal nothing: they are found as what differs from itself.
+  // If the extreme is NaN, the gradient goes to the NaN elements, which equal nothing: they are the elements that differ from themselves.
   const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grad.dtype());
   return hit * (grad / hit.sum(dims, true));
 }
@@ -71,7 +71,7 @@ struct SumAttr {
   Shape from;
 };
 
-// The gradient of a sum: repeated over what was summed.
+// The gradient of a sum: repeated over the summed elements.
 Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.from, a.dims, "sum").kept).expand(a.from); }
 
 struct Sum {

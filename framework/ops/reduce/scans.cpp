@@ -72,7 +72,7 @@ struct CumProd {
 };
 
 constexpr OpInfo kLogInfo{.name = "logcumsumexp", .doc = "ln of the running sums of e^x"};
-constexpr OpInfo kExtremeInfo[2] = {
+constexpr OpInfo kCumulativeInfo[2] = {
     {.name = "cummin", .doc = "smallest so far and its index, the last of equals", .takes = Takes::any},
     {.name = "cummax", .doc = "largest so far and its index, the last of equals", .takes = Takes::any}};
 constexpr OpInfo kDiffInfo{.name = "diff", .doc = "differences of neighbours, n times over", .takes = Takes::any};
@@ -89,7 +89,7 @@ Tensor index_so_far(bool largest, const Tensor& x, int dim) {
   });
 }
 std::pair<Tensor, Tensor> extreme(bool largest, const Tensor& x, int64_t dim) {
-  const int d = wrap_dim(dim, x.dim(), kExtremeInfo[largest].name);
+  const int d = wrap_dim(dim, x.dim(), kCumulativeInfo[largest].name);
   if (x.dim() == 0) return {x.clone(), zeros({}, {.dtype = DType::i64, .device = x.device()})};
   const Tensor index = index_so_far(largest, x, d);
   return {gather(x, d, index), index};
@@ -140,7 +140,7 @@ void add_scans(OpList& list) {
   list.add(CumProd::info, [](Args& a) { return cumprod(a.tensor(0), a.integer("dim"), a.dtype()); });
   list.add(kLogInfo, [](Args& a) { return logcumsumexp(a.tensor(0), a.integer("dim")); });
   for (bool largest : {false, true}) {
-    list.add(kExtremeInfo[largest], [largest](Args& a) -> Tensors {
+    list.add(kCumulativeInfo[largest], [largest](Args& a) -> Tensors {
       const auto [values, indices] = extreme(largest, a.tensor(0), a.integer("dim"));
       return {values, indices};
     });

@@ -87,7 +87,7 @@ Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpol
   const int64_t n = x.size(-1);
   const Tensor sorted = sort(x, -1).first, numbers = sorted.detach();
   const Tensor is_number = eq(numbers, numbers);
-  // NaNs stand behind the numbers.
+  // NaNs come after the numbers.
   const Tensor count = skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
   Tensor place = clamp_min(q * (count - 1), 0);
   if (!skips_nan) place = where(is_number.narrow(-1, n - 1, 1), place, double(n - 1));

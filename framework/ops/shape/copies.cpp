@@ -81,7 +81,7 @@ const Tensor& Tensor::fill_(double value) const {
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
   backend_for(device()).fill(in_memory_order(view(), format()), value);
   bump_version();
-  if (recorded) {  // what was there before no longer matters
+  if (recorded) {  // the values before no longer matter
     ++storage()->recorded_writes;
     impl()->autograd.reset();
   }

@@ -21,7 +21,7 @@ Tensor logspace(double start, double end, int64_t steps, double base = 10, const
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options = {});                                            // [n, m]
 
 Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-// 1 with the probability that stands in p at its place, or with probability p everywhere, of x's shape and dtype; else 0.
+// 1 with the probability of p's element at its place, or with probability p everywhere, of x's shape and dtype; else 0.
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 Tensor bernoulli(const Tensor& x, double p, Generator* generator = nullptr);
 // weights: [C] or [N, C], not negative -> [samples] or [N, samples] i64, classes drawn with probability weight / sum.

@@ -34,7 +34,7 @@ Tensor rot90(const Tensor& x, int64_t k = 1, const Dims& dims = {0, 1});  // tur
 Tensor repeat(const Tensor& x, const Shape& repeats);  // x repeated as a whole; repeats may have leading dimensions more
 Tensor tile(const Tensor& x, const Shape& repeats);    // repeat, where missing leading repeats are 1
 // Each slice along dim repeated; without dim, x is one line. repeats as a tensor: [] or one integer for each slice (the host reads
-// it). output_size: what dim must become, else ShapeError.
+// it). output_size: the size that dim must get, else ShapeError.
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim = {},
                          std::optional<int64_t> output_size = {});
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int64_t> dim = {},

@@ -8,7 +8,7 @@ namespace halfstep {
 
 // Other geometry over x's memory, as a tensor of its own in the graph.
 Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset = 0);
-// A view, just made, of a tensor that nobody else holds: what an op returns, so it may be changed in place like any other result.
+// A new view of a tensor that nobody else holds: an op's result, so it may be changed in place like any other result.
 Tensor as_result(const Tensor& view);
 
 // Zeros of `full` with x at the `count` places start, start + step... of dim.

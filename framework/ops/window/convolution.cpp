@@ -142,7 +142,7 @@ struct ConvWeight {
   }
 };
 
-// The gradient of what relu was applied to, from that of its output y.
+// The gradient of relu's input, from that of its output y.
 Tensor through_relu(const Tensor& g, const Tensor& y) {
   if (grad_enabled()) return where(y <= 0, 0.0, g);
   const MemoryFormat format = y.format();
@@ -226,7 +226,7 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
                     " with groups = ", groups, ", got ", x.shape());
 }
 
-// The inputs as a region wants them: what is called through another op must not be cast again, and errors name that op.
+// The inputs cast for the region: an op called by another op must not cast again, and errors name the outer op.
 std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};

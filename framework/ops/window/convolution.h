@@ -64,9 +64,9 @@ Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64
 struct WindowOptions {
   Dims dilation{1}, padding{0}, stride{1};
 };
-// x: [N, C, H, W] or [C, H, W] -> [N, C kh kw, L] or [C kh kw, L]: what a window sees at each of its L positions.
+// x: [N, C, H, W] or [C, H, W] -> [N, C kh kw, L] or [C kh kw, L]: the elements of a window at each of its L positions.
 Tensor unfold(const Tensor& x, const Dims& kernel_size, const WindowOptions& options = {});
-// The transpose: x [N, C kh kw, L] or [C kh kw, L] -> [N, C, H, W] or [C, H, W]; what windows share is summed.
+// The transpose: x [N, C kh kw, L] or [C kh kw, L] -> [N, C, H, W] or [C, H, W]; elements shared by windows are summed.
 Tensor fold(const Tensor& x, const Dims& output_size, const Dims& kernel_size, const WindowOptions& options = {});
 
 }  // namespace halfstep

@@ -9,7 +9,7 @@ namespace halfstep {
 
 // x [N, C, H, W], grid [N, H', W', 2] -> [N, C, H', W'], or x [N, C, D, H, W], grid [N, D', H', W', 3] -> [N, C, D', H', W'].
 // grid's last dimension is x, y(, z), with -1 and 1 the outer edges of the corner elements (align_corners: their centers).
-// mode: bilinear (trilinear), nearest, bicubic (4-D only); padding: what lies outside is 0, the border's or mirrored.
+// mode: bilinear (trilinear), nearest, bicubic (4-D only); padding: elements outside are 0, the border's or mirrored.
 // autocast: promote
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& options = {});
 

@@ -38,7 +38,7 @@ struct Pad {
     const MemoryFormat format = x.format();
     const Tensor out = Tensor::empty(padded_shape(x.shape(), a), {.dtype = x.dtype(), .device = x.device(), .format = format});
     Backend& backend = backend_for(x.device());
-    Shape shared = x.shape();  // what both have
+    Shape shared = x.shape();  // the common part
     int64_t from = 0, to = 0;
     for (int d = 0; d < shared.size(); ++d) {
       shared[d] += std::min<int64_t>(a.before[d], 0) + std::min<int64_t>(a.after[d], 0);

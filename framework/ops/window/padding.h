@@ -12,7 +12,7 @@ namespace halfstep {
 //   constant   value, any dtype
 //   reflect    mirrored at the border element, which is not repeated; padding < size
 //   replicate  the border element
-//   circular   the other end of what negative padding leaves; padding <= that
+//   circular   the other end of the part that negative padding leaves; padding <= its size
 // The last three take the last 1 to 3 dimensions of [C, ...] or [N, C, ...].
 Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode = "constant", double value = 0);
 

@@ -15,7 +15,7 @@ namespace halfstep {
 
 struct MaxPoolOptions {
   Dims stride{};         // empty: the kernel size
-  Dims padding{0};       // at most half the kernel; what it adds counts as -inf
+  Dims padding{0};       // at most half the kernel; padded elements count as -inf
   Dims dilation{1};
   bool ceil_mode = false;
 };

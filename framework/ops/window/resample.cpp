@@ -64,7 +64,7 @@ Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<doub
   return sizes;
 }
 
-void check_input(std::string_view op, const Tensor& x, int dims) {
+void check_resampled(std::string_view op, const Tensor& x, int dims) {
   bool fits = x.dim() == dims + 2;
   for (int d = 1; fits && d < x.dim(); ++d) fits = x.size(d) > 0;
   check<ShapeError>(fits, op, "input must be [N, C, in...] with ", dims, " spatial dimension", dims > 1 ? "s" : "",
@@ -73,7 +73,7 @@ void check_input(std::string_view op, const Tensor& x, int dims) {
 
 Tensor upsample(const Kernel& k, const Tensor& x, const UpsampleSize& size, bool align_corners) {
   const std::string_view op = k.info.name;
-  check_input(op, x, k.dims);
+  check_resampled(op, x, k.dims);
   const auto factors = factors_of(op, size.scale_factors, k.dims);
   check<ValueError>(!size.output_size.empty() || !size.scale_factors.empty(), op, "needs output_size or scale_factors");
   const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, k.dims)
@@ -147,7 +147,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
                     "antialias is for bilinear and bicubic, not for ", o.mode);
   check<ValueError>(o.size.empty() != o.scale_factor.empty(), op, "needs either size or scale_factor");
   check<ValueError>(!o.recompute_scale_factor || o.size.empty(), op, "recompute_scale_factor needs scale_factor");
-  check_input(op, x, dims);
+  check_resampled(op, x, dims);
   const auto factors = factors_of(op, o.scale_factor, dims);
   const Spatial sizes = o.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", o.size, dims, 1);
   Dims output_size;

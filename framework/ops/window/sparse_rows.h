@@ -20,7 +20,7 @@ struct RowSpec {
   int64_t in = 0, out = 0;
   double scale = 0;            // interpolation: out per in as the caller gave it; 0: from the sizes
   bool align_corners = false;
-  int64_t before = 0;          // padding: what stands before the first element; negative: what is cut off there
+  int64_t before = 0;          // padding: elements before the first; negative: elements cut off there
   bool wide = false;           // nearest: positions in double, not in float
   bool transposed = false;     // from out to in
 

@@ -20,15 +20,15 @@ constexpr const char* kImages = R"({
   "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu",
   "data": {"train": {"type": "Random", "input_shape": [3, 9, 8], "classes": 4}}, "train": {"epochs": 1}})";
 
-Config config(const std::string& layers) {
+Config layers_config(const std::string& layers) {
   const TempDir dir;
   std::string text = kImages;
   return load_config(write(dir / "net.json", text.replace(text.find('%'), 1, layers)));
 }
 
-std::string error(const std::string& layer) {
+std::string layer_error(const std::string& layer) {
   try {
-    config(layer);
+    layers_config(layer);
   } catch (const ConfigError& e) { return e.what(); }
   return "";
 }
@@ -36,7 +36,7 @@ std::string error(const std::string& layer) {
 }  // namespace
 
 TEST_CASE("channels and features that a config leaves out are those that come in") {
-  const Config c = config(R"({"type": "Conv2d", "out_channels": 6, "kernel_size": [3, 2], "padding": "same"}, "BatchNorm2d",
+  const Config c = layers_config(R"({"type": "Conv2d", "out_channels": 6, "kernel_size": [3, 2], "padding": "same"}, "BatchNorm2d",
       {"type": "GroupNorm", "num_groups": 2}, {"type": "PReLU", "num_parameters": 6, "init": 0.1},
       {"type": "AdaptiveAvgPool2d", "output_size": [null, 2]}, {"type": "ConvTranspose2d", "out_channels": 5, "kernel_size": 2})");
   const Json& layers = c.json["model"]["layers"];
@@ -54,7 +54,7 @@ TEST_CASE("channels and features that a config leaves out are those that come in
 
 TEST_CASE("wrong layers of a config are named, with the rule") {
   const auto says = [](const std::string& layer, const std::string& text) {
-    const std::string got = error(layer);
+    const std::string got = layer_error(layer);
     CAPTURE(got);
     CHECK(contains(got, "model.layers.0" + text));
   };
@@ -131,7 +131,7 @@ TEST_CASE("a config says a GPT, whose letters see only those before them") {
 
 TEST_CASE("attention in a config: what does not fit is named with its place") {
   const auto says = [](const std::string& layer, const std::string& text) {
-    const std::string got = error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
+    const std::string got = layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
     CAPTURE(got);
     CHECK(contains(got, "model.layers.2" + text));
   };

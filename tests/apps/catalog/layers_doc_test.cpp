@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of docs/layers.md are written from the catalogues: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_apps
+// The tables of docs/layers.md are written from the catalogues: HALFSTEP_UPDATE_DOCS=1 build/default/tests/test_apps
 // -tc="docs/layers.md*"
 #include <doctest/doctest.h>
 
@@ -20,7 +20,7 @@ std::string cell(std::string text) {
   return text;
 }
 
-// "in_channels, out_channels, kernel_size, stride=1": what must be given first stands without a default, as in Python.
+// "in_channels, out_channels, kernel_size, stride=1": required arguments come first, without a default, as in Python.
 void row(std::ostream& out, const Component& c) {
   if (c.doc.ends_with("of this program")) return;  // of another test
   out << "| `" << c.type << "` | ";

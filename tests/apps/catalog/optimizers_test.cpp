@@ -63,7 +63,7 @@ TEST_CASE("every optimizer of the catalogue trains, and takes all its options fo
   }
 }
 
-TEST_CASE("runs with averages, Lookahead and a list of schedules go on to the bit, whatever the optimizer keeps") {
+TEST_CASE("runs with averages, Lookahead and a list of schedules resume to the bit, whatever the optimizer keeps") {
   TempDir dir;
   write(dir / "small.json", kSmall);
   const std::string common =
@@ -156,7 +156,7 @@ TEST_CASE("train --lr-preview: warm-up, epochs and lists, as they will be used")
   CHECK(!fs::exists(dir / "runs"));
 }
 
-TEST_CASE("wrong schedules and optimizers are told with their place") {
+TEST_CASE("wrong schedules and optimizers are reported with their place") {
   TempDir dir;
   write(dir / "small.json", kSmall);
   const auto error = [&](const std::string& set) {

@@ -112,18 +112,18 @@ TEST_CASE("op: what no line may be is refused in our words, and the next line is
   std::vector<Json> answers;
   for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
   REQUIRE(answers.size() == 9);
-  const std::vector<std::string> told = {"values nest more than 200 levels deep",
-                                         "the number 1e400 is too large for a double",
-                                         "a string holds a NUL character",
-                                         "a NUL byte",
-                                         "attrs must be a JSON object, got [1]",
-                                         "File name too long",
-                                         "too large for a double",
-                                         "unexpected end of input"};
-  for (size_t i = 0; i < told.size(); ++i) {
+  const std::vector<std::string> expected = {"values nest more than 200 levels deep",
+                                             "the number 1e400 is too large for a double",
+                                             "a string holds a NUL character",
+                                             "a NUL byte",
+                                             "attrs must be a JSON object, got [1]",
+                                             "File name too long",
+                                             "too large for a double",
+                                             "unexpected end of input"};
+  for (size_t i = 0; i < expected.size(); ++i) {
     CAPTURE(answers[i].dump());
     CHECK(answers[i]["ok"] == false);
-    CHECK(contains(answers[i]["error"], told[i]));
+    CHECK(contains(answers[i]["error"], expected[i]));
     CHECK_FALSE(contains(answers[i]["error"], "json.exception"));
   }
   CHECK(answers[8]["ok"] == true);

@@ -30,7 +30,7 @@ const char* kSmall = R"({
 
 std::string identity(const fs::path& run) {
   const CheckpointContents c = load_checkpoint(run);
-  nlohmann::json meta = c.meta;
+  nlohmann::json meta = *c.meta;
   meta["trainer"].erase("seconds");
   meta.erase("config");
   return sha256(c.model) + sha256(c.state) + meta.dump();
@@ -60,7 +60,7 @@ TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
   const Ran again = run(dir, "train small.json");
   CHECK(again.code == 2);
   CHECK(
-      contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto goes on with it, --overwrite starts over"));
+      contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto continues it, --overwrite starts over"));
   CHECK(run(dir, "train small.json --dry-run").code == 0);
   const std::string before = identity(dir / "runs/small");
   CHECK(run(dir, "train small.json --overwrite --quiet --threads 2").code == 0);
@@ -99,7 +99,7 @@ TEST_CASE("a resumed run is the same run, from any step") {
   }
 }
 
-TEST_CASE("signals save and stop; --resume auto goes on") {
+TEST_CASE("signals save and stop; --resume auto continues") {
   TempDir dir;
   write(dir / "small.json", kSmall);
   const std::string options =
@@ -112,7 +112,7 @@ TEST_CASE("signals save and stop; --resume auto goes on") {
     Child child(dir, "train small.json --set output_dir=part" + options);
     REQUIRE(child.until([&] { return read(dir / "part/metrics.jsonl").size() >= 2000; }));
     CHECK(child.end(signal) == code);
-    CHECK(contains(child.output(), "go on with --resume auto"));
+    CHECK(contains(child.output(), "continue with --resume auto"));
     const Ran resumed = run(dir, "train small.json --resume auto --set output_dir=part" + options);
     CAPTURE(resumed.err);
     CHECK(resumed.code == 0);

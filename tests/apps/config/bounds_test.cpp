@@ -39,7 +39,7 @@ TEST_CASE("deep nesting is refused before anything walks it") {
   CHECK(contains(error_of(good, {.sets = {path + "=1"}}), "a key may have 200 parts, got 20001"));
 }
 
-TEST_CASE("a hundred thousand mistakes are found quickly, and not all told") {
+TEST_CASE("a hundred thousand mistakes are found quickly, and not all listed") {
   TempDir dir;
   std::string keys, numbers;
   for (int i = 0; i < 100'000; ++i) {
@@ -73,7 +73,7 @@ TEST_CASE("a config is a file of at most 16 MiB, with all that it extends") {
   CHECK(contains(error_of(write(dir / "both.json", R"({"extends": "base.json"})" + spaces)),
                  "a config must be a readable file of at most 16 MiB"));
   CHECK(contains(error_of(write(dir / "z.json", R"({"extends": "/dev/zero"})")), "it is a device"));
-  // A megabyte of small values is no config either: where each stands would take a hundred times as much.
+  // A megabyte of small values is no config either: the places of all of them would take a hundred times as much memory.
   std::string small = "[1";
   for (int i = 0; i < 1'000'000; ++i) small += ",1";
   CHECK(contains(error_of(write(dir / "small.json", R"({"model": )" + small + "]}")), "too many values for a config"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of docs/configs.md are written from the schema: HALFSTEP_UPDATE_DOCS=1 build/cpu/tests/test_apps
+// The tables of docs/configs.md are written from the schema: HALFSTEP_UPDATE_DOCS=1 build/default/tests/test_apps
 // -tc="docs/configs.md*"
 #include <doctest/doctest.h>
 

@@ -81,7 +81,7 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
       write(dir / "odd.json", R"({"extends": "base.json", "name": "${env:HALFSTEP_NOT_SET}", "output_dir": "${nmae}"})");
   CHECK(contains(error_of(odd), "the environment variable HALFSTEP_NOT_SET is not set"));
   CHECK(contains(error_of(odd), "unknown variable ${nmae}"));
-  // An error of the base is reported where it stands.
+  // An error of the base is reported at its place in the base.
   write(dir / "bad.json", R"({"extends": "base.json",
   "seed": -1})");
   const auto over = write(dir / "over.json", R"({"extends": "bad.json"})");

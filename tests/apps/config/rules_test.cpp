@@ -116,7 +116,7 @@ TEST_CASE("held-out data shares no samples with the training data, and is no oth
   CHECK(contains(warnings({"loss=NLLLoss"}), "ends in Linear, but NLLLoss takes log-probabilities"));
 }
 
-TEST_CASE("validate tells data that cannot be read from data that is not there") {
+TEST_CASE("validate distinguishes data that cannot be read from missing data") {
   TempDir dir;
   write(dir / "c.json", kGood);
   const std::string table = " --set data.root=. --set 'data.train={\"type\": \"CSV\", \"path\": \"t.csv\"}'";

@@ -49,7 +49,7 @@ TEST_CASE("metrics: what a line holds, and no line twice") {
   CAPTURE(resumed.err);
   CHECK(resumed.code == 0);
   CHECK(keys() == want);
-  CHECK(contains(resumed.err, "metrics.jsonl: left out what is no line of a run's metrics, 3 in all"));
+  CHECK(contains(resumed.err, "metrics.jsonl: left out lines that are not metrics of a run, 3 in all"));
   CHECK_FALSE(shows_library_text(resumed.err));
   // Without clipping nobody pays for a norm.
   REQUIRE(dir.train("--overwrite").code == 0);
@@ -66,7 +66,7 @@ TEST_CASE("metrics that cannot be written: a warning, a count, exit code 1, and 
   const std::string err = read(dir / "err");
   CAPTURE(err);
   CHECK(WEXITSTATUS(status) == 1);
-  CHECK(contains(err, "cannot write r/metrics.jsonl: File too large; training goes on without these lines"));
+  CHECK(contains(err, "cannot write r/metrics.jsonl: File too large; training continues without these lines"));
   const Json summary = Json::parse(read(dir / "out"));
   const int64_t lost = summary["metrics_lines_lost"];
   CHECK(lost > 0);

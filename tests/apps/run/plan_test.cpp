@@ -29,7 +29,7 @@ struct Peaks {
   MemoryStats first, middle;
 };
 
-// The first two steps of a run on the cpu, kept and let go as the trainer does. Without the data set.
+// The first two steps of a run on the cpu, kept and freed as the trainer does. Without the data set.
 Peaks measured(const Config& config) {
   Allocator& memory = allocator(Device::cpu);
   const size_t others = memory.stats().live;

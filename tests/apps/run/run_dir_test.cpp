@@ -146,7 +146,7 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   REQUIRE(dir.train("--overwrite").code == 0);
   CHECK(dir.train("--set output_dir=s --resume r/step-00000006").code == 2);
   CHECK(snapshot(dir / "s") == other);
-  // It goes on elsewhere, with nothing left to train.
+  // It continues elsewhere, with nothing left to train.
   CHECK(dir.train("--set output_dir=s --overwrite --resume r/step-00000012").code == 0);
   CHECK(list_checkpoints(dir / "s") == std::vector<int64_t>{12});
   CHECK(read(dir / "s/step-00000012/model.safetensors") == read(dir / "r/step-00000012/model.safetensors"));
@@ -287,7 +287,7 @@ TEST_CASE("broken states, manifests and names: plain words, and nothing changes"
                         {"/trainer/stop_best", "low", "trainer.stop_best, a number, got \"low\""},
                         {"/trainer/stop_waited", -1, "trainer.stop_waited, an integer >= 0, got -1"},
                         {"/loader", nlohmann::json::array(), "loader, an object, got []"},
-                        {"/loader/next_batch", 99, "stands behind batch 99 of an epoch, which has only 3 now"},
+                        {"/loader/next_batch", 99, "was saved after batch 99 of an epoch, which has only 3 now"},
                         {"/generator/seed", false, "generator.seed, an integer >= 0, got false"},
                         {"/schedule", "x", "schedule, an integer >= 0, got \"x\""},
                         {"/schedule", {{"count", -1}}, "schedule.count, an integer >= 0, got -1"},
@@ -354,5 +354,5 @@ TEST_CASE("a run that is resumed with other data says so") {
   CHECK(contains(more.err, "data.train has 40 samples, but had 24 when the checkpoint was written"));
   const Ran fewer = dir.train("--set output_dir=t --resume r/step-00000002 --set data.train.num_batches=1");
   CHECK(fewer.code == 3);
-  CHECK(contains(fewer.err, "[resume] the checkpoint stands behind batch 2 of an epoch, which has only 1 now"));
+  CHECK(contains(fewer.err, "[resume] the checkpoint was saved after batch 2 of an epoch, which has only 1 now"));
 }

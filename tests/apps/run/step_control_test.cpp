@@ -156,7 +156,7 @@ TEST_CASE("clip_grad_agc in a config bounds the gradients") {
   CHECK(largest("a", " --set train.clip_grad_agc=0.001") < 0.01 * largest("b", ""));
 }
 
-TEST_CASE("an augmented, weighted, accumulating run goes on after any checkpoint to the bit") {
+TEST_CASE("an augmented, weighted, accumulating run resumes from any checkpoint to the bit") {
   TempDir dir;
   write(dir / "c.json", kConfig);
   const std::string transforms = R"([{"type": "RandomCrop", "size": 28, "padding": 3}, {"type": "RandomRotation", "degrees": 8},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs over tokens: what a config may say of them, and that a run which is stopped goes on to the bit.
+// Runs over tokens: the keys of a config about them, and that a stopped run resumes to the bit.
 #include <doctest/doctest.h>
 
 #include "apps/catalog/losses.h"
@@ -15,7 +15,7 @@ using namespace halfstep;
 
 namespace {
 
-constexpr const char* kConfig = R"({
+constexpr const char* kCharsConfig = R"({
   "name": "chars", "output_dir": "r", "device": "cpu", "seed": 3,
   "model": {"type": "Sequential", "layers": [
     {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 4},
@@ -30,7 +30,7 @@ constexpr const char* kConfig = R"({
 
 struct TextFolder : TempDir {
   TextFolder() {
-    write(*this / "c.json", kConfig);
+    write(*this / "c.json", kCharsConfig);
     std::string text;
     for (int i = 0; i < 60; ++i) text += "to be or not " + std::string(1, char('a' + i % 7)) + "\n";  // 900 characters
     write(*this / "t", text);

@@ -213,7 +213,7 @@ TEST_CASE("a number, which comes as a double, counts in the dtype of the result"
   CHECK(wrong == 0);
 }
 
-TEST_CASE("pow of a block is pow of each element, whatever stands beside it") {
+TEST_CASE("pow of a block is pow of each element, whatever is beside it") {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const double specials[] = {0, -0.0, 1, -1, 2, -2.5, -3, 0.5, 1e-41, -1e-41, 3e38, inf, -inf, nan};
   const int64_t n = 1500;  // a whole block and a part of one

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bilinear samples of a plane have code of their own; a volume of one layer, with its general code, tells what they should be.
+// Bilinear samples of a plane have code of their own; a volume of one layer, with its general code, is the reference.
 #include "tests/backend/buffers.h"
 
 using namespace halfstep;

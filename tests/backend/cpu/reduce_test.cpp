@@ -9,7 +9,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Reduce kOps[] = {Reduce::sum, Reduce::mean, Reduce::prod, Reduce::max, Reduce::min, Reduce::any, Reduce::all};
 
 Shape reduced_shape(Shape s, unsigned mask) {
@@ -34,8 +34,8 @@ double start(Reduce op) {
   switch (op) {
     case Reduce::prod:
     case Reduce::all: return 1;
-    case Reduce::max: return -kInf;
-    case Reduce::min: return kInf;
+    case Reduce::max: return -kInfinity;
+    case Reduce::min: return kInfinity;
     default: return 0;
   }
 }
@@ -188,7 +188,7 @@ TEST_CASE("NaN wins in max and min, wherever it is") {
 TEST_CASE("extremes of rows of any length, and of infinities") {
   for (int64_t n = 1; n < 70; ++n) {
     const Buffer x = uniform(DType::f32, {3, n}, unsigned(n)), out = make(DType::f32, {3, 1});
-    for (int64_t i = 0; i < n; ++i) set(x.view, n + i, -kInf);
+    for (int64_t i = 0; i < n; ++i) set(x.view, n + i, -kInfinity);
     for (Reduce op : {Reduce::max, Reduce::min}) {
       cpu().reduce(op, x, out);
       for (int64_t r : {0, 2}) {
@@ -196,7 +196,7 @@ TEST_CASE("extremes of rows of any length, and of infinities") {
         for (int64_t i = 1; i < n; ++i) want = op == Reduce::max ? std::max(want, x[r * n + i]) : std::min(want, x[r * n + i]);
         CHECK(out[r] == want);
       }
-      CHECK(out[1] == -kInf);
+      CHECK(out[1] == -kInfinity);
     }
   }
 }
@@ -206,9 +206,9 @@ TEST_CASE("inf in sums; f16 sums round and overflow once") {
   cpu().fill(h, 100);
   cpu().reduce(Reduce::sum, h, out);
   cpu().reduce(Reduce::sum, h, wide);
-  CHECK(out[0] == kInf);
+  CHECK(out[0] == kInfinity);
   CHECK(wide[0] == 100000);
-  const Buffer x = make(DType::f32, {3}, {kInf, -kInf, 1}), sum = make(DType::f32, {1});
+  const Buffer x = make(DType::f32, {3}, {kInfinity, -kInfinity, 1}), sum = make(DType::f32, {1});
   cpu().reduce(Reduce::sum, x, sum);
   CHECK(std::isnan(sum[0]));
 }

@@ -89,7 +89,7 @@ TEST_CASE("small work wakes nobody") {
   set_num_threads(0);
 }
 
-TEST_CASE("every task is done once, whoever takes it") {
+TEST_CASE("every task is done once, whichever thread takes it") {
   for (int threads : {1, 2, 3, 5}) {
     set_num_threads(threads);
     for (int64_t tasks : {0, 1, 2, 7, 1000}) {
@@ -109,7 +109,7 @@ TEST_CASE("every task is done once, whoever takes it") {
   set_num_threads(0);
 }
 
-TEST_CASE("a task's exception reaches the caller, and the team goes on") {
+TEST_CASE("a task's exception reaches the caller, and the team continues") {
   set_num_threads(3);
   for (int repeat = 0; repeat < 3; ++repeat) {
     CHECK_THROWS_WITH_AS(parallel_tasks(9, int64_t(1) << 40, [](int64_t i) { check<ValueError>(i != 4, "task", "four"); }),
@@ -156,7 +156,7 @@ TEST_CASE("the child of a fork has its threads, too") {
 }
 #endif
 
-TEST_CASE("products in pieces: right, and the same bits whoever computes them") {
+TEST_CASE("products in pieces: right, and the same bits whichever thread computes them") {
   struct Case {
     Shape a, b;
     bool ta, tb;

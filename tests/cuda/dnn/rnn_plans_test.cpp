@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The adapter's recurrent networks before the real library: what it takes and refuses of descriptors, for which it needs no device.
-// What memory a network needs, and where its parameters lie, it tells on a device only.
+// It reports the memory that a network needs, and the places of its parameters, on a device only.
 #include "cuda/dnn/rnn_descriptor.h"
 #include "tests/cuda/dnn/plans.h"
 

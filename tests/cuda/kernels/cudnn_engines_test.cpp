@@ -59,12 +59,12 @@ class Guarded {
   size_t bytes_, used_;
 };
 
-struct Case {
+struct EngineCase {
   const char* name;
   Shape x, w, y;
   ConvWindow window;
 };
-const Case kCases[] = {
+const EngineCase kEngineCases[] = {
     {"image", {4, 16, 12, 12}, {32, 16, 3, 3}, {4, 32, 12, 12}, {{1, 1}, {1, 1}, {1, 1}, {1, 1}}},
     {"one tap", {4, 16, 12, 12}, {32, 16, 1, 1}, {4, 32, 12, 12}, {{0, 0}, {0, 0}, {1, 1}, {1, 1}}},
     {"strided", {2, 16, 13, 13}, {16, 16, 3, 3}, {2, 16, 7, 7}, {{1, 1}, {1, 1}, {2, 2}, {1, 1}}},
@@ -87,7 +87,7 @@ Strides dense(const Shape& s, bool channels_last) {
 // of x is NaN.
 struct Truth {
   Buffer x, w, y, bias;
-  Truth(const Case& c, DType dtype, Direction d, bool fused)
+  Truth(const EngineCase& c, DType dtype, Direction d, bool fused)
       : x(make(DType::f64, c.x)), w(make(DType::f64, c.w)), y(make(DType::f64, c.y)), bias(make(DType::f64, {c.w[0]})) {
     unsigned seed = 1;
     for (Buffer* b : {&x, &w, &y, &bias}) {
@@ -119,7 +119,7 @@ Buffer placed(const Buffer& b, DType dtype, bool channels_last) {
   return out;
 }
 
-void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, bool tensor_cores, bool fused, int& ran) {
+void check_engines(const EngineCase& c, DType dtype, bool channels_last, Direction d, bool tensor_cores, bool fused, int& ran) {
   const cudnnDataType_t type = dtype == DType::f16    ? CUDNN_DATA_HALF
                                : dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16
                                                       : CUDNN_DATA_FLOAT;
@@ -184,7 +184,7 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
       std::printf("%s: %s, workspace %lld, made in %.1f ms, off by %.2g of %.2g\n", what.c_str(),
                   cuda::cudnn().cudnnGetErrorString(status), static_cast<long long>(plan->workspace()), ms, worst, most);
     if (status != CUDNN_STATUS_SUCCESS) {
-      CHECK(is_refusal(status));  // proposed, yet refused: the adapter goes on to the next
+      CHECK(is_refusal(status));  // proposed, yet refused: the adapter tries the next
       continue;
     }
     CHECK(worst <= tolerance);
@@ -197,7 +197,7 @@ void check_engines(const Case& c, DType dtype, bool channels_last, Direction d, 
 TEST_CASE("every engine of cuDNN that is allowed computes the CPU's convolutions, and nothing else") {
   if (!handle()) return;
   int ran = 0;
-  for (const Case& c : kCases) {
+  for (const EngineCase& c : kEngineCases) {
     for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
       if (dtype == DType::bf16 && cuda::capability() < 80) continue;
       for (bool channels_last : {true, false}) {
@@ -222,7 +222,7 @@ TEST_CASE("a device described in words is proposed what the device itself is") {
   const std::vector<char> words = here.get<char>(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, 1 << 16);
   const std::string text(words.data(), strnlen(words.data(), words.size()));
   if (shows()) std::puts(text.c_str());
-  for (const Case& c : kCases) {
+  for (const EngineCase& c : kEngineCases) {
     for (Direction d : kDirections) {
       ConvProblem p{
           .direction = d, .type = CUDNN_DATA_HALF, .x = numbers(c.x), .w = numbers(c.w), .y = numbers(c.y), .window = c.window};

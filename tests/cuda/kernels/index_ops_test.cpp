@@ -9,10 +9,6 @@ using namespace halfstep::testing;
 
 namespace {
 
-Buffer indices(const Shape& shape, unsigned seed, int64_t size, Layout layout = Layout::dense) {
-  return uniform(DType::i64, shape, seed, 0, double(size), layout);
-}
-
 using Launch = void (*)(const cuda::Queue&, const TensorView&, int, const TensorView&, const TensorView&);
 using Reference = void (Backend::*)(const TensorView&, int, const TensorView&, const TensorView&);
 

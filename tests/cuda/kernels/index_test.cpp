@@ -16,17 +16,13 @@ void check_gather(const Buffer& x, int dim, const Buffer& index, const Shape& ou
   check_close(out, want, 0, 0, "gather");
 }
 
-void check_scatter(DType t, const Shape& out_shape, int dim, const Buffer& index, const Buffer& src, int64_t shift = 0) {
+void check_scatter_add(DType t, const Shape& out_shape, int dim, const Buffer& index, const Buffer& src, int64_t shift = 0) {
   const Buffer out = uniform(t, out_shape, 9, 0, 2), want = uniform(t, out_shape, 9, 0, 2);
   cpu().scatter_add(want, dim, index, src);
   const OnDevice dev_out(out, shift), dev_index(index), dev_src(src, shift);
   cuda::scatter_add(queue(), dev_out, dim, dev_index, dev_src);
   dev_out.fetch();
   check_close(out, want, 0, 0, "scatter_add");
-}
-
-Buffer indices(const Shape& shape, unsigned seed, int64_t size, Layout layout = Layout::dense) {
-  return uniform(DType::i64, shape, seed, 0, double(size), layout);
 }
 
 // A one-dimensional index seen with the shape [n, width]: stride 0 along the rows.
@@ -89,33 +85,33 @@ TEST_CASE("scatter_add with an index of its own for every element") {
       for (int dim = 0; dim < 2; ++dim) {
         Shape out{20, 35};
         out[dim] = 6;
-        check_scatter(t, out, dim, indices({20, 35}, 2, 6, layout), uniform(t, {20, 35}, 1, -3, 3, layout), dim);
+        check_scatter_add(t, out, dim, indices({20, 35}, 2, 6, layout), uniform(t, {20, 35}, 1, -3, 3, layout), dim);
       }
     }
-    check_scatter(t, {3}, 0, indices({}, 1, 1), uniform(t, {}, 2));
-    check_scatter(t, {3, 4}, 0, make(DType::i64, {0, 4}), make(t, {0, 4}));
-    check_scatter(t, {500, 10}, 1, indices({500, 1}, 1, 10), uniform(t, {500, 1}, 2));
+    check_scatter_add(t, {3}, 0, indices({}, 1, 1), uniform(t, {}, 2));
+    check_scatter_add(t, {3, 4}, 0, make(DType::i64, {0, 4}), make(t, {0, 4}));
+    check_scatter_add(t, {500, 10}, 1, indices({500, 1}, 1, 10), uniform(t, {500, 1}, 2));
   }
-  check_scatter(DType::f32, {6, 35}, 0, indices({20, 35}, 2, 6), uniform(DType::bf16, {20, 35}, 1));
-  check_scatter(DType::f32, {6, 35}, 0, indices({20, 35}, 2, 6), uniform(DType::i32, {20, 35}, 1));
+  check_scatter_add(DType::f32, {6, 35}, 0, indices({20, 35}, 2, 6), uniform(DType::bf16, {20, 35}, 1));
+  check_scatter_add(DType::f32, {6, 35}, 0, indices({20, 35}, 2, 6), uniform(DType::i32, {20, 35}, 1));
 }
 
 TEST_CASE("scatter_add of whole rows: the gradient of an embedding") {
   for (DType t : kAll) {
     for (int64_t n : {1, 31, 33, 257}) {
       for (int64_t width : {1, 33, 200}) {
-        check_scatter(t, {7, width}, 0, indices({n}, 2, 7), uniform(t, {n, width}, 1, -3, 3, Layout::transposed), n % 2);
+        check_scatter_add(t, {7, width}, 0, indices({n}, 2, 7), uniform(t, {n, width}, 1, -3, 3, Layout::transposed), n % 2);
       }
     }
   }
   for (DType t : kStored) {
     const Buffer index = indices({300}, 2, 100), src = uniform(t, {300, 40}, 1, -3, 3);
-    check_scatter(t, {100, 40}, 0, repeated(index, 40), src);
-    check_scatter(t, {100, 40}, 0, index, uniform(t, {300, 40}, 1, -3, 3, Layout::transposed));
-    check_scatter(t, {100, 200}, 0, index, uniform(t, {300, 200}, 1), 2);  // an address of 4 or 8 bytes
-    check_scatter(t, {100, 38}, 0, index, uniform(t, {300, 38}, 1));
-    check_scatter(t, {3, 9, 40}, 1, indices({25}, 2, 9), uniform(t, {3, 25, 40}, 1));
-    check_scatter(t, {1200}, 0, indices({1200}, 2, 1200), uniform(t, {1200}, 1));
+    check_scatter_add(t, {100, 40}, 0, repeated(index, 40), src);
+    check_scatter_add(t, {100, 40}, 0, index, uniform(t, {300, 40}, 1, -3, 3, Layout::transposed));
+    check_scatter_add(t, {100, 200}, 0, index, uniform(t, {300, 200}, 1), 2);  // an address of 4 or 8 bytes
+    check_scatter_add(t, {100, 38}, 0, index, uniform(t, {300, 38}, 1));
+    check_scatter_add(t, {3, 9, 40}, 1, indices({25}, 2, 9), uniform(t, {3, 25, 40}, 1));
+    check_scatter_add(t, {1200}, 0, indices({1200}, 2, 1200), uniform(t, {1200}, 1));
   }
 }
 
@@ -123,7 +119,7 @@ TEST_CASE("equal indices far apart, at the edges of what a warp looks at") {
   for (int64_t first : {127, 128, 129}) {
     const Buffer index = make(DType::i64, {400});
     for (int64_t i = 0; i < 400; ++i) set(index.view, i, double(i == 300 ? first : i));
-    check_scatter(DType::f32, {400, 40}, 0, repeated(index, 40), uniform(DType::f32, {400, 40}, 1));
+    check_scatter_add(DType::f32, {400, 40}, 0, repeated(index, 40), uniform(DType::f32, {400, 40}, 1));
   }
 }
 

@@ -7,15 +7,15 @@ using namespace halfstep::testing;
 
 namespace {
 
-struct Types {
+struct NormTypes {
   DType x, weight, out;
 };
 // One dtype throughout; float32 parameters; float32 results of a region.
-constexpr Types kTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::f16, DType::f16, DType::f16},
+constexpr NormTypes kNormTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::f16, DType::f16, DType::f16},
                             {DType::bf16, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f32},
                             {DType::bf16, DType::bf16, DType::f32}, {DType::f64, DType::f64, DType::f64}};
 
-void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0,
+void check_normalize(const NormArgs& a, const NormTypes& t, bool affine = true, int64_t shift = 0,
                      MemoryFormat format = MemoryFormat::contiguous) {
   const bool last = format == MemoryFormat::channels_last;
   const Shape parameter{a.groups * a.channels}, slices{a.rows * a.groups};
@@ -61,7 +61,7 @@ void check_normalize(const NormArgs& a, const Types& t, bool affine = true, int6
 }  // namespace
 
 TEST_CASE("layer and RMS normalisation of rows of every length") {
-  for (const Types& t : kTypes) {
+  for (const NormTypes& t : kNormTypes) {
     for (bool centered : {true, false}) {
       for (int64_t n : {1, 7, 8, 31, 32, 33, 256, 264, 1024, 1025, 2056}) check_normalize({9, 1, n, 1, 1e-5, centered}, t);
       check_normalize({70, 1, 40, 1, 1e-3, centered}, t, false);
@@ -71,7 +71,7 @@ TEST_CASE("layer and RMS normalisation of rows of every length") {
 }
 
 TEST_CASE("group normalisation of short and long channels") {
-  for (const Types& t : kTypes) {
+  for (const NormTypes& t : kNormTypes) {
     check_normalize({3, 2, 3, 5, 1e-5}, t);
     check_normalize({2, 4, 2, 8, 1e-5}, t);
     check_normalize({2, 3, 1, 49, 1e-5}, t);
@@ -83,11 +83,11 @@ TEST_CASE("group normalisation of short and long channels") {
 
 // Strips of one group and of several, in packs and not, the last of which has fewer; more columns than a block has threads for.
 TEST_CASE("group normalisation in channels_last") {
-  const auto check = [](const NormArgs& a, const Types& t, bool affine = true, int64_t shift = 0) {
+  const auto check = [](const NormArgs& a, const NormTypes& t, bool affine = true, int64_t shift = 0) {
     check_normalize(a, t, affine, shift, MemoryFormat::channels_last);
   };
-  for (const Types& t : kTypes) check({2, 12, 10, 37, 1e-5}, t);  // packs of two groups
-  for (const Types& t : {kTypes[1], kTypes[5]}) {
+  for (const NormTypes& t : kNormTypes) check({2, 12, 10, 37, 1e-5}, t);  // packs of two groups
+  for (const NormTypes& t : {kNormTypes[1], kNormTypes[5]}) {
     check({3, 2, 3, 5, 1e-5}, t);
     check({2, 40, 1, 9, 1e-5}, t);  // each channel a group
     check({2, 4, 40, 70, 1e-5}, t, false);
@@ -96,16 +96,16 @@ TEST_CASE("group normalisation in channels_last") {
     check({1, 2, 72, 9, 1e-5}, t);
   }
   // So many strips that each has several packs, or columns.
-  check({13, 328, 1, 3, 1e-5}, kTypes[1]);
-  check({13, 41, 8, 3, 1e-5}, kTypes[2]);
-  check({13, 316, 1, 3, 1e-5}, kTypes[5]);
-  check({1, 1, 2056, 3, 1e-5}, kTypes[3]);
-  check({1, 8, 257, 3, 1e-5}, kTypes[1]);  // wide groups that are no whole packs
-  check({1, 1, 257, 3, 1e-5}, kTypes[5]);
+  check({13, 328, 1, 3, 1e-5}, kNormTypes[1]);
+  check({13, 41, 8, 3, 1e-5}, kNormTypes[2]);
+  check({13, 316, 1, 3, 1e-5}, kNormTypes[5]);
+  check({1, 1, 2056, 3, 1e-5}, kNormTypes[3]);
+  check({1, 8, 257, 3, 1e-5}, kNormTypes[1]);  // wide groups that are no whole packs
+  check({1, 1, 257, 3, 1e-5}, kNormTypes[5]);
 }
 
 TEST_CASE("sums over many rows take several segments") {
-  for (const Types& t : {kTypes[0], kTypes[1]}) {
+  for (const NormTypes& t : {kNormTypes[0], kNormTypes[1]}) {
     check_normalize({300, 1, 136, 1, 1e-5}, t);
     check_normalize({2500, 1, 3, 1, 1e-5}, t);
     check_normalize({5, 1, 2, 4100, 1e-5}, t);
@@ -114,17 +114,17 @@ TEST_CASE("sums over many rows take several segments") {
 
 // Up to 1024 elements a warp's registers hold the row, up to 8192 a block's: all gradients come of one read.
 TEST_CASE("gradients of rows in registers, with several rows for each warp and each block") {
-  for (const Types& t : {kTypes[0], kTypes[1], kTypes[2], kTypes[3], kTypes[4]}) {
+  for (const NormTypes& t : {kNormTypes[0], kNormTypes[1], kNormTypes[2], kNormTypes[3], kNormTypes[4]}) {
     for (int64_t n : {8, 264}) check_normalize({70, 1, n, 1, 1e-5}, t);
     check_normalize({7, 1, 1032, 1, 1e-5, false}, t);
     check_normalize({35, 3, 40, 1, 1e-5}, t);
   }
-  for (int64_t n : {248, 256, 1024}) check_normalize({70, 1, n, 1, 1e-5, false}, kTypes[1]);
-  check_normalize({7, 1, 4104, 1, 1e-5}, kTypes[0]);
-  check_normalize({5, 3, 1032, 1, 1e-5}, kTypes[0]);
-  for (int64_t n : {8192, 8200}) check_normalize({5, 1, n, 1, 1e-5}, kTypes[1]);
-  check_normalize({4200, 1, 8, 1, 1e-5}, kTypes[0]);    // more than two rows for each warp of each segment
-  check_normalize({600, 1, 1032, 1, 1e-5}, kTypes[1]);  // and for each block
+  for (int64_t n : {248, 256, 1024}) check_normalize({70, 1, n, 1, 1e-5, false}, kNormTypes[1]);
+  check_normalize({7, 1, 4104, 1, 1e-5}, kNormTypes[0]);
+  check_normalize({5, 3, 1032, 1, 1e-5}, kNormTypes[0]);
+  for (int64_t n : {8192, 8200}) check_normalize({5, 1, n, 1, 1e-5}, kNormTypes[1]);
+  check_normalize({4200, 1, 8, 1, 1e-5}, kNormTypes[0]);    // more than two rows for each warp of each segment
+  check_normalize({600, 1, 1032, 1, 1e-5}, kNormTypes[1]);  // and for each block
 }
 
 TEST_CASE("the gradients of a layer norm are one read of its rows and a join, each alone as with the others") {

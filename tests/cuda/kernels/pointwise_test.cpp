@@ -9,8 +9,8 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr double kUlps = 4,
-                 kSlack = 1e-5;       // both sides run the same functors; the device's own maths may differ in the last places
+constexpr double kPointwiseUlps = 4,
+                 kPointwiseSlack = 1e-5;       // both sides run the same functors; the device's own maths may differ in the last places
 constexpr double kP = 0.6, kQ = 0.9;  // p, q: legal in every row
 
 void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout layout, int64_t shift) {
@@ -35,7 +35,7 @@ void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout
   const OnDevice dev_y(y, shift);
   cuda::pointwise(queue(), Pointwise(op), device, kP, kQ, dev_y);
   dev_y.fetch();
-  check_close(y, want, kUlps, kSlack, what);
+  check_close(y, want, kPointwiseUlps, kPointwiseSlack, what);
 
   const Buffer g = uniform(out_type, shape, 9);
   const TensorView dev_g = to_device(g);
@@ -49,7 +49,7 @@ void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout
     const OnDevice dev_d(d, shift);
     cuda::pointwise_backward(queue(), Pointwise(op), input, dev_g, device_named, kP, kQ, dev_d);
     dev_d.fetch();
-    check_close(d, want_d, kUlps, kSlack, what + " backward");
+    check_close(d, want_d, kPointwiseUlps, kPointwiseSlack, what + " backward");
   }
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("pointwise kernels read one element for all, and integers") {
   const TensorView dev_in[] = {dev_x};
   cuda::pointwise_backward(queue(), Pointwise::elu, 0, dev_g, dev_in, 1, 0, dev_d);
   dev_d.fetch();
-  check_close(d, want, kUlps, kSlack, "elu backward of one gradient");
+  check_close(d, want, kPointwiseUlps, kPointwiseSlack, "elu backward of one gradient");
 
   const Buffer target = make(DType::i64, {4}, {1, -1, 1, -1}), a = make(DType::f32, {4}, {0.5, 0.25, -2, 3}),
                y = poisoned(DType::f32, {4});

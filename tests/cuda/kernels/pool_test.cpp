@@ -7,7 +7,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-struct Case {
+struct PoolCase {
   Shape in, out;  // without batch and channels
   PoolArgs args;
 };
@@ -20,7 +20,7 @@ Shape planes(const Shape& sizes) {
 
 constexpr int64_t kFar = int64_t(1) << 33;
 
-const Case kCases[] = {
+const PoolCase kPoolCases[] = {
     {{1}, {1}, {.window = {.dims = 1, .size = {1, 1, 1}}}},
     {{33}, {16}, {.window = {.dims = 1, .size = {3, 1, 1}, .stride = {2, 1, 1}}}},
     {{5000}, {2500}, {.window = {.dims = 1, .size = {2, 1, 1}, .stride = {2, 1, 1}}}},
@@ -51,7 +51,7 @@ constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::cha
 
 TEST_CASE("maxima, their indices and gradients") {
   for (DType t : kFloating) {
-    for (const Case& c : kCases) {
+    for (const PoolCase& c : kPoolCases) {
       if (c.args.divisor) continue;
       for (MemoryFormat format : kFormats) {
         const Shape in = planes(c.in), out = planes(c.out);
@@ -138,7 +138,7 @@ TEST_CASE("maxima of windows with dilation too large for 32 bits") {
 
 TEST_CASE("means and their gradients") {
   for (DType t : kFloating) {
-    for (const Case& c : kCases) {
+    for (const PoolCase& c : kPoolCases) {
       for (MemoryFormat format : kFormats) {
         const Shape in = planes(c.in), out = planes(c.out);
         const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
@@ -160,7 +160,7 @@ TEST_CASE("means and their gradients") {
 
 TEST_CASE("the CPU's maxima and means are those of rows in channels_last") {
   for (DType t : kFloating) {
-    for (const Case& c : kCases) {
+    for (const PoolCase& c : kPoolCases) {
       const Shape in = planes(c.in), out = planes(c.out);
       const Buffer x = uniform(t, in, 1), grad = uniform(t, out, 2), other_x = laid(make(t, in), MemoryFormat::channels_last),
                    other_grad = laid(make(t, out), MemoryFormat::channels_last);

@@ -14,7 +14,7 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr int64_t kColumns = 128, kInner = 16;
-constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+constexpr DType kReluTypes[] = {DType::f16, DType::bf16, DType::f32};
 
 double smallest(DType t) { return t == DType::f16 ? 0x1p-24 : t == DType::bf16 ? 0x1p-133 : 0x1p-149; }
 
@@ -89,7 +89,7 @@ Probe probe(DType t) {
 }  // namespace
 
 TEST_CASE("probe: the library's own ReLU mask at zeros, NaN and the smallest number") {
-  for (DType t : kTypes) {
+  for (DType t : kReluTypes) {
     if (!multiplies(t) || cuda::describe_blas() == "plain products") continue;
     const Probe p = probe(t);
     MESSAGE("mask probe ", name(t), ": +0 ", p.zero, ", -0 ", p.minus_zero, ", NaN ", p.nan, ", smallest ", p.smallest, ", 1 ",
@@ -100,7 +100,7 @@ TEST_CASE("probe: the library's own ReLU mask at zeros, NaN and the smallest num
 }
 
 TEST_CASE("our mask at zeros, NaN and the smallest number, by whatever way the product goes") {
-  for (DType t : kTypes) {
+  for (DType t : kReluTypes) {
     if (!multiplies(t)) continue;
     CAPTURE(name(t));
     for (double zero : {0.0, -0.0}) {

@@ -11,7 +11,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const int64_t kTensors[] = {1, 31, 33, 257, 0, 1025, 9001};  // up to several blocks' chunks
 
 Buffer scalar(double value) { return make(DType::f32, {}, {value}); }
@@ -69,7 +69,7 @@ TEST_CASE("check_finite sets the flag for inf and NaN anywhere, and never clears
   for (DType t : kFloating) {
     for (int64_t n : kTensors) {
       for (int64_t shift : {0, 1}) {
-        for (double bad : {0.0, kInf, -kInf, std::nan("")}) {
+        for (double bad : {0.0, kInfinity, -kInfinity, std::nan("")}) {
           const Buffer x = uniform(t, {n}, 1), other = uniform(DType::f16, {40}, 2), flag = scalar(0);
           if (n == 0) continue;
           if (bad != 0) set(x.view, n - 1, bad);
@@ -96,7 +96,7 @@ TEST_CASE("unscale multiplies by the inverse scale, dense and strided") {
       for (bool bad : {false, true}) {
         const Buffer x = uniform(t, {9, 33}, 1, -4, 4, layout), y = uniform(t, {9, 33}, 1, -4, 4, layout);
         const Buffer flag = scalar(0), want_flag = scalar(0), scale = scalar(1024);
-        if (bad) set(x.view, 5, kInf), set(y.view, 5, kInf);
+        if (bad) set(x.view, 5, kInfinity), set(y.view, 5, kInfinity);
         cpu().unscale(std::span(&x.view, 1), scale.view.as<float>(), want_flag.view.as<float>());
         const OnDevice dev_y(y), dev_flag(flag), dev_scale(scale);
         cuda::unscale(queue(), std::span(&dev_y.view, 1), dev_scale.as<float>(), dev_flag.as<float>());
@@ -236,7 +236,7 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
           for (size_t k = 0; k < size_t(c.tensors); ++k) {
             if ((bad == 0 && k > 0) || (bad == 1 && k + 1 < size_t(c.tensors))) continue;
             const TensorView& on_cpu = p->cpu_params[k].grad;
-            set(on_cpu, c.n - 1, c.grad == DType::f64 ? 1e300 * 1e300 : kInf);
+            set(on_cpu, c.n - 1, c.grad == DType::f64 ? 1e300 * 1e300 : kInfinity);
             REQUIRE(cudaMemcpy(p->device_params[k].grad.data, on_cpu.data, size_t(c.n) * size_of(c.grad), cudaMemcpyHostToDevice) ==
                     cudaSuccess);
           }
@@ -285,7 +285,7 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
 }
 
 TEST_CASE("checks and unscaling over more tensors than one launch takes, and of several chunks") {
-  for (double bad : {0.0, kInf}) {
+  for (double bad : {0.0, kInfinity}) {
     std::deque<Buffer> on_cpu, host;
     std::deque<OnDevice> device;
     std::vector<TensorView> cpu_list, list;

@@ -4,13 +4,13 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/ops/ops.h"
+#include "tests/support/doubles.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
-using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
 Tensor iota(const Shape& shape) { return arange(double(numel(shape)), {.dtype = DType::f32}).reshape(shape); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with one row or one column: libraries take them for matrices, and pack what is read only once.
+// Products with one row or one column: libraries treat them as matrices, and pack operands that are read only once.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -314,7 +314,7 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
-// Small operands are widened as a whole, for the library's float product: what packs and widens at once only pays where blocks are
+// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks are
 // packed once for many rows.
 constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
 

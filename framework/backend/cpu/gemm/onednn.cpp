@@ -185,7 +185,7 @@ bool few_rows(const Product& p) { return p.batch == 1 && p.m <= kFewRows && p.in
 enum class Along : uint8_t { batch, rows, columns };
 Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
-  const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of what oneDNN packs
+  const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of oneDNN's packed operands
   const auto edge = [&](int64_t k) { return k == n ? extent : extent * k / n / grain * grain; };
   const int64_t from = edge(i), size = edge(i + 1) - from;
   const auto step = [&](const void* x, int64_t by, DType t) {
@@ -252,7 +252,7 @@ const std::string& bf16_code() {
 
 // Does AVX-512's instruction for pairs of bf16 take as long as the one for single floats, and so do twice as much? On AMD's and on
 // Cooper Lake it does. Intel's later cores have AMX for bf16 and take four times as long for a pair: where a virtual machine hides
-// AMX from a program, floats are twice as fast. Told by name, since a choice by a clock could differ between two processes.
+// AMX from a program, floats are twice as fast. Recognised by name, since a choice by timing could differ between two processes.
 bool pairs_are_fast() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return !__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake");
@@ -290,7 +290,7 @@ void multiply(const Product& p) {
     return;
   }
   const int64_t wanted = pieces_for(work, threads);
-  // Pieces of whole rows cost least: of b, what one packs is used for all its rows.
+  // Pieces of whole rows cost least: each part of b that is packed is used for all rows.
   const Along along = p.batch > 1 ? Along::batch : p.m >= wanted * kPieceRows || p.m >= p.n ? Along::rows : Along::columns;
   const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
   const int64_t copied = along == Along::rows && p.in == DType::bf16 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;

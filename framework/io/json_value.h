@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A JSON value as a member: its type is only declared here, so that headers that hold one cost nothing to those who do not look at it.
+// Who does includes <nlohmann/json.hpp>:
+//   contents.meta["epoch"] = 3;    contents.meta->dump()
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace halfstep {
+
+class JsonValue {
+ public:
+  JsonValue();  // {}, an object without members
+  JsonValue(const nlohmann::json& value);
+  JsonValue(const JsonValue& other);
+  JsonValue(JsonValue&& other) noexcept;
+  JsonValue& operator=(JsonValue other) noexcept;
+  ~JsonValue();
+
+  nlohmann::json& operator*() { return *value_; }
+  const nlohmann::json& operator*() const { return *value_; }
+  nlohmann::json* operator->() { return value_.get(); }
+  const nlohmann::json* operator->() const { return value_.get(); }
+  // The member of that name. Of a value that may change it is added where there is none; else there must be one.
+  nlohmann::json& operator[](const std::string& key);
+  const nlohmann::json& operator[](const std::string& key) const;
+
+ private:
+  std::unique_ptr<nlohmann::json> value_;  // never null, but in a value that was moved from
+};
+
+}  // namespace halfstep

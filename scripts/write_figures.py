@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
+
+    scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
+    scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
+
+Of several records of a kind the newest counts. A mark with an unknown NAME and a figure without a mark are errors.
+"""
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/performance.md")
+MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
+ARMS = ("float32", "bfloat16", "float16")
+
+
+def newest(kind):
+    return json.loads(sorted((ROOT / "benchmarks/results").glob(f"*-{kind}.json"))[-1].read_text(encoding="utf-8"))
+
+
+def at_most_one(kind):
+    """How many rows of a comparison with PyTorch took at most its time: "288 of 304"."""
+    ratios = [row["ratio"] for row in newest(kind)["rows"]]
+    return f"{sum(r <= 1 for r in ratios)} of {len(ratios)}"
+
+
+def mlp_runs():
+    """The arms of each run of the benchmark MLP, by (batch, width)."""
+    return {(run["batch"], run["width"]): (run, {arm["arm"]: arm for arm in run["arms"]})
+            for run in newest("mlp-cpu-epyc-zen5")["bench_mlp"]}
+
+
+def mlp_4096():
+    arms = mlp_runs()[512, 4096][1]
+    if max(arm["peak_bytes"] for arm in arms.values()) > arms["float32"]["peak_bytes"]:
+        raise SystemExit("README.md says that no precision needs more memory than float32; the record of 512 x 4096 differs")
+    return ", ".join(f"{arms[a]['median_ms']:.0f} ms" + (" a step" if a == "float32" else "") + f" in {a}" for a in ARMS)
+
+
+def mlp_table():
+    lines = ["", "| batch x width, resident batches | float32 | bfloat16 | float16 |", "| --- | --- | --- | --- |"]
+    for (batch, width), (run, arms) in mlp_runs().items():
+        cells = [f"{arms[a]['median_ms']:.3g} ms, {arms[a]['peak_bytes']:,}" for a in ARMS]
+        lines.append(f"| {batch} x {width}, {run['batches']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
+def torch_runs():
+    return {(run["batch"], run["width"]): run["arms"] for run in newest("mlp-cpu-epyc-zen5")["compare_torch"]}
+
+
+def torch_1024():
+    arms = torch_runs()[512, 1024]
+    return f"{arms['float32']['ratio']:.2f} of its time in float32, {arms['bfloat16']['ratio']:.2f} in bfloat16"
+
+
+def torch_spread():
+    def cell(arm):
+        return f"{arm['ratio']:.2f} ({min(arm['ratios']):.2f} to {max(arm['ratios']):.2f})"
+
+    return "; ".join(f"{batch}, {width}: {cell(arms['float32'])} and {cell(arms['bfloat16'])}" for (batch, width), arms in torch_runs().items())
+
+
+def lenet():
+    rows = [r for r in newest("recipes-cpu-epyc-zen5")["rows"] if r["recipe"] == "mnist_lenet" and r["side"] == "halfstep"]
+    means = [100 * statistics.mean(r["result"] for r in rows if r["precision"] == precision) for precision in ARMS]
+    return f"{min(means):.1f} to {max(means):.1f} %"
+
+
+FIGURES = {
+    "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
+    "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
+    "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread, "lenet": lenet,
+}
+
+
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        print(__doc__)
+        return 2
+    wrong, used = [], set()
+    for name in PAGES:
+        page = ROOT / name
+        text = page.read_text(encoding="utf-8")
+
+        def figure(mark):
+            used.add(mark[2])
+            value = FIGURES[mark[2]]() if mark[2] in FIGURES else "(no such figure)"
+            if value.split() != mark[3].split():
+                wrong.append(f"{name}: {mark[2]} is {value.strip()!r} by the records, not {mark[3].strip()!r}")
+            return mark[1] + (value if value.split() != mark[3].split() else mark[3]) + mark[4]
+
+        now = MARK.sub(figure, text)
+        if now != text and not arguments:
+            page.write_text(now, encoding="utf-8")
+    wrong += [f"{name} is in no page: remove it from FIGURES" for name in FIGURES.keys() - used]
+    unknown = used - FIGURES.keys()
+    if arguments or unknown:
+        print("\n".join(wrong) if wrong else "write_figures: all figures agree with the records")
+    return 1 if unknown or (arguments and wrong) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

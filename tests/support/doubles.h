@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small tensors of float64, for tests that compute by hand.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "framework/ops/ops.h"
+
+namespace halfstep::testing {
+
+using V = std::vector<double>;
+inline V values(const Tensor& t) { return t.to_vector<double>(); }
+inline Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
+
+}  // namespace halfstep::testing
