@@ -73,6 +73,9 @@ LONG_FILES = {  # file -> why it may be longer
 ROAD = "framework/ops/core/promotion.cpp"
 OFF_ROAD = re.compile(r"\bautocast::apply\(")
 
+# Places of saved tensors have names (framework/ops/core/call.h).
+SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
+
 # Words about the place the code was written in, which mean nothing to its readers.
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
@@ -266,6 +269,9 @@ def violations(root):
                 found += [(path, number, rule) for rule in check_include(root, path, *include.groups())]
             if is_code and path != ROAD and not path.startswith("tests/") and OFF_ROAD.search(line):
                 found.append((path, number, f"autocast::apply is called in {ROAD} only: call apply_policy()"))
+            if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
+                found.append((path, number,
+                              "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
             wide += is_narrow and len(line) > MAX_COLUMNS
             if is_narrow and len(line) > MAX_COLUMNS and wide > WIDE_ALLOWED.get(path, 0):
                 found.append((path, number, f"{len(line)} columns, over {MAX_COLUMNS}: wrap the line"))
@@ -293,6 +299,8 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/relative.cpp", '#include "registry.h"\n', "not a path from the repository root"),
     ("framework/ops/side_road.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", "call apply_policy()"),
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
+    ("framework/ops/saved.cpp", "Tensor x = ctx.saved(), y = ctx.saved(kY);\n", None),
+    ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
     ("framework/ops/long.cpp", "\n" * 401, "over 400 lines"),
     ("framework/elsewhere/a.cpp", "\n", "on no floor"),

@@ -34,7 +34,7 @@ struct Where {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
-    const Tensor cond = ctx.saved(0);
+    const Tensor cond = ctx.saved();
     Tensors result(3);
     if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), at.a_shape);
     if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), at.b_shape);

@@ -60,7 +60,7 @@ struct Inverse {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor t = ctx.saved(0).transpose(-1, -2);
+    const Tensor t = ctx.saved().transpose(-1, -2);
     return {neg(matmul(t, matmul(grads[0], t)))};
   }
 };
@@ -96,7 +96,7 @@ struct Det {
   }
   // A derivative of the cofactors themselves exists, by this formula, for invertible matrices.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved();
     const auto spread = [](const Tensor& t) { return t.unsqueeze(-1).unsqueeze(-1); };
     if (x.numel() == 0) return {zeros_like(x)};
     if (grad_enabled() && x.requires_grad()) return {spread(grads[0] * halfstep::det(x)) * halfstep::inverse(x).transpose(-1, -2)};

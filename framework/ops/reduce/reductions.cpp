@@ -112,6 +112,7 @@ struct ExtremeAttr {
 };
 struct Extreme {
   using Attr = ExtremeAttr;
+  enum Saved : size_t { kX, kExtreme };
   static constexpr OpInfo kInfo[2] = {
       {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
       {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
@@ -128,9 +129,9 @@ struct Extreme {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved(kX);
     const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    return {share_gradient(x, ctx.saved(1).reshape(kept), grads[0].reshape(kept), a.dims)};
+    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), a.dims)};
   }
 };
 

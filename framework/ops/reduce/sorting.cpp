@@ -42,7 +42,7 @@ struct Sort {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     if (!grads[0].defined()) return {};
-    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(0), grads[0])};
+    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(), grads[0])};
   }
 };
 
@@ -59,6 +59,7 @@ int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[d
 
 struct Median {
   struct Attr {};
+  enum Saved : size_t { kX, kMedian };
   static constexpr OpInfo info{
       .name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) {
@@ -71,9 +72,9 @@ struct Median {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved(kX);
     const Shape one = Dims::filled(x.dim(), 1);
-    return {share_gradient(x, ctx.saved(1).reshape(one), grads[0].reshape(one), {})};
+    return {share_gradient(x, ctx.saved(kMedian).reshape(one), grads[0].reshape(one), {})};
   }
 };
 
