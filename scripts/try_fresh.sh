@@ -3,9 +3,9 @@
 # Tries the README's two commands on an empty Debian, and times them: scripts/try_fresh.sh 12|13 [--first] [--keep]
 #   --first  the first command only
 #   --keep   leaves the root folder, and says where
-# Makes the root with debootstrap, clones the last commit into it, and fails if a compiler or CMake warns or a test fails. The time of
-# apt is shown apart. Needs root (for chroot), debootstrap and a mirror; without them it prints "SKIPPED: try_fresh.sh: ...". The mirror
-# is that of the host's sources, or deb.debian.org. TMPDIR: where the root is made (3 GB). HALFSTEP_JOBS=N: compilers at once.
+# Makes the root with debootstrap, clones the last commit into it, and fails if a compiler or CMake warns or a test fails. The time
+# of apt is shown apart. Needs root (for chroot), debootstrap and a mirror; without them it prints "SKIPPED: try_fresh.sh: ...".
+# The mirror is that of the host's sources, or deb.debian.org. TMPDIR: where the root is made (3 GB). HALFSTEP_JOBS=N: compilers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

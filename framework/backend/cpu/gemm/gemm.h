@@ -36,8 +36,8 @@ void multiply(const Product& p);
 // The same for any 16-bit dtype and for f32, by loops of our own: widened to float in blocks, within the product.
 void multiply_blocks(const Product& p);
 
-// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes of that layout, or 0 if there is
-// no such code; and a product with it, whose b is that memory.
+// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes of that layout, or 0 if there
+// is no such code; and a product with it, whose b is that memory.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
 void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
 void multiply_packed(const Product& p);        // on one thread
