@@ -121,13 +121,13 @@ TEST_CASE("a checkpoint of another model is an error of the config, which names 
 TEST_CASE("a run whose scale began far too high says so at its end") {
   TempDir dir;
   write(dir / "small.json", kSmall);
-  const Ran r =
-      run(dir, "train small.json --set amp.scaler.init_scale=1e38 --set amp.scaler.growth_interval=2000 --set train.epochs=20");
+  const std::string options = " --set amp.scaler.growth_interval=2000 --set amp.scaler.init_scale=";
+  const Ran r = run(dir, "train small.json --set train.epochs=20" + options + "1e38");
   CAPTURE(r.err);
   REQUIRE(r.code == 0);
   CHECK(contains(r.err, " of 120 steps were skipped and changed no weight: the loss scale began at 1e+38 and is "));
   CHECK(contains(r.err, "\"amp.scaler.init_scale\": "));
-  const Ran fine = run(dir, "train small.json --overwrite --set amp.scaler.init_scale=65536 --set amp.scaler.growth_interval=2000");
+  const Ran fine = run(dir, "train small.json --overwrite" + options + "65536");
   CHECK_FALSE(contains(fine.err, "changed no weight"));
 }
 
