@@ -40,7 +40,8 @@ ModuleRow running_norm_row(const char* type, const char* doc) {
 }
 
 Field normalized_shape() {
-  return sizes("normalized_shape", nullptr, 0, 1, "sizes of the last dimensions; left out: of the last one of the input").from_input_dim(-1);
+  return sizes("normalized_shape", nullptr, 0, 1, "sizes of the last dimensions; left out: of the last one of the input")
+      .from_input_dim(-1);
 }
 
 template <class M>

@@ -66,8 +66,8 @@ void Trainer::report_end(const Json& summary) {
   if (n_.steps == first_step_) {
     progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
                           n_.stopped             ? ""
-                          : config_.train.epochs ? "; a larger train.epochs goes on"
-                                                 : "; a larger train.max_steps goes on"));
+                          : config_.train.epochs ? "; a larger train.epochs continues it"
+                                                 : "; a larger train.max_steps continues it"));
     return say_next();
   }
   std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ", values);

@@ -59,8 +59,9 @@ endif()
 if(HALFSTEP_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-# The standard library checks indices, iterators and optionals: in the presets for edits and for sanitizers everywhere, and else in the
-# files of the tests, since the shipped program must not pay for it. Layouts stay the same, so both kinds may be linked together.
+# The standard library checks indices, iterators and optionals: in the presets for edits and for sanitizers everywhere, and else in
+# the files of the tests, since the shipped program must not pay for it. Layouts stay the same, so both kinds may be linked
+# together.
 set(HALFSTEP_ASSERT _GLIBCXX_ASSERTIONS=1 _LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_EXTENSIVE)
 if(HALFSTEP_ASSERTIONS)
   add_compile_definitions(${HALFSTEP_ASSERT})

@@ -65,7 +65,8 @@ TEST_CASE("normalisations that leave out their width take that of the input") {
   const auto same = [&](const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); };
   CHECK(same((*build_model(layers[0]))(x), LayerNorm(8)(x)));
   CHECK(same((*build_model(layers[1]))(x), RMSNorm(8)(x)));
-  CHECK(contains(layer_error(R"({"type": "LayerNorm", "normalized_shape": 9})"), ".normalized_shape: must be 8 for an input of shape [3, 9, 8]"));
+  CHECK(contains(layer_error(R"({"type": "LayerNorm", "normalized_shape": 9})"),
+                 ".normalized_shape: must be 8 for an input of shape [3, 9, 8]"));
   CHECK(contains(layer_error(R"({"type": "RMSNorm", "normalized_shape": [9, 9]})"), ": [rms_norm] "));
 }
 

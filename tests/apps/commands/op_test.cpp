@@ -57,7 +57,8 @@ tensor([[1.],
 
   save_safetensors(dir / "x.safetensors", {{"0", numbers({2, 3})}, {"w.0", numbers({2})}});
   const Ran max = run(dir, R"(op max --in x.safetensors --attrs '{"dim":1}' --grad)");
-  CHECK(contains(max.out, "out.0  float32  [2]\ntensor([-0.5000,  0.2500])\nout.1  int64  [2]\ntensor([2, 2])\ngrad.0  float32  [2,3]\n"));
+  CHECK(contains(max.out,
+                 "out.0  float32  [2]\ntensor([-0.5000,  0.2500])\nout.1  int64  [2]\ntensor([2, 2])\ngrad.0  float32  [2,3]\n"));
 }
 
 TEST_CASE("op: errors are the op's, with the program's exit codes") {

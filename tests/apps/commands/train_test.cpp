@@ -93,7 +93,7 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   const Ran again = run(dir, "train small.json --resume auto");
   CAPTURE(again.out);
   CHECK(again.code == 0);
-  CHECK(contains(again.out, " %, ended at step 24; a larger train.epochs goes on\n"));
+  CHECK(contains(again.out, " %, ended at step 24; a larger train.epochs continues it\n"));
   CHECK(contains(again.out, "\nnothing left to do: val accuracy "));
   CHECK(contains(again.out, "best model: runs/small/best, step "));
   CHECK_FALSE(contains(again.out, "done: "));
@@ -121,7 +121,8 @@ TEST_CASE("a checkpoint of another model is an error of the config, which names 
 TEST_CASE("a run whose scale began far too high says so at its end") {
   TempDir dir;
   write(dir / "small.json", kSmall);
-  const Ran r = run(dir, "train small.json --set amp.scaler.init_scale=1e38 --set amp.scaler.growth_interval=2000 --set train.epochs=20");
+  const Ran r =
+      run(dir, "train small.json --set amp.scaler.init_scale=1e38 --set amp.scaler.growth_interval=2000 --set train.epochs=20");
   CAPTURE(r.err);
   REQUIRE(r.code == 0);
   CHECK(contains(r.err, " of 120 steps were skipped and changed no weight: the loss scale began at 1e+38 and is "));

@@ -117,8 +117,9 @@ TEST_CASE("a key of a section that is switched off is an error: it would change 
   write(dir / "base.json", std::string(kGood).insert(1, "\"amp\": {\"enabled\": false}, "));
   const auto top = write(dir / "top.json", R"({"extends": "base.json",
     "amp": {"dtype": "bfloat16"}})");
-  CHECK(contains(error_of(top), (dir / "top.json").string() + ":2:22: amp.dtype: has no effect: the config that this one extends has "
-                                                              "amp switched off; add \"enabled\": true"));
+  CHECK(contains(error_of(top), (dir / "top.json").string() +
+                                    ":2:22: amp.dtype: has no effect: the config that this one extends has "
+                                    "amp switched off; add \"enabled\": true"));
   const auto on = write(dir / "on.json", R"({"extends": "base.json", "amp": {"enabled": true, "dtype": "float16"}})");
   CHECK(load_config(on).low == DType::f16);
   const auto from_false = write(dir / "from_false.json", R"({"extends": "off.json", "amp": {"dtype": "float16"}})");
