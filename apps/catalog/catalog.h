@@ -37,7 +37,7 @@ class Catalog {
     rows_.push_back(std::move(row));
   }
   const Family& family() const { return family_; }
-  // Of a component that was checked. Throws ConfigError for a type that there is not.
+  // For a component that was checked. Throws ConfigError for an unknown type.
   const Row& row(const Json& self) const {
     const std::string type = self["type"];
     for (const Row& r : rows_) {

@@ -132,7 +132,7 @@ ModuleRow mlp_row(const Family& layers) {
 
 std::vector<Field> combine_fields(Json fallback) {
   std::vector<std::string> ways;
-  for (int i = 0; combine_of(name(Combine(i))) && i <= int(Combine::cosine); ++i) ways.emplace_back(name(Combine(i)));
+  for (int i = 0; i <= int(Combine::cosine); ++i) ways.emplace_back(name(Combine(i)));
   return {choice("combine", std::move(fallback), ways, "how the outputs are combined"),
           integer("dim", 1, "of concat, stack, dot and cosine").at_least(-kMaxDims).at_most(kMaxDims)};
 }

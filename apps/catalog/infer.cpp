@@ -85,7 +85,7 @@ bool Inference::fill_stateful(Json& self, const std::string& key) {
   return true;
 }
 
-// One more row: what run() makes, in a region where there is one. `of`: its input, for messages.
+// One more row: the output of run(), called in the region, if there is one. `of`: its input, for messages.
 Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std::string& of) {
   Tensor out;
   LayerRow layer;

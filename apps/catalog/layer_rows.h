@@ -35,7 +35,7 @@ template <>
 struct ReadArg<Sizes> {
   static Sizes from(const Json& value);
 };
-// One number, or a list of `count` (0: of any length up to 8); `doc` says what for.
+// One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers. The first dimension of what comes in is the batch, so batch_first is true unless a config says otherwise.
+// Recurrent layers. The first dimension of the input is the batch, so batch_first is true unless a config says otherwise.
 #include "apps/catalog/layer_rows.h"
 
 namespace halfstep::app {

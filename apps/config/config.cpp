@@ -16,6 +16,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
     parsed.json["device"] = *options.device;
     parsed.origins["device"] = {"--device " + *options.device, {}, {}};
   }
+  share_data_keys(parsed);
   expand(parsed, file, issues);
   Config config{};
   config.json = validate(Json(parsed.json), root_schema(), "", issues);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include "apps/catalog/datasets.h"
 #include "framework/base/check.h"
 #include "framework/io/json.h"
 
@@ -99,6 +101,24 @@ bool is_text(const std::string& s) {
   try {
     return s.find('\0') == std::string::npos && !Tree(s).dump().empty();
   } catch (const Tree::type_error&) { return false; }  // not UTF-8
+}
+
+// Does a data set of this type have the key? One of an unknown type has only "type", which is then reported.
+bool is_key_of_data_set(const Tree& type, const std::string& key) {
+  const Component* const found = type.is_string() ? dataset_family().find(type.get<std::string>()) : nullptr;
+  const auto among = [&](const std::vector<Field>& fields) {
+    return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
+  };
+  return key == "type" || (found && (among(found->fields) || among(dataset_family().common)));
+}
+
+void copy_origins(Origins& origins, const std::string& from, const std::string& to) {
+  std::vector<std::pair<std::string, Origin>> found;
+  for (auto it = origins.lower_bound(from); it != origins.end() && it->first.starts_with(from); ++it) {
+    if (it->first.size() == from.size() || it->first[from.size()] == '.')
+      found.emplace_back(to + it->first.substr(from.size()), it->second);
+  }
+  for (auto& [path, origin] : found) origins[path] = std::move(origin);
 }
 
 class Expander {
@@ -220,6 +240,31 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
   *at = std::move(value);
   erase_below(config.origins, path);
   config.origins[path] = {origin, {}, {}};
+}
+
+void share_data_keys(ParsedJson& config) {
+  if (!config.json.is_object() || !config.json.contains("data") || !config.json["data"].is_object()) return;
+  Tree& data = config.json["data"];
+  Tree shared = Tree::object();
+  for (const auto& [key, value] : data.items()) {
+    const bool own = key == "root" || key == "train" || key == "val" || key == "test" || key == "loader";
+    if (!own) shared[key] = value;
+  }
+  for (const char* name : {"train", "val", "test"}) {
+    if (shared.empty() || !data.contains(name) || !(data[name].is_object() || data[name].is_string())) continue;
+    Tree split = data[name].is_string() ? Tree{{"type", data[name]}} : data[name];
+    const Tree common = shared.value("type", Tree()), type = split.value("type", common);
+    for (const auto& [key, value] : shared.items()) {
+      // An unknown key goes to the first split, where the error can suggest keys of that data set.
+      const bool unknown = common.is_string() && !is_key_of_data_set(common, key) && data.contains(key);
+      if (!unknown && !is_key_of_data_set(type, key)) continue;
+      data.erase(key);
+      if (value.is_null() || (split.contains(key) && !split[key].is_null())) continue;
+      split[key] = value;
+      copy_origins(config.origins, join_path("data", key), join_path(join_path("data", name), key));
+    }
+    if (split.size() > 1) data[name] = std::move(split);
+  }
 }
 
 void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a config comes about before it is checked: extends, --set, ${...}.
+// How a config comes about before it is checked: extends, --set, ${...}, keys that splits of the data share.
 #pragma once
 
 #include <filesystem>
@@ -21,6 +21,9 @@ ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 // name become objects on the way. What cannot be set is added to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
+// Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, does not set the
+// key and has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
+void share_data_keys(ParsedJson& config);
 // After all of them: an assignment to a section that is switched off, such as "amp.dtype=bfloat16" with "amp": false, has no
 // effect and is added to `issues`, unless another one of `sets` assigns the section's `enabled`.
 void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues);

@@ -27,11 +27,11 @@ class RuleSet {
   Issues& issues_;
 };
 
-// Of the section "data" by itself, and together with what is known of the training data.
+// Rules of the section "data" by itself, and together with the facts of the training data.
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
-// Of optimizer, schedule and steps, with a model that was inferred.
+// Rules of optimizer, schedule and steps, with a model that was inferred.
 void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues);
 
 // Does the run never look at this value, which checkpoint.monitor or the like may name?

@@ -11,6 +11,7 @@
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
+#include "framework/data/statistics.h"
 
 namespace halfstep::app {
 namespace {
@@ -45,7 +46,7 @@ class Rules : private RuleSet {
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
       issues_.error("train.deterministic",
-                    "must be true: every run gives the same bits on every device, and none is faster without");
+                    "must be true: every run gives the same bits on every device, at no cost in speed");
     if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
     if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !t["checkpoint_activations"].empty())
@@ -105,10 +106,16 @@ class Rules : private RuleSet {
     out.facts = facts_of_split("train", out);
     if (!out.facts) return;
     hold(*out.facts);
+    balance(*out.facts);
+    std::vector<std::string> warned = out.facts->notes.warnings;
+    for (const std::string& w : warned) issues_.warn("data.train", w);
     for (const char* split : {"val", "test"}) {
       if (c_["data"][split].is_null()) continue;
       const auto held_out = facts_of_split(split, out);
       if (!held_out) continue;
+      for (const std::string& w : held_out->notes.warnings) {
+        if (std::find(warned.begin(), warned.end(), w) == warned.end()) issues_.warn(join_path("data", split), w);
+      }
       const std::string path = join_path("data", split), own = shape_text(*held_out), wanted = shape_text(*out.facts);
       if (own != wanted) {
         issues_.error(path, "must have the shapes and classes of data.train, " + wanted + ", but has " + own);
@@ -134,6 +141,26 @@ class Rules : private RuleSet {
     }
   }
 
+  // Replaces "balanced" by numbers computed from the training data, so that resuming and evaluating a run use the same weights.
+  void balance(const DataFacts& facts) {
+    Json& loss = c_["loss"];
+    if (!clean({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
+    std::vector<int64_t> counts;
+    try {
+      Json raw = c_;
+      raw["data"]["train"]["transforms"] = Json::array();  // which may need statistics of all samples
+      counts = class_counts(*build_dataset(raw, "train"), loss.value("ignore_index", int64_t(-1)));
+    } catch (const DataError&) { return; } catch (const IoError&) {
+      return;  // the files do not exist: training reports that
+    }
+    std::string none;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == 0) none += (none.empty() ? "" : ", ") + std::to_string(i);
+    }
+    if (!none.empty()) issues_.warn("loss.weight", "is 1 for these classes, which have no sample in data.train: " + none);
+    loss["weight"] = balanced_class_weights(counts);
+  }
+
   static std::string shape_text(const DataFacts& facts) {
     std::string out = joined("input ", facts.input);
     if (facts.vocabulary > 0) out += joined(" of ", facts.vocabulary, " tokens");
@@ -141,8 +168,8 @@ class Rules : private RuleSet {
     return facts.classes > 0 ? out + joined(", ", facts.classes, " classes") : out;
   }
 
-  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in the
-  // same way even after the training data was removed.
+  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in
+  // the same way even after the training data was removed.
   void hold(const DataFacts& facts) {
     Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);
@@ -166,7 +193,7 @@ class Rules : private RuleSet {
     if (clean({"metrics", "checkpoint"})) monitor(targets);
   }
 
-  // The metric that is there for such data whatever a config lists, or the loss.
+  // The metric that is always computed for such data, or the loss.
   std::string first_choice(std::optional<Targets> targets) const {
     if (targets) {
       for (const NamedMetric& m : build_metrics(c_["metrics"], targets))

@@ -105,7 +105,7 @@ TrainSummary Trainer::run() {
   logged_.samples = n_.samples;
   while (!finished()) {
     train_batch();
-    // Only between optimizer steps: gradients of an open window are in no checkpoint.
+    // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
       save();
       return stopped(joined("after step ", n_.steps, "; continue with --resume auto"));
@@ -129,10 +129,13 @@ void Trainer::introduce() const {
     precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
   progress_.line(joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
+  if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
-  if (group_) progress_.line(describe_ranks(*group_) + joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
+  if (group_)
+    progress_.line(describe_ranks(*group_) +
+                   joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
 
@@ -319,8 +322,8 @@ void Trainer::evaluate_now() {
   for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
-// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so that
-// it holds the decisions.
+// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so
+// that it holds the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
   if (s_.schedule && config_.checkpoint.monitor == what && value) s_.schedule->observe(*value);
   const Json& stop = config_.train.early_stopping;

@@ -56,7 +56,7 @@ class Checker {
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
                const std::string& path, const Json& head = Json::object()) {
     Json out = head;
-    std::vector<std::string> known, offered;  // what does not work yet is known, but not offered
+    std::vector<std::string> known, offered;  // types that do not work yet are known, but not offered
     for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {

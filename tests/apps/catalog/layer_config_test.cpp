@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
+// Layers in a config: widths that are left out, arguments as a number or a list, and errors for wrong ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -162,7 +162,8 @@ TEST_CASE("a config says a GPT, whose letters see only those before them") {
 
 TEST_CASE("attention in a config: what does not fit is named with its place") {
   const auto says = [](const std::string& layer, const std::string& text) {
-    const std::string got = layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
+    const std::string got =
+        layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
     CAPTURE(got);
     CHECK(contains(got, "model.layers.2" + text));
   };

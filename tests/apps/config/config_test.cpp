@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a whole config: messages, what it is made of, and that nothing gets lost on the way.
+// Reading a whole config: messages, its parts, and that nothing gets lost on the way.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -42,7 +42,8 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("model.type=TransformerDecoder"), "model.type: TransformerDecoder takes several tensors, where a config has "
                                                         "one: it is for C++ only (docs/layers.md)"));
   CHECK(contains(with("loss=GaussianNLLLoss"), "loss: GaussianNLLLoss takes several tensors"));
-  CHECK(contains(with("distributed.backend=gloo"), "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
+  CHECK(contains(with("distributed.backend=gloo"),
+                 "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
   CHECK(contains(with("performance.profile=true"), "profile is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=true") == "");
   CHECK(with("performance.cuda_graph=false") == "");
