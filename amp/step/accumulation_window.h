@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The micro-batches of one optimizer step.
 //
-// The gradient of a window is that of its samples as one batch: sum_i n_i grad(loss_i) / sum_i n_i, exact also when batches differ in
-// size or the window ends early. Each loss is weighted n_i / (k n_1), where k is the number of micro-batches of all ranks and n_1 the
-// size of the first one; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before they are clipped.
-// The loss must be a mean over samples (dimension 0 of the input).
+// The gradient of a window is that of its samples as one batch: sum_i n_i grad(loss_i) / sum_i n_i, exact also when batches differ
+// in size or the window ends early. Each loss is weighted n_i / (k n_1), where k is the number of micro-batches of all ranks and n_1
+// the size of the first one; if the window turns out otherwise, its gradients are multiplied by k n_1 / sum_i n_i before they are
+// clipped. The loss must be a mean over samples (dimension 0 of the input).
 //
 // The random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on
 // the number of micro-batches, or ranks, that compute it.

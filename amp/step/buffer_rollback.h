@@ -16,7 +16,8 @@ class BufferRollback {
   explicit BufferRollback(Module& module) : module_(module) {}  // which must outlive it
 
   void save();  // before a step's first forward
-  // After the step: puts the saved values back where `found_inf` is not 0, by a select on the device. Undefined: the step was applied.
+  // After the step: puts the saved values back where `found_inf` is not 0, by a select on the device. It may be undefined: the step
+  // was applied.
   void restore_if(const Tensor& found_inf);
 
  private:

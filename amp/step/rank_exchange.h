@@ -6,7 +6,8 @@
 // of one process that accumulates N micro-batches, each of which is what one rank had. A rank whose part is empty takes part in the
 // exchange without computing.
 //
-// Steps can be recorded where the group can record (over NCCL). An eager step of ranks waits for the device, a replayed one does not.
+// Steps can be recorded where the group can record (over NCCL). An eager step of ranks waits for the device, a replayed one does
+// not.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class RankExchange {
   Tensor finish(const AccumulationWindow& window);
 
   // ---- for a step that may be replayed, which has no other exchange over the host.
-  // Before it: the least readiness of any rank; 0 where the ranks would not compute the parts of one batch, which eager steps report.
+  // Before it: the least readiness of any rank; 0 where the ranks would not compute the parts of one batch (an eager step throws).
   int agree(int readiness, const BatchRows& part);
   // In place of finish(), on the device alone. `loss`: of this rank's samples.
   Tensor finish_recorded(const AccumulationWindow& window, const Tensor& loss);

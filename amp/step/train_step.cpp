@@ -43,8 +43,9 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   const auto step = [this](const Tensor& x, const Tensor& y, const BatchRows& part, math::ResultRing* ring) {
     return eager(x, y, part, ring);
   };
+  const auto agree = [this](int readiness, const BatchRows& part) { return ranks_->agree(readiness, part); };
   recorder_ = std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
-                                             [this](int readiness, const BatchRows& part) { return ranks_->agree(readiness, part); });
+                                             agree);
 }
 
 void TrainStep::check_options() const {
@@ -55,8 +56,8 @@ void TrainStep::check_options() const {
   check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
   check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
   if (o.group) {
-    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(), " evaluates the loss itself, which ranks do not",
-                      Help{"train in one process, or with another optimizer"});
+    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(),
+                      " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
     check<ValueError>(o.graph != GraphMode::on || o.group->can_record(), "TrainStep",
                       "steps of ranks that exchange over the host are not recorded",
                       Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});

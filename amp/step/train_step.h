@@ -42,8 +42,8 @@ class TrainStep {
             const TrainStepOptions& options = {});
 
   // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this
-  // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that forward writes to move
-  // with applied steps only (buffer_rollback.h).
+  // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that forward writes to
+  // move with applied steps only (buffer_rollback.h).
   //
   // With a group, `part` says which rows of the whole batch these are; left out, every rank gives equally many. Rank 0 has as many
   // as any, and of an empty part input and target are not looked at. The loss of the result is then that of the window on all
