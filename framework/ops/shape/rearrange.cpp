@@ -300,7 +300,7 @@ Tensors meshgrid(const Tensors& xs, bool xy) {
   return out;
 }
 
-void add_shaping(OpList& list) {
+void add_rearrange(OpList& list) {
   list.add(kReshape, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
   list.add(kFlatten, [](Args& a) { return flatten(a.tensor(0), a.integer("start_dim", 0), a.integer("end_dim", -1)); });
   list.add(kUnflatten, [](Args& a) { return unflatten(a.tensor(0), a.integer("dim"), a.ints("sizes")); });
