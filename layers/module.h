@@ -107,8 +107,8 @@ class Module {
   bool any_hooks() const;  // of this module or one below it
 
   // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
-  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would fuse
-  // it with its neighbour it is run by itself.
+  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
+  // fuse it with its neighbour it is run by itself.
   void recompute_in_backward(bool on) { recomputes_ = on; }
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it

@@ -39,7 +39,8 @@ set(HALFSTEP_GEMM_PACKAGES Eigen3::Eigen OpenMP::OpenMP_CXX)
 if(TARGET halfstep_dnnl)
   list(APPEND HALFSTEP_GEMM_PACKAGES halfstep_dnnl)
 else()
-  message(WARNING "oneDNN 2 or 3 (libdnnl-dev) was not found: CPU products run on loops of halfstep's own, and bf16 is not faster than float32")
+  message(WARNING "oneDNN 2 or 3 (libdnnl-dev) was not found: matrix products on the CPU use halfstep's own loops, "
+                  "and bfloat16 is not faster than float32")
 endif()
 
 include(HalfstepCuda)

@@ -28,7 +28,7 @@ class Kernels final : public ConvKernels {
 };
 const Kernels kKernels;
 
-// Of a plan: only products take memory.
+// In a plan only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
   Device device() const override { return kKernels.device(); }

@@ -178,8 +178,8 @@ template <class H>
 void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, float* to) {
   const int64_t padded = round_up(side.lanes, width);
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
-    constexpr int64_t kGroup =
-        8;  // so many at once: panels may lie a power of two apart, and would drive each other out of the cache
+    // Rows at once: panels may be a power of two apart, and would evict each other from the cache.
+    constexpr int64_t kGroup = 8;
     alignas(64) float row[kGroup][kRowStep];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
     for (int64_t d = 0; d < depth; d += kGroup) {

@@ -65,7 +65,7 @@ bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
 std::string product_support(DType) { return "widened to float32"; }
 std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
-size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so nobody packs
+size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
 void pack_matrix(const Product&, void*) {}
 void multiply_packed(const Product&) {}
 #endif

@@ -49,7 +49,7 @@ struct Operand {
   }
 };
 
-// One element at a time: for integers, where nobody is in a hurry.
+// One element at a time: for integers, whose speed does not matter.
 void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -80,7 +80,7 @@ Product transposed(Product p) {
   p.b_row = a_column, p.b_column = a_row;
   return p;
 }
-// Of the two forms of a product of a matrix and a vector: is the other one faster? Measured on oneDNN.
+// Whether the other one of the two forms of a matrix-vector product is faster. Measured on oneDNN.
 bool as_transpose(const Product& p) {
   if (p.in != DType::f32 && is_native(p.in))
     return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
