@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of optimizers that need two, and the averages that follow an optimizer.
-// Sources: PyTorch's Muon and AveragedModel; You et al. 2020 (LAMB); Jordan et al. 2024 (Muon); Izmailov et al. 2018 (SWA); Zhang et
-// al. 2019 (Lookahead).
+// Sources: PyTorch's Muon and AveragedModel; You et al. 2020 (LAMB); Jordan et al. 2024 (Muon); Izmailov et al. 2018 (SWA); Zhang
+// et al. 2019 (Lookahead).
 #pragma once
 
 #include "framework/math/rule_parts.h"
