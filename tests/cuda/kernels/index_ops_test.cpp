@@ -10,7 +10,7 @@ using namespace halfstep::testing;
 namespace {
 
 using Launch = void (*)(const cuda::Queue&, const TensorView&, int, const TensorView&, const TensorView&);
-using Reference = void (Backend::*)(const TensorView&, int, const TensorView&, const TensorView&);
+using Reference = void (Backend::*)(InOutView, int, InView, InView);
 
 void check_into(const char* what, Launch launch, Reference reference, DType t, const Shape& out_shape, int dim, const Buffer& index,
                 const Buffer& src, int64_t shift = 0) {
