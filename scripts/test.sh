@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds and runs the tests: scripts/test.sh [PRESET] [ctest arguments...]
-#   scripts/test.sh                   all but the slow tests, with what scripts/run.sh has built
+#   scripts/test.sh                   all but the slow tests; uses the files built by scripts/run.sh
 #   scripts/test.sh default -R ops    the tests of one folder
 #   scripts/test.sh default -L slow   the slow tests
-#   scripts/test.sh asan              under the address and undefined-behaviour sanitizers: all but the slow tests and those of data files
+#   scripts/test.sh asan              under the address and undefined-behaviour sanitizers, without the slow tests and those of data
 #   scripts/test.sh tsan              the same under the thread sanitizer
 # HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
 set -euo pipefail

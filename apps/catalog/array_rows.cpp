@@ -54,7 +54,7 @@ std::vector<Field> named_arrays() {
 }  // namespace
 
 void add_array_rows(Catalog<DatasetRow>& all) {
-  all.add(array_row("NPY", "two arrays of NumPy, with a row for each sample",
+  all.add(array_row("NPY", "two arrays of NumPy, with a row for each sample; float32, uint8 and int64 are mapped, not read",
                     {text("input", nullptr, "file of the inputs, relative to data.root").required(),
                      text("target", nullptr, "file of the targets, relative to data.root").required()},
                     "input", [](const SplitRequest& r, const ArrayOptions& o) {

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int kMaxLayers = 1 << 20, kMaxCopies = 1000;
+constexpr int kMaxLayers = 1 << 20;
 
 std::string child_name(const Json& layer, size_t index) {
   return layer.contains("name") && layer["name"].is_string() ? layer["name"].get<std::string>() : std::to_string(index);
@@ -193,7 +193,7 @@ ModuleRow parallel_row(const Family& layers) {
 ModuleRow repeat_row(const Family& layers) {
   return {{"Repeat",
            "copies of layers one after the other, each with weights of its own",
-           {integer("times", nullptr, "how many").at_least(1).at_most(kMaxCopies).required(),
+           {copies("times", "how many").required(),
             layers_field(layers, "layers", "layers of one copy").required()}},
           [](const Json& self) {
             auto net = std::make_shared<Sequential>();

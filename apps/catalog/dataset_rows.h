@@ -2,9 +2,12 @@
 // The rows of apps/catalog/datasets.h, a file a kind, and what they share.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
@@ -33,8 +36,16 @@ Split split_of(const SplitRequest& r);
 
 // The part of the data that "range" asks for: its end 0 or 1.
 inline double range_at(const Json& self, size_t end) { return self["range"][end]; }
+// The samples chosen by "range", "fold" and "stratified" of a data set of `size` samples with these classes; ascending.
+std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes);
 // The same split of another config, to learn from the training data how others are to be read.
 SplitRequest train_of(const SplitRequest& r);
+
+// The enumerator at the word's position in the list.
+template <class E>
+E place_in(const std::vector<std::string>& words, const Json& word) {
+  return E(std::find(words.begin(), words.end(), word.get<std::string>()) - words.begin());
+}
 
 // The facts of data in a file; nothing if the file does not exist. `data` makes the data set.
 template <class F>

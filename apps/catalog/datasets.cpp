@@ -25,7 +25,7 @@ bool is_fold(const Json& self) { return !self["fold"].is_null(); }
 // Is the part taken here, and not by the data set?
 bool cuts(const DatasetRow& row, const Json& self) {
   const bool whole = range_at(self, 0) == 0 && range_at(self, 1) == 1;
-  return is_fold(self) || (!whole && (!row.takes_range || self["stratified"] == true));
+  return !row.takes_parts && (is_fold(self) || (!whole && (!row.takes_range || self["stratified"] == true)));
 }
 
 // The samples that "range" or "fold" names, of an order of all.
@@ -48,9 +48,9 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     Json whole = wanted.config;
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
     auto all = row.make({whole, wanted.split, wanted.device});
-    const uint64_t seed = wanted.config["seed"];
-    const auto order = self["stratified"] == true ? stratified_order(class_labels(*all), seed) : split_order(all->size(), seed);
-    auto part = chosen(self, wanted.split, order);
+    std::vector<int64_t> classes;
+    if (self["stratified"] == true) classes = class_labels(*all);
+    auto part = rows_of_part(wanted, all->size(), classes);
     return subset(std::move(all), std::move(part));
   } catch (const IoError& e) {
     throw DataError(e.what());  // for the program a file of data that cannot be read is bad data
@@ -104,9 +104,15 @@ Catalog<DatasetRow>& dataset_catalog() {
   return all;
 }
 
+std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes) {
+  const uint64_t seed = r.config["seed"];
+  const bool stratified = r.self()["stratified"] == true && !classes.empty();
+  return chosen(r.self(), r.split, stratified ? stratified_order(classes, seed) : split_order(size, seed));
+}
+
 DataFacts facts_of(const Dataset& data) {
-  return {data.input_shape(), data.target_shape(), data.classes(), data.size(),
-          data.input_dtype(), data.vocabulary(),   data.streams(), data.label_sequences()};
+  return {data.input_shape(), data.target_shape(), data.classes(),         data.size(), data.input_dtype(),
+          data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
 }
 
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {

@@ -29,11 +29,12 @@ struct DatasetRow {
   bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
   bool normalizes = false;   // it does what is no more than a Normalize itself, when that is the first of "transforms"
   bool streams = false;      // with data.loader.stateful it is read in streams, see Dataset::streams()
+  bool takes_parts = false;  // it also handles "fold" and "stratified" itself, see rows_of_part
 };
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }
 
-// Of a class whose constructor takes the values of its fields, in order.
+// The row of a class whose constructor takes the values of its fields, in order.
 template <class D, class... Ts>
 DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}}, [args...](const SplitRequest& r) -> std::shared_ptr<Dataset> {

@@ -7,6 +7,7 @@
 
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
+#include "framework/data/dataset.h"
 
 namespace halfstep::app {
 
@@ -23,6 +24,7 @@ struct DataFacts {
   int64_t vocabulary = 0;        // of i64 inputs: all are below it
   int64_t streams = 0;           // that the samples are pieces of, see Dataset
   bool label_sequences = false;  // see Dataset
+  DataNotes notes{};             // see Dataset
 
   Targets targets() const { return classes == 0 ? Targets::numbers : label_sequences ? Targets::labels : Targets::classes; }
   DType target_dtype() const { return classes > 0 ? DType::i64 : DType::f32; }

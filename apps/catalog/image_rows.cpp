@@ -46,12 +46,36 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
   return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
 
+const std::vector<std::string>& picture_fits() {
+  static const std::vector<std::string> all = {"crop", "squash", "pad"};  // as PictureFit
+  return all;
+}
+const std::vector<std::string>& backgrounds() {
+  static const std::vector<std::string> all = {"black", "white", "none"};  // as Background
+  return all;
+}
+
 std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   const Json& self = r.self();
   ImageFolderOptions options{self["size"], self["grayscale"], {}};
+  options.fit = place_in<PictureFit>(picture_fits(), self["fit"]);
+  options.background = place_in<Background>(backgrounds(), self["background"]);
   const SplitRequest train = train_of(r);
   if (r.split != "train" && train.self()["type"] == "ImageFolder") options.classes = make_folder(train)->class_names();
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
+}
+
+constexpr double kSizesSeconds = 2;  // limit for reading the sizes of all pictures
+
+std::optional<DataFacts> folder_facts(const SplitRequest& r) {
+  std::error_code none;
+  if (!std::filesystem::exists(data_path(r), none)) return {};
+  const auto data = make_folder(r);
+  DataFacts out = facts_of(*data);
+  if (const int64_t checked = data->check_sizes(kSizesSeconds); checked < data->size())
+    out.notes.warnings.push_back(joined("the sizes of ", checked, " of ", data->size(), " pictures were checked within ",
+                                        kSizesSeconds, " s; set \"size\" if they may differ"));
+  return out;
 }
 
 }  // namespace
@@ -101,18 +125,24 @@ void add_image_rows(Catalog<DatasetRow>& all) {
       "EMNIST", "letters and digits in the form of MNIST, transposed as in its files",
       {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
       [](const Json& self) {
-        return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
+        const auto part = std::find(parts.begin(), parts.end(), self["part"].get<std::string>());
+        return MnistKind(int(MnistKind::byclass) + (part - parts.begin()));
       },
       false));
-  all.add({{"ImageFolder",
-            "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
-            {path_field("the folder"), root_field("folder of path"),
-             integer("size", 0, "resize the shorter side to this and crop a square from the middle; 0: all pictures have one size")
-                 .at_least(0)
-                 .at_most(1 << 14),
-             boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
-           make_folder,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_folder(r); }); }});
+  all.add(
+      {{"ImageFolder",
+        "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
+        {path_field("the folder"), root_field("folder of path"),
+         integer("size", 0, "side of the square that each picture is resized to; 0: all pictures have one size")
+             .at_least(0)
+             .at_most(1 << 14),
+         choice("fit", "crop", picture_fits(),
+                "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
+                "side and fill the rest with the background"),
+         choice("background", "black", backgrounds(), "color behind transparent pixels; \"none\": ignore transparency"),
+         boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
+       make_folder,
+       folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
                     [](const Json&) { return CifarLabels::ten; }));
   all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",

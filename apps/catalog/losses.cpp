@@ -12,13 +12,20 @@ namespace halfstep::app {
 namespace {
 
 // The training step weighs batches by their samples, which takes a mean. Programs and tests that make a loss by itself may put
-// "sum" or "none" into what was checked.
-Field reduction() { return not_yet("reduction", "mean", "another reduction"); }
+// "sum" or "none" into the checked config.
+Field reduction() { return choice("reduction", "mean", {"mean"}, "over the batch; training takes no other"); }
 Reduction reduction_of(const Json& self) {
   const Json& r = self["reduction"];
   return r == "sum" ? Reduction::sum : r == "none" ? Reduction::none : Reduction::mean;
 }
-Field class_weights(const char* key = "weight") { return weights(key, "one for each class; left out: all the same"); }
+Field class_weights() { return weights("weight", "one for each class; left out: all the same"); }
+// The rules of a config replace the word by numbers.
+Field class_weights_of_data() {
+  return weights("weight",
+                 "one for each class; left out: all the same; \"balanced\": computed from the training data so that all "
+                 "classes count the same")
+      .or_word("balanced");
+}
 
 // A loss whose constructor takes the reduction, and then the values of its fields.
 template <class L, class... Ts>
@@ -93,22 +100,24 @@ void add_class_rows(Catalog<LossRow>& all) {
   const Field ignore_index = integer("ignore_index", -100, "class that is not counted");
   all.add({{"CrossEntropyLoss",
             "negative log-likelihood of the class under softmax(output)",
-            {class_weights(), ignore_index, reduction(),
+            {class_weights_of_data(), ignore_index, reduction(),
              number("label_smoothing", 0.0, "share spread over all classes").at_least(0).at_most(1)}},
            [](const Json& self) {
              return std::make_unique<CrossEntropyLoss>(CrossEntropyOptions{weights_of(self["weight"]), self["ignore_index"],
                                                                            reduction_of(self), self["label_smoothing"]});
            },
            Targets::classes});
-  all.add({{"NLLLoss", "-output[class], output in log space, as of LogSoftmax", {class_weights(), ignore_index, reduction()}},
-           [](const Json& self) {
-             return std::make_unique<NLLLoss>(NllLossOptions{weights_of(self["weight"]), self["ignore_index"], reduction_of(self)});
-           },
-           Targets::classes});
+  all.add(
+      {{"NLLLoss", "-output[class], output in log space, as of LogSoftmax", {class_weights_of_data(), ignore_index, reduction()}},
+       [](const Json& self) {
+         return std::make_unique<NLLLoss>(NllLossOptions{weights_of(self["weight"]), self["ignore_index"], reduction_of(self)});
+       },
+       Targets::classes});
   all.add(
       {{"MultiMarginLoss",
         "max(0, margin - output[class] + output[j])^p over the other classes j",
-        {integer("p", 1, "exponent").at_least(1).at_most(2), number("margin", 1.0, "how far apart"), class_weights(), reduction()}},
+        {integer("p", 1, "exponent").at_least(1).at_most(2), number("margin", 1.0, "how far apart"), class_weights_of_data(),
+         reduction()}},
        [](const Json& self) {
          return std::make_unique<MultiMarginLoss>(
              MultiMarginOptions{self["p"], self["margin"], weights_of(self["weight"]), reduction_of(self)});
@@ -250,7 +259,7 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Autocast region(Device::meta, low.value_or(DType::bf16), low.has_value());
+    const Autocast region(Device::meta, low);
     const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));

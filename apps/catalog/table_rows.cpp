@@ -24,23 +24,49 @@ CsvOptions::Header header_of(const Json& self) {
   return !self["header"].is_boolean() ? Header::automatic : self["header"] == true ? Header::yes : Header::no;
 }
 
-const std::vector<std::string> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};  // as CsvMissing
+// In a function, since other files may build the catalogue before this file's variables are initialised.
+const std::vector<std::string>& missing_words() {
+  static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // as CsvMissing
+  return all;
+}
+const std::vector<std::string>& date_orders() {
+  static const std::vector<std::string> all = {"ymd", "dmy", "mdy"};  // as CsvDateOrder
+  return all;
+}
+
+std::vector<Field> format_fields() {
+  return {text("delimiter", "auto", "one character; \"auto\": comma, semicolon, tab or |, as found in the first line"),
+          choice("decimal", ".", {".", ","}, "decimal separator"),
+          choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "separator of groups of three digits; left out: none")};
+}
+CsvFormat format_of(const Json& self) {
+  const auto first = [](const Json& text) { return text.is_null() ? '\0' : text.get<std::string>()[0]; };
+  return {self["delimiter"] == "auto" ? '\0' : first(self["delimiter"]), first(self["decimal"]), first(self["thousands"])};
+}
+
+std::vector<std::string> columns_of(const Json& list) {
+  std::vector<std::string> out;
+  for (const Json& one : list) out.push_back(column(one));
+  return out;
+}
 
 std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   const Json& self = r.self();
   CsvOptions options;
   options.header = header_of(self);
-  options.delimiter = self["delimiter"].get<std::string>()[0];
+  options.format = format_of(self);
   if (!self["target"].is_null()) options.target = column(self["target"]);
   options.classification = self["task"] == "classification";
-  for (const Json& f : self["features"]) options.features.push_back(column(f));
+  options.features = columns_of(self["features"]), options.exclude = columns_of(self["exclude"]);
+  options.dates = columns_of(self["dates"]);
+  options.date_order = place_in<CsvDateOrder>(date_orders(), self["date_order"]);
+  options.date_parts = self["dates_as"] == "parts";
   options.standardize = self["standardize"];
-  options.missing = CsvMissing(std::find(kMissing.begin(), kMissing.end(), self["missing"]) - kMissing.begin());
+  options.missing = place_in<CsvMissing>(missing_words(), self["missing"]);
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.fill = self["fill"];
   options.one_hot = self["categories"] == "one_hot";
-  options.begin = range_at(self, 0), options.end = range_at(self, 1);
-  options.seed = r.config["seed"];
+  options.part = [&r](int64_t rows, std::span<const int64_t> classes) { return rows_of_part(r, rows, classes); };
   // Held-out data has the columns, categories, classes and scale of the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
@@ -63,7 +89,7 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
   options.standardize = self["standardize"];
   options.header = header_of(self);
-  options.delimiter = self["delimiter"].get<std::string>()[0];
+  options.format = format_of(self);
   const SplitRequest train = train_of(r);
   if (options.standardize && r.split != "train" && train.self()["type"] == "TimeSeries" && train.self()["standardize"] == true)
     options.scaling = make_series(train)->target_scale();
@@ -73,15 +99,22 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
 }  // namespace
 
 void add_table_rows(Catalog<DatasetRow>& all) {
+  const auto columns = [](const char* key, const char* doc) { return list(key, Json::array(), column_field("", "column"), doc); };
+  const std::vector<Field> format = format_fields();
   all.add(
       {{"CSV",
         "a table",
         {path_field("the file"), root_field("folder of path"),
          column_field("target", "column by name or index; left out: the last"),
          choice("task", "classification", {"classification", "regression"}, "kind of target"),
-         list("features", Json::array(), column_field("", "column"), "columns by name or index; empty: all others"), header_field(),
-         text("delimiter", ",", "one character"),
-         choice("missing", "refuse", kMissing,
+         columns("features", "columns by name or index; empty: all others"),
+         columns("exclude", "columns to leave out of the features"), header_field(), format[0], format[1], format[2],
+         columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
+         choice("dates_as", "number", {"number", "parts"},
+                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
+                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+         choice("date_order", "ymd", date_orders(), "order of year, month and day, which are separated by - / or ."),
+         choice("missing", "refuse", missing_words(),
                 "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
          number("fill", 0.0, "of missing: constant"),
@@ -89,7 +122,10 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)")}},
        make_csv,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
-       /*takes_range=*/true});
+       /*takes_range=*/true,
+       /*normalizes=*/false,
+       /*streams=*/false,
+       /*takes_parts=*/true});
   all.add({{"TimeSeries",
             "windows [window, 1] over a column of a table, and the values [horizon] after each; metrics are in the column's units",
             {path_field("the file"), root_field("folder of path"),
@@ -97,8 +133,8 @@ void add_table_rows(Catalog<DatasetRow>& all) {
              column_field("time", "a column whose values must increase, by name or index"), part_field(),
              integer("window", nullptr, "values of the input").at_least(1).at_most(kMaxSample).required(),
              integer("horizon", 1, "values to predict").at_least(1).at_most(kMaxSample),
-             integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(),
-             text("delimiter", ",", "one character"),
+             integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
+             format[1], format[2],
              boolean("standardize", true, "inputs and targets to mean 0 and deviation 1 (of the training data)")}},
            make_series,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },

@@ -25,12 +25,14 @@ int validate_files(const ValidateArguments& o) {
       if (o.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
         if (!readable) answer["data_error"] = config.data_fault;
+        if (config.facts && !config.facts->notes.made.empty()) answer["data"] = config.facts->notes.made;
         std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
         const char* unchecked = readable ? " (shapes not checked: the data files are not there)" : " (shapes not checked)";
         std::cout << file << ": valid" << (config.facts ? "" : unchecked) << (readable ? "" : ", but its data cannot be read")
                   << '\n';
+        if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
       }
       if (!readable) {
         std::cerr << config.data_fault << '\n';

@@ -41,20 +41,31 @@ class DataRules : private RuleSet {
         issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
       }
       parts(self, path);
-      if (self.contains("delimiter") && self["delimiter"].get<std::string>().size() != 1) {
-        issues_.error(path + ".delimiter", "must be one character, got " + self["delimiter"].dump());
-      }
+      table(self, path);
       for (const char* shape : {"input_shape", "target_shape"}) {
         if (!self.contains(shape) || sample_fits(self[shape])) continue;
         issues_.error(join_path(path, shape),
                       "a sample may have " + std::to_string(kMaxSample) + " values, got " + self[shape].dump());
       }
-      if (self["type"] == "CSV" && self["fill"] != 0.0 && self["missing"] != "constant")
-        issues_.error(path + ".fill", "is for \"missing\": \"constant\", but missing is " + self["missing"].dump());
       if (self["type"] == "Random" && self["classes"] != 0 && !self["target_shape"].empty()) {
         issues_.error(path + ".target_shape", "must not be given together with classes");
       }
     }
+  }
+
+  void table(const Json& self, const std::string& path) {
+    if (!self.contains("delimiter")) return;
+    if (self["delimiter"] != "auto" && self["delimiter"].get<std::string>().size() != 1)
+      issues_.error(path + ".delimiter", "must be one character or \"auto\", got " + self["delimiter"].dump());
+    if (self["thousands"] == self["decimal"])
+      issues_.error(path + ".thousands", "must not be decimal, too, which is " + self["decimal"].dump());
+    if (self["type"] != "CSV") return;
+    if (self["fill"] != 0.0 && self["missing"] != "constant")
+      issues_.error(path + ".fill", "is for \"missing\": \"constant\", but missing is " + self["missing"].dump());
+    if (!self["features"].empty() && !self["exclude"].empty())
+      issues_.error(path + ".exclude", "must not be given together with features");
+    if (self["dates"].empty() && (self["dates_as"] != "number" || self["date_order"] != "ymd"))
+      issues_.error(path + ".dates", "must name the columns that dates_as and date_order are for");
   }
 
   // Held-out data beside the training data: does it share samples with it, and are its inputs the same in kind?
@@ -110,7 +121,7 @@ class DataRules : private RuleSet {
     if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
       issues_.error(path + ".fold", "must be [k, K] with 0 <= k < K and K >= 2, got " + self["fold"].dump());
     const bool cut_here = folds || (self["stratified"] == true && !whole);
-    if (cut_here && self.contains("standardize") && self["standardize"] == true)
+    if (cut_here && !dataset_catalog().row(self).takes_parts && self.contains("standardize") && self["standardize"] == true)
       issues_.error(path + ".standardize",
                     R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
     if (self["stratified"] == true && self.contains("task") && self["task"] == "regression")
@@ -153,7 +164,8 @@ class DataRules : private RuleSet {
     if (stateful && !loader["sampler"].is_null())
       issues_.error("data.loader.sampler", "must not be given with stateful: a batch starts where the one before it ended");
     if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
-      issues_.error("train.checkpoint_activations", "must not be given with stateful, whose layers would advance their state twice");
+      issues_.error("train.checkpoint_activations",
+                    "must not be given with stateful, whose layers would advance their state twice");
     if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
     for (const char* split : {"train", "val", "test"}) {
       const Json& self = c_["data"][split];

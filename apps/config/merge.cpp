@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include "apps/catalog/datasets.h"
 #include "framework/base/check.h"
 #include "framework/io/json.h"
 
@@ -22,12 +24,25 @@ constexpr size_t kMaxChain = 32;                  // configs that extend one ano
 constexpr size_t kMaxExpanded = size_t(1) << 20;  // bytes that ${...} may come to, in all
 constexpr size_t kMaxShownOption = 200;
 
-void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& over_origins, const std::string& path) {
+bool is_off(const Tree& section) { return section.is_object() && section.contains("enabled") && section["enabled"] == false; }
+
+// A section that the base has switched off: what a config that extends it sets there would have no effect.
+void check_switched_on(const Tree& base, const Tree& over, const std::string& path, Issues& issues) {
+  if (!is_off(base) || over.contains("enabled")) return;
+  const auto given = std::find_if(over.begin(), over.end(), [](const Tree& value) { return !value.is_null(); });
+  if (given == over.end()) return;
+  issues.error(join_path(path, given.key()),
+               "has no effect: the config that this one extends has " + path + " switched off; add \"enabled\": true");
+}
+
+void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& over_origins, const std::string& path,
+                 Issues& issues) {
   const auto take_origin = [&](const std::string& p) {
     if (const auto it = over_origins.find(p); it != over_origins.end()) origins[p] = it->second;
   };
   take_origin(path);
   if (base.is_object() && over.is_object()) {
+    check_switched_on(base, over, path, issues);
     for (const auto& [key, value] : over.items()) {
       const std::string below = join_path(path, key);
       if (value.is_null()) {
@@ -35,7 +50,7 @@ void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& 
         origins.erase(below);
         erase_below(origins, below);
       } else {
-        merge_value(base[key], origins, value, over_origins, below);
+        merge_value(base[key], origins, value, over_origins, below, issues);
       }
     }
     return;
@@ -62,7 +77,7 @@ ParsedJson load_chain(const std::filesystem::path& file, Issues& issues, std::ve
                      " files, got one more at ", file.string());
   if (!own.json.is_object() || !own.json.contains("extends") || !own.json["extends"].is_string()) return own;
   ParsedJson out = load_chain(file.parent_path() / own.json["extends"].get<std::string>(), issues, open, bytes_left);
-  merge_over(out, own);
+  merge_over(out, own, issues);
   return out;
 }
 
@@ -86,6 +101,24 @@ bool is_text(const std::string& s) {
   try {
     return s.find('\0') == std::string::npos && !Tree(s).dump().empty();
   } catch (const Tree::type_error&) { return false; }  // not UTF-8
+}
+
+// Does a data set of this type have the key? One of an unknown type has only "type", which is then reported.
+bool is_key_of_data_set(const Tree& type, const std::string& key) {
+  const Component* const found = type.is_string() ? dataset_family().find(type.get<std::string>()) : nullptr;
+  const auto among = [&](const std::vector<Field>& fields) {
+    return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
+  };
+  return key == "type" || (found && (among(found->fields) || among(dataset_family().common)));
+}
+
+void copy_origins(Origins& origins, const std::string& from, const std::string& to) {
+  std::vector<std::pair<std::string, Origin>> found;
+  for (auto it = origins.lower_bound(from); it != origins.end() && it->first.starts_with(from); ++it) {
+    if (it->first.size() == from.size() || it->first[from.size()] == '.')
+      found.emplace_back(to + it->first.substr(from.size()), it->second);
+  }
+  for (auto& [path, origin] : found) origins[path] = std::move(origin);
 }
 
 class Expander {
@@ -154,7 +187,9 @@ class Expander {
 
 }  // namespace
 
-void merge_over(ParsedJson& base, const ParsedJson& over) { merge_value(base.json, base.origins, over.json, over.origins, ""); }
+void merge_over(ParsedJson& base, const ParsedJson& over, Issues& issues) {
+  merge_value(base.json, base.origins, over.json, over.origins, "", issues);
+}
 
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues) {
   std::vector<std::filesystem::path> open;
@@ -205,6 +240,49 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
   *at = std::move(value);
   erase_below(config.origins, path);
   config.origins[path] = {origin, {}, {}};
+}
+
+void share_data_keys(ParsedJson& config) {
+  if (!config.json.is_object() || !config.json.contains("data") || !config.json["data"].is_object()) return;
+  Tree& data = config.json["data"];
+  Tree shared = Tree::object();
+  for (const auto& [key, value] : data.items()) {
+    const bool own = key == "root" || key == "train" || key == "val" || key == "test" || key == "loader";
+    if (!own) shared[key] = value;
+  }
+  for (const char* name : {"train", "val", "test"}) {
+    if (shared.empty() || !data.contains(name) || !(data[name].is_object() || data[name].is_string())) continue;
+    Tree split = data[name].is_string() ? Tree{{"type", data[name]}} : data[name];
+    const Tree common = shared.value("type", Tree()), type = split.value("type", common);
+    for (const auto& [key, value] : shared.items()) {
+      // An unknown key goes to the first split, where the error can suggest keys of that data set.
+      const bool unknown = common.is_string() && !is_key_of_data_set(common, key) && data.contains(key);
+      if (!unknown && !is_key_of_data_set(type, key)) continue;
+      data.erase(key);
+      if (value.is_null() || (split.contains(key) && !split[key].is_null())) continue;
+      split[key] = value;
+      copy_origins(config.origins, join_path("data", key), join_path(join_path("data", name), key));
+    }
+    if (split.size() > 1) data[name] = std::move(split);
+  }
+}
+
+void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues) {
+  const auto path_of = [](const std::string& set) { return set.substr(0, set.find('=')); };
+  for (const std::string& set : sets) {
+    const std::vector<std::string> keys = split_path(path_of(set));
+    const Tree* at = &config.json;
+    std::string walked;
+    for (size_t i = 0; i + 1 < keys.size() && at->is_object() && at->contains(keys[i]); ++i) {
+      at = &(*at)[keys[i]];
+      walked = join_path(walked, keys[i]);
+      const std::string on = walked + ".enabled";
+      const bool meant = std::any_of(sets.begin(), sets.end(), [&](const std::string& other) { return path_of(other) == on; });
+      if (!is_off(*at) || meant) continue;
+      issues.error(path_of(set), "has no effect while " + walked + " is switched off; add --set " + on + "=true");
+      break;
+    }
+  }
 }
 
 void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issues) {

@@ -67,7 +67,11 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   Json raw = config.json;
   raw["data"][split]["transforms"] = Json::array();
   const auto data = build_dataset(raw, split);
-  DataReport out{.split = split, .describe = data->describe(), .samples = data->size(), .classes = data->classes()};
+  DataReport out{.split = split,
+                 .describe = data->describe(),
+                 .made = data->notes().made,
+                 .samples = data->size(),
+                 .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();
   if (out.classes > 0) out.class_counts.resize(size_t(out.classes));
 
@@ -105,6 +109,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
 Json report_json(const DataReport& r) {
   Json out = {{"split", r.split},       {"data", r.describe},       {"samples", r.samples},
               {"input_shape", r.input}, {"target_shape", r.target}, {"classes", r.classes}};
+  if (!r.made.empty()) out["made"] = r.made;
   if (r.classes > 0) out["class_counts"] = r.class_counts;
   out["inputs"] = json_of(r.inputs);
   if (!r.transformed.empty()) out["transformed"] = json_of(r.transformed);
@@ -118,6 +123,7 @@ Json report_json(const DataReport& r) {
 
 void print_report(std::ostream& out, const DataReport& r) {
   out << r.split << ": " << r.describe << '\n';
+  if (!r.made.empty()) out << r.made << '\n';
   if (r.classes > 0) {
     out << "classes:";
     for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c) out << ' ' << c << ':' << r.class_counts[c];

@@ -15,7 +15,7 @@
 namespace halfstep::app {
 
 struct DataReport {
-  std::string split, describe;
+  std::string split, describe, made;  // made: see DataNotes
   int64_t samples = 0, classes = 0;
   Shape input, target;                                // of a sample, before transforms
   std::vector<int64_t> class_counts;                  // empty without classes

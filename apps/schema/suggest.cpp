@@ -37,7 +37,11 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"dev", "val"}, {"dataloader", "loader"}, {"data_loader", "loader"}, {"workers", "num_workers"}, {"n_workers", "num_workers"},
     {"num_threads", "num_workers"}, {"prefetch_factor", "prefetch"}, {"data_dir", "root"}, {"dir", "root"}, {"source", "path"},
     {"file", "path"}, {"filename", "path"}, {"label", "target"}, {"y", "target"}, {"sep", "delimiter"}, {"delim", "delimiter"},
-    {"normalize", "standardize"}, {"normalize", "transforms"}, {"normalise", "transforms"}, {"transform", "transforms"},
+    {"columns", "features"}, {"usecols", "features"}, {"drop", "exclude"}, {"drop_columns", "exclude"},
+    {"ignore_columns", "exclude"}, {"parse_dates", "dates"}, {"date_columns", "dates"}, {"date_format", "date_order"},
+    {"dayfirst", "date_order"}, {"na_values", "missing_words"}, {"stratify", "stratified"}, {"class_weight", "weight"},
+    {"class_weights", "weight"}, {"normalize", "standardize"}, {"normalize", "transforms"}, {"normalise", "transforms"},
+    {"transform", "transforms"},
     {"input_dim", "in_features"}, {"in_dim", "in_features"}, {"n_input_dims", "in_features"}, {"input_size", "in_features"},
     {"num_output", "out_features"}, {"units", "out_features"}, {"output_dim", "out_features"}, {"out_dim", "out_features"},
     {"n_output_dims", "out_features"}, {"output", "out_features"}, {"use_bias", "bias"}, {"bias_term", "bias"},
@@ -56,7 +60,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"NLLLoss", "CrossEntropyLoss"}, {"SparseCategoricalCrossentropy", "CrossEntropyLoss"}, {"MSE", "MSELoss"}, {"L2", "MSELoss"},
     {"EuclideanLoss", "MSELoss"}, {"MeanSquaredError", "MSELoss"}, {"Cosine", "CosineAnnealingLR"},
     {"CosineDecay", "CosineAnnealingLR"}, {"Step", "StepLR"}, {"Synthetic", "Random"}, {"Tabular", "CSV"}, {"half", "float16"},
-    {"fp16", "float16"}, {"16-mixed", "float16"}, {"bf16", "bfloat16"}, {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"},
+    {"f16", "float16"}, {"fp16", "float16"}, {"16-mixed", "float16"}, {"f32", "float32"}, {"fp32", "float32"}, {"bf16", "bfloat16"},
+    {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"},
     {"gpu", "cuda"}, {"maximize", "max"}, {"minimize", "min"}, {"top1", "accuracy"}, {"acc", "accuracy"},
 };
 // clang-format on

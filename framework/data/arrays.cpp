@@ -51,13 +51,13 @@ int64_t classes_of(const Tensor& target, const ArrayOptions& o) {
 }  // namespace
 
 ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o)
-    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens), read_target(label, target, has_classes(target, o)),
-                    classes_of(target, o), {}, label) {
+    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens),
+                    read_target(label, target, has_classes(target, o)), classes_of(target, o), {}, label) {
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
 }
 
 ArrayDataset ArrayDataset::npy(const fs::path& input, const fs::path& target, const ArrayOptions& options) {
-  return ArrayDataset("NPY " + input.string(), read_npy(input), read_npy(target), options);
+  return ArrayDataset("NPY " + input.string(), map_npy(input), map_npy(target), options);
 }
 
 ArrayDataset ArrayDataset::npz(const fs::path& path, const ArrayOptions& options) {

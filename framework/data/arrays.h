@@ -24,7 +24,7 @@ struct ArrayOptions {
 // different numbers of rows or none, negative tokens, classes that are no whole numbers or outside the classes.
 class ArrayDataset : public TensorDataset {
  public:
-  // framework/data/npy.h
+  // framework/data/npy.h. Arrays that need no conversion (float32 and uint8 inputs, int64 tokens and classes) are mapped, not read.
   static ArrayDataset npy(const std::filesystem::path& input, const std::filesystem::path& target,
                           const ArrayOptions& options = {});
   static ArrayDataset npz(const std::filesystem::path& path, const ArrayOptions& options = {});

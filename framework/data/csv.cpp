@@ -10,6 +10,7 @@
 #include <set>
 
 #include "framework/base/check.h"
+#include "framework/data/csv_columns.h"
 #include "framework/data/csv_sheet.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
@@ -21,29 +22,13 @@ struct CsvDataset::Parsed {
   std::vector<std::string> feature_names;
   CsvEncoding encoding;
   std::string label;
+  DataNotes notes;
 };
 
 namespace {
 
 constexpr const char* kCsv = "CSV";
-constexpr size_t kMaxCategories = 64, kMaxClasses = 1000;
-
-// Some of many names, for a message.
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", \"" : "\"") + names[i] + '"';
-  return out + (names.size() > kShown ? joined(" and ", names.size() - kShown, " more") : "");
-}
-
-// The place of a cell's text among those of the training data.
-int64_t known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
-              const char* what) {
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end())
-    sheet.fail_at(row, column, "must be a ", what, " of the training data, got \"", text, '"', Help{"it has " + some_of(names)});
-  return found - names.begin();
-}
+constexpr size_t kMaxClasses = 1000;
 
 // The class of each row, of those of the training data.
 std::vector<int64_t> find_classes(const CsvSheet& sheet, size_t column, const std::vector<std::string>& classes) {
@@ -53,7 +38,7 @@ std::vector<int64_t> find_classes(const CsvSheet& sheet, size_t column, const st
   for (size_t r = 0; r < sheet.rows(); ++r) {
     const std::string_view cell = sheet.cell(r, column);
     const bool number = integers && parse_integer(cell, integer);
-    out.push_back(known(sheet, r, column, number ? std::to_string(integer) : std::string(cell), classes, "class"));
+    out.push_back(find_known(sheet, r, column, number ? std::to_string(integer) : std::string(cell), classes, "class"));
   }
   return out;
 }
@@ -68,7 +53,8 @@ std::vector<std::string> read_classes(const CsvSheet& sheet, size_t column, std:
     double value = 0;
     int64_t integer = 0;
     if (cell.empty()) sheet.fail_at(r, column, "must be a class, but the cell is empty");
-    if (parse_number(cell, value) && !std::isfinite(value)) sheet.fail_at(r, column, "must be a class, got \"", cell, '"');
+    if (parse_number(cell, sheet.format(), value) && !std::isfinite(value))
+      sheet.fail_at(r, column, "must be a class, got \"", cell, '"');
     all_integers = all_integers && parse_integer(cell, integer);
     if (all_integers) integers[integer] = 0;
     strings[cell] = 0;
@@ -93,120 +79,26 @@ std::vector<std::string> read_classes(const CsvSheet& sheet, size_t column, std:
   return names;
 }
 
-// One input of the data set, for every row of the file.
-struct Feature {
-  std::string name;
-  std::vector<double> values;
-  bool categorical = false;
-};
-
-bool is_missing(const CsvSheet& sheet, size_t row, size_t column, const CsvOptions& o) {
-  const std::string_view cell = sheet.cell(row, column);
-  return cell.empty() || std::find(o.missing_words.begin(), o.missing_words.end(), cell) != o.missing_words.end();
+// The class of each row. classes: of the training data; empty: learnt here.
+std::vector<int64_t> classes_of(const CsvSheet& sheet, size_t column, std::vector<std::string>& classes) {
+  if (!classes.empty()) return find_classes(sheet, column, classes);
+  std::vector<int64_t> of_row;
+  classes = read_classes(sheet, column, of_row);
+  return of_row;
 }
 
 // Leaves out the rows in which one of these columns has no value.
-void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvOptions& o, const std::string& path) {
+void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvColumns& cells, const std::string& path) {
   std::vector<size_t> whole;
   for (size_t r = 0; r < sheet.rows(); ++r) {
-    if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return is_missing(sheet, r, c, o); })) whole.push_back(r);
+    if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return cells.is_missing(r, c); })) whole.push_back(r);
   }
-  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so that none is left");
+  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
   sheet.keep(whole);
 }
 
-// The inputs that a column makes. given: the column of the training data.
-CsvEncoding::Column append_features(const CsvSheet& sheet, size_t column, const CsvOptions& o, const CsvEncoding::Column* given,
-                                    std::vector<Feature>& out) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // until it is filled in
-  double ignored;
-  bool numeric = false;
-  const auto missing = [&](size_t r) {
-    if (!is_missing(sheet, r, column, o)) return false;
-    if (o.missing == CsvMissing::refuse) {
-      const std::string_view cell = sheet.cell(r, column);
-      sheet.fail_at(r, column, numeric ? "must be a number, but the cell " : "must have a value, but the cell ",
-                    cell.empty() ? std::string("is empty") : joined("is \"", cell, '"'),
-                    Help{"missing: drop_row, mean, median or constant would do without"});
-    }
-    return true;
-  };
-  for (size_t r = 0; r < sheet.rows() && !numeric && !given; ++r)
-    numeric = !is_missing(sheet, r, column, o) && parse_number(sheet.cell(r, column), ignored);
-  if (given) numeric = given->categories.empty();
-  CsvEncoding::Column made{given ? given->name : sheet.names()[column]};
-  if (numeric) {
-    Feature f{made.name, {}};
-    for (size_t r = 0; r < sheet.rows(); ++r) f.values.push_back(missing(r) ? kNone : sheet.number(r, column));
-    out.push_back(std::move(f));
-    return made;
-  }
-  const auto category_of = [&](size_t r) { return missing(r) ? std::string_view() : sheet.cell(r, column); };
-  std::vector<int64_t> of_row;
-  if (given) {
-    made.categories = given->categories;
-    for (size_t r = 0; r < sheet.rows(); ++r) of_row.push_back(known(sheet, r, column, category_of(r), made.categories, "value"));
-  } else {
-    std::map<std::string_view, int64_t> categories;
-    for (size_t r = 0; r < sheet.rows(); ++r) {
-      categories[category_of(r)] = 0;
-      if (categories.size() > kMaxCategories) {
-        sheet.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
-                      Help{"name the columns to use as features, or the target column"});
-      }
-    }
-    for (auto& [category, number] : categories) {
-      number = int64_t(made.categories.size());
-      made.categories.emplace_back(category);
-    }
-    for (size_t r = 0; r < sheet.rows(); ++r) of_row.push_back(categories[category_of(r)]);
-  }
-  if (!o.one_hot) {
-    out.push_back({made.name, {of_row.begin(), of_row.end()}, true});
-    return made;
-  }
-  for (size_t c = 0; c < made.categories.size(); ++c) {
-    Feature f{made.name + '=' + made.categories[c], {}, true};
-    for (const int64_t category : of_row) f.values.push_back(category == int64_t(c) ? 1 : 0);
-    out.push_back(std::move(f));
-  }
-  return made;
-}
-
-// The columns of features, in the order of the training data's where they are known.
-std::vector<size_t> feature_columns(const CsvSheet& sheet, size_t target, const CsvOptions& o, const std::string& path) {
-  std::vector<size_t> out;
-  for (const std::string& name : o.features) out.push_back(sheet.find(name));
-  for (size_t c = 0; c < sheet.names().size() && o.features.empty(); ++c) {
-    if (c != target) out.push_back(c);
-  }
-  check<ConfigError>(!out.empty(), kCsv, path, " has only one column, which leaves none for the features");
-  for (auto c = out.begin(); c != out.end(); ++c) {
-    check<ConfigError>(*c != target, kCsv, path, ": column \"", sheet.names()[*c],
-                       "\" is the target, which a model must not be given as a feature");
-    check<ConfigError>(std::find(out.begin(), c, *c) == c, kCsv, path, ": column \"", sheet.names()[*c],
-                       "\" is among the features twice");
-  }
-  if (!o.encoding || o.encoding->columns.empty()) return out;
-  const std::vector<CsvEncoding::Column>& wanted = o.encoding->columns;
-  std::vector<std::string> names;
-  for (const CsvEncoding::Column& c : wanted) names.push_back(c.name);
-  check<DataError>(out.size() == wanted.size(), kCsv, path, " must have the training data's ", wanted.size(),
-                   " columns besides the target, got ", out.size(), Help{"those are " + some_of(names)});
-  if (!sheet.has_header() || !o.encoding->header) return out;
-  std::vector<size_t> in_order;
-  for (const std::string& name : names) {
-    const auto found = std::find_if(out.begin(), out.end(), [&](size_t c) { return sheet.names()[c] == name; });
-    check<DataError>(found != out.end(), kCsv, path, " has no column \"", name, "\", which the training data has",
-                     Help{"its columns are " + some_of(sheet.names())});
-    in_order.push_back(*found);
-    out.erase(found);
-  }
-  return in_order;
-}
-
 // The replacement for missing values of a feature, computed from these rows.
-double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
+double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;
   for (int64_t r : rows)
@@ -220,9 +112,20 @@ double fill_of(const Feature& f, const std::vector<int64_t>& rows, const CsvOpti
   return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
 }
 
-CsvEncoding measure(const std::vector<Feature>& features, const std::vector<int64_t>& rows) {
-  CsvEncoding out;
-  for (const Feature& f : features) {
+// learnt: the replacement of each input, from the training data; empty: computed here.
+void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path,
+                  std::vector<double>& learnt) {
+  if (o.missing == CsvMissing::refuse || o.missing == CsvMissing::drop_row) return;
+  const bool given = learnt.size() == features.size();
+  for (size_t j = 0; j < features.size(); ++j) {
+    if (!given) learnt.push_back(features[j].categorical ? 0 : fill_of(features[j], rows, o, path));
+    for (double& v : features[j].values)
+      if (std::isnan(v)) v = learnt[j];
+  }
+}
+
+void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
+  for (const CsvFeature& f : features) {
     double sum = 0, squares = 0;
     for (int64_t r : rows) sum += f.values[size_t(r)];
     const double mean = sum / double(rows.size());
@@ -232,7 +135,23 @@ CsvEncoding measure(const std::vector<Feature>& features, const std::vector<int6
     out.mean.push_back(scaled ? mean : 0);
     out.std.push_back(scaled && std > 1e-12 * std::abs(mean) ? std : 1);
   }
-  return out;
+}
+
+// The target, the columns left out, and the missing values.
+void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
+               int64_t missing) {
+  notes.made += joined("; target ", sheet.names()[target]);
+  std::string others;
+  for (size_t c = 0; c < sheet.names().size(); ++c) {
+    const bool used = c == target || std::find(chosen.begin(), chosen.end(), c) != chosen.end();
+    if (!used) others += (others.empty() ? "" : ", ") + sheet.names()[c];
+  }
+  constexpr size_t kLongest = 200;
+  if (others.size() > kLongest) others = others.substr(0, kLongest) + "...";
+  if (!others.empty()) notes.made += "; left out: " + others;
+  if (sheet.rows() < all_rows)
+    notes.made += joined("; ", all_rows - sheet.rows(), " of ", all_rows, " rows dropped for missing values");
+  if (missing > 0) notes.made += joined("; ", missing, missing == 1 ? " missing value" : " missing values", " filled in");
 }
 
 }  // namespace
@@ -242,44 +161,36 @@ std::optional<bool> has_header(CsvOptions::Header header) {
 }
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  CsvSheet sheet(kCsv, path, o.delimiter, has_header(o.header));
+  CsvSheet sheet(kCsv, path, o.format, has_header(o.header));
+  CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
-  const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
-  const std::vector<size_t> columns = feature_columns(sheet, target, o, path.string());
+  const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1"), all_rows = sheet.rows();
+  const std::vector<size_t> chosen = columns.choose(target, path.string());
 
   Parsed out;
   out.label = "CSV " + path.string();
   if (o.missing == CsvMissing::drop_row) {
-    std::vector<size_t> used = columns;
+    std::vector<size_t> used = chosen;
     used.push_back(target);
-    drop_missing(sheet, used, o, path.string());
+    drop_missing(sheet, used, columns, path.string());
   }
   if (o.encoding) out.encoding = *o.encoding;
   CsvEncoding& encoding = out.encoding;
-  std::vector<Feature> features;
+  std::vector<CsvFeature> features;
   const bool given = !encoding.columns.empty();
-  if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target];
-  for (size_t i = 0; i < columns.size(); ++i) {
-    if (given)
-      append_features(sheet, columns[i], o, &encoding.columns[i], features);
-    else
-      encoding.columns.push_back(append_features(sheet, columns[i], o, nullptr, features));
-  }
-  const std::vector<int64_t> rows = split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
+  if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(chosen.size());
+  for (size_t i = 0; i < chosen.size(); ++i)
+    encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  out.notes = columns.notes();
+  note_rest(out.notes, sheet, chosen, target, all_rows, columns.missing());
+  const std::vector<int64_t> of_row = o.classification ? classes_of(sheet, target, encoding.classes) : std::vector<int64_t>();
+  for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) sheet.number(r, target);
+  const std::vector<int64_t> rows =
+      o.part ? o.part(int64_t(sheet.rows()), of_row) : split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
   check<DataError>(!rows.empty(), kCsv, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
-  if (o.missing == CsvMissing::mean || o.missing == CsvMissing::median || o.missing == CsvMissing::constant) {
-    const bool learnt = encoding.fill.size() == features.size();
-    for (size_t j = 0; j < features.size(); ++j) {
-      if (!learnt) encoding.fill.push_back(features[j].categorical ? 0 : fill_of(features[j], rows, o, path.string()));
-      for (double& v : features[j].values)
-        if (std::isnan(v)) v = encoding.fill[j];
-    }
-  }
-  if (o.standardize && encoding.mean.empty()) {
-    const CsvEncoding measured = measure(features, rows);
-    encoding.mean = measured.mean, encoding.std = measured.std;
-  }
+  fill_missing(features, rows, o, path.string(), encoding.fill);
+  if (o.standardize && encoding.mean.empty()) measure(features, rows, encoding);
   const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
   check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kCsv, "encoding must have ",
                     features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
@@ -294,18 +205,14 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
     for (size_t i = 0; i < rows.size(); ++i) x[i * features.size() + j] = float((features[j].values[size_t(rows[i])] - mean) / std);
   }
-  if (o.classification) {
-    std::vector<int64_t> of_row;
-    if (encoding.classes.empty())
-      encoding.classes = read_classes(sheet, target, of_row);
+  out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
+                                : Tensor::empty({n, 1}, {.device = Device::cpu});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t row = size_t(rows[i]);
+    if (o.classification)
+      out.target.data<int64_t>()[i] = of_row[row];
     else
-      of_row = find_classes(sheet, target, encoding.classes);
-    out.target = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
-    for (size_t i = 0; i < rows.size(); ++i) out.target.data<int64_t>()[i] = of_row[size_t(rows[i])];
-  } else {
-    for (size_t r = 0; r < sheet.rows(); ++r) sheet.number(r, target);
-    out.target = Tensor::empty({n, 1}, {.device = Device::cpu});
-    for (size_t i = 0; i < rows.size(); ++i) out.target.data<float>()[i] = float(sheet.number(size_t(rows[i]), target));
+      out.target.data<float>()[i] = float(sheet.number(row, target));
   }
   return out;
 }
@@ -315,6 +222,7 @@ CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& opti
 CsvDataset::CsvDataset(Parsed p)
     : TensorDataset(p.input, p.target, int64_t(p.encoding.classes.size()), {}, p.label),
       feature_names_(std::move(p.feature_names)),
-      encoding_(std::move(p.encoding)) {}
+      encoding_(std::move(p.encoding)),
+      notes_(std::move(p.notes)) {}
 
 }  // namespace halfstep

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables in comma-separated files (RFC 4180; LF or CRLF, quoted fields, empty lines at the end).
+// Tables in comma-separated files (RFC 4180; quoted fields, any end of lines, empty lines at the end).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/data/csv_cells.h"
 #include "framework/data/tensor_dataset.h"
 
 namespace halfstep {
@@ -17,7 +20,8 @@ namespace halfstep {
 struct CsvEncoding {
   struct Column {
     std::string name;                       // or its index, where there is no header
-    std::vector<std::string> categories{};  // sorted; empty: numbers
+    std::vector<std::string> categories{};  // sorted; empty: numbers, or a date
+    std::vector<std::string> date{};        // "days", or parts: "year", "month", "day", "weekday", "hour"; empty: no date
   };
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
   std::vector<double> fill{};         // replaces the missing values of an input
@@ -34,10 +38,14 @@ enum class CsvMissing : uint8_t { refuse, drop_row, mean, median, constant };
 struct CsvOptions {
   enum class Header : uint8_t { automatic, yes, no };
   Header header = Header::automatic;  // automatic: a first row without numbers above a row with one
-  char delimiter = ',';
+  CsvFormat format{};
   std::string target{};                 // column by name or 0-based index (negative: from the end); "": the last
   bool classification = true;           // classes: the distinct targets, in order; else regression, target [1]
-  std::vector<std::string> features{};  // columns by name or index; empty: all but the target
+  std::vector<std::string> features{};  // columns by name or index; empty: all but the target and `exclude`
+  std::vector<std::string> exclude{};   // columns that are no features, without `features`
+  std::vector<std::string> dates{};     // columns of dates
+  CsvDateOrder date_order = CsvDateOrder::ymd;
+  bool date_parts = false;              // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
   bool standardize = false;             // (x - mean) / std
   CsvMissing missing = CsvMissing::refuse;
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
@@ -46,6 +54,8 @@ struct CsvOptions {
   std::optional<CsvEncoding> encoding{};  // the training data's
   double begin = 0, end = 1;            // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
+  // In place of these three: the rows that are kept, of so many with these classes (none: regression), ascending.
+  std::function<std::vector<int64_t>(int64_t rows, std::span<const int64_t> classes)> part{};
 };
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells
@@ -53,10 +63,13 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
 // "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
-// have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise.
+// have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise. A column of
+// CsvOptions::dates is one input, or one a part, named "column.year".
+// notes() lists how the columns were read. It warns of text columns that look like numbers in another format or dates, and of a
+// table without numbers, where a header cannot be detected.
 // Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for
 // one that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not
-// finite, not numeric, or a class or category that the encoding does not have.
+// finite, not numeric, no date, or a class or category that the encoding does not have.
 class CsvDataset : public TensorDataset {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
@@ -65,6 +78,7 @@ class CsvDataset : public TensorDataset {
   const std::vector<std::string>& class_names() const { return encoding_.classes; }  // empty for regression
   // What this part was read by: mean and std empty unless standardized, fill unless missing values are filled in.
   const CsvEncoding& encoding() const { return encoding_; }
+  DataNotes notes() const override { return notes_; }
 
  private:
   struct Parsed;
@@ -72,6 +86,7 @@ class CsvDataset : public TensorDataset {
   static Parsed parse(const std::filesystem::path& path, const CsvOptions& options);
   std::vector<std::string> feature_names_;
   CsvEncoding encoding_;
+  DataNotes notes_;
 };
 
 }  // namespace halfstep

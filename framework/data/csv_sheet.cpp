@@ -2,7 +2,6 @@
 #include "framework/data/csv_sheet.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -12,27 +11,40 @@ namespace {
 
 constexpr size_t kMaxShown = 500;
 
-bool has_number(const CsvTable& table, size_t row) {
+// Is the cell a number in `format`? Unless strictly: or a number in another format, or a date?
+bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictly) {
   double ignored;
+  if (parse_number(cell, format, ignored)) return true;
+  const CsvHint hint = strictly ? CsvHint() : number_hint(cell, format);
+  return !hint.what.empty() && !hint.word;
+}
+
+// Is the first row a header? Empty: without numbers in the first two rows it cannot be detected.
+std::optional<bool> find_header(const CsvTable& table, const CsvFormat& format) {
+  bool strict = false, loose = false, below = false;
   for (size_t c = 0; c < table.columns(); ++c) {
-    if (parse_number(table.cell(row, c), ignored)) return true;
+    const bool like = is_like_number(table.cell(0, c), format, false);
+    strict = strict || is_like_number(table.cell(0, c), format, true);
+    loose = loose || like;
+    if (table.rows() > 1) below = below || is_like_number(table.cell(1, c), format, like);
   }
-  return false;
+  if (strict) return false;
+  if (below || (table.rows() == 1 && !loose)) return true;
+  return loose ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace
 
-bool parse_integer(std::string_view s, int64_t& value) {
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  return error == std::errc() && end == s.data() + s.size();
-}
-
-CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header)
-    : where_(where), path_(path.string()), table_(path, delimiter) {
-  has_header_ = header.value_or(table_.rows() > 1 && !has_number(table_, 0) && has_number(table_, 1));
+CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header)
+    : where_(where), path_(path.string()), table_(path, format), format_(format) {
+  format_.delimiter = table_.delimiter();
+  const std::optional<bool> found = header ? header : find_header(table_, format_);
+  has_header_ = found.value_or(false), guessed_ = !found;
   for (size_t r = has_header_ ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
   for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(has_header_ ? std::string(table_.cell(0, c)) : std::to_string(c));
-  check<DataError>(rows() > 0, where_, path_, ": the file has a header but no rows");
+  check<DataError>(
+      rows() > 0, where_, path_, ": the file has a header but no rows",
+      header ? Help{"it must have a row for each sample"} : Help{"if its only row is a sample, say \"header\": false"});
 }
 
 void CsvSheet::keep(const std::vector<size_t>& rows) {
@@ -60,13 +72,22 @@ size_t CsvSheet::find(const std::string& what) const {
   return size_t(index < 0 ? index + n : index);
 }
 
+bool CsvSheet::is_number(size_t row, size_t column) const {
+  double ignored;
+  return parse_number(cell(row, column), format_, ignored);
+}
+
 double CsvSheet::number(size_t row, size_t column) const {
   const std::string_view given = cell(row, column);
   double value = 0;
   if (given.empty()) fail_at(row, column, "must be a number, but the cell is empty");
-  if (!parse_number(given, value)) fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"');
+  const auto help = [&] {
+    const std::string remedy = number_hint(given, format_).remedy;
+    return remedy.empty() ? remedy : joined(Help{remedy});
+  };
+  if (!parse_number(given, format_, value)) fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"', help());
   if (!(std::abs(value) <= double(std::numeric_limits<float>::max())))
-    fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"');
+    fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
   return value;
 }
 

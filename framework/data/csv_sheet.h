@@ -14,18 +14,22 @@ namespace halfstep {
 
 class CsvSheet {
  public:
-  // header: is the first row one? Empty: it is where it has no number and the row below has one. Throws as CsvTable, and DataError
-  // for a header without rows. where: the data set, for messages.
-  CsvSheet(const char* where, const std::filesystem::path& path, char delimiter, std::optional<bool> header);
+  // header: is the first row one? Empty: it is where it has no number and the row below has one, or no row follows. A number in
+  // another format and a date below a text count, too. Throws as CsvTable, and DataError for a header without rows.
+  // where: the data set, for messages.
+  CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header);
 
   size_t rows() const { return rows_.size(); }
   bool has_header() const { return has_header_; }
+  bool guessed() const { return guessed_; }                         // was a header impossible to detect, for lack of numbers?
+  const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);
   // By name or 0-based index, negative from the end. Throws ConfigError for one that is not there.
   size_t find(const std::string& column) const;
+  bool is_number(size_t row, size_t column) const;
   // Throws DataError for a cell that is empty, no number, or not finite in float32.
   double number(size_t row, size_t column) const;
 
@@ -38,11 +42,10 @@ class CsvSheet {
   const char* where_;
   std::string path_;
   CsvTable table_;
-  bool has_header_;
+  CsvFormat format_;
+  bool has_header_, guessed_;
   std::vector<size_t> rows_;  // of the table, that are there
   std::vector<std::string> names_;
 };
-
-bool parse_integer(std::string_view cell, int64_t& value);
 
 }  // namespace halfstep

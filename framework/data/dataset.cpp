@@ -28,17 +28,19 @@ class Subset : public Dataset {
   Batch batch(std::span<const int64_t> indices) const override { return base_->batch(mapped(indices)); }
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return base_->batch(mapped(indices), epoch); }
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override { return base_->byte_rows(mapped(indices)); }
-  std::vector<int64_t> lengths() const override {
-    const std::vector<int64_t> all = base_->lengths();
+  std::vector<int64_t> lengths() const override { return these_of(base_->lengths()); }
+  std::vector<int64_t> labels() const override { return these_of(base_->labels()); }
+  DataNotes notes() const override { return base_->notes(); }
+  std::string describe() const override { return joined(size(), " samples of: ", base_->describe()); }
+
+ private:
+  std::vector<int64_t> these_of(const std::vector<int64_t>& all) const {
     std::vector<int64_t> out;
     for (const int64_t i : indices_) {
       if (!all.empty()) out.push_back(all[size_t(i)]);
     }
     return out;
   }
-  std::string describe() const override { return joined(size(), " samples of: ", base_->describe()); }
-
- private:
   std::vector<int64_t> mapped(std::span<const int64_t> indices) const {
     std::vector<int64_t> out;
     out.reserve(indices.size());
@@ -119,6 +121,8 @@ class Transformed : public Dataset {
   bool label_sequences() const override { return base_->label_sequences(); }
   TargetScale target_scale() const override { return base_->target_scale(); }
   std::vector<int64_t> lengths() const override { return base_->lengths(); }
+  DataNotes notes() const override { return base_->notes(); }
+  std::vector<int64_t> labels() const override { return base_->labels(); }
   Batch batch(std::span<const int64_t> indices) const override { return batch(indices, 0); }
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override {
     const NoGrad no_grad;

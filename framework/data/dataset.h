@@ -33,6 +33,12 @@ struct ByteRows {
   Tensor target;  // of the same samples
 };
 
+// How a data set read its files, as text for users.
+struct DataNotes {
+  std::string made{};                   // one line, may be empty
+  std::vector<std::string> warnings{};  // of probable mistakes
+};
+
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
 // data set: do not write into it.
 class Dataset {
@@ -52,9 +58,12 @@ class Dataset {
   virtual TargetScale target_scale() const { return {}; }
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  // The same in an epoch, on which random transforms depend. What a DataLoader calls.
+  // The same in an epoch, on which random transforms depend. A DataLoader calls this.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
   virtual std::string describe() const = 0;  // one line: kind, samples, shapes
+  virtual DataNotes notes() const { return {}; }
+  // The class of each sample, where it is known without making batches; else empty.
+  virtual std::vector<int64_t> labels() const { return {}; }
   // Samples that are held as bytes on the host, so that the first transforms can read them without a copy between. Nothing where
   // they are not.
   virtual std::optional<ByteRows> byte_rows(std::span<const int64_t> /*indices*/) const { return {}; }

@@ -2,7 +2,9 @@
 #include "framework/data/image_folder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <map>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
@@ -31,16 +33,33 @@ std::vector<std::string> folders_in(const fs::path& root) {
   return out;
 }
 
-std::vector<fs::path> pictures_in(const fs::path& folder) {
+// "10 .webp, 2 .gif"
+std::string endings_of(const std::vector<fs::path>& paths) {
+  std::map<std::string, int64_t> counts;
+  for (const fs::path& p : paths) ++counts[p.extension().string()];
+  std::string out;
+  for (const auto& [end, n] : counts) out += joined(out.empty() ? "" : ", ", n, ' ', end);
+  return out;
+}
+
+// unread: gets the pictures of other formats.
+std::vector<fs::path> pictures_in(const fs::path& folder, std::vector<fs::path>& unread) {
+  const size_t before = unread.size();
   std::vector<fs::path> out;
   std::error_code failed;
   const auto links = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator it(folder, links, failed), end; !failed && it != end; it.increment(failed)) {
     std::error_code none;
-    if (is_picture_name(it->path()) && it->is_regular_file(none)) out.push_back(it->path());
+    if (!it->is_regular_file(none)) continue;
+    if (is_picture_name(it->path())) out.push_back(it->path());
+    if (is_other_picture_name(it->path())) unread.push_back(it->path());
   }
   check<DataError>(!failed, kFolder, "cannot read the folder ", folder.string());
-  check<DataError>(!out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has none");
+  const std::vector<fs::path> others(unread.begin() + std::ptrdiff_t(before), unread.end());
+  check<DataError>(
+      !out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has ",
+      others.empty() ? "none" : "only " + endings_of(others),
+      Help{others.empty() ? "each class has a folder of its own" : "convert them, e.g. with ImageMagick's mogrify -format png"});
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -51,18 +70,25 @@ void to_planes(const Picture& p, float* to) {
     for (int64_t i = 0; i < p.height * p.width; ++i) *to++ = float(p.pixels[size_t(i * p.channels + c)]) / 255;
 }
 
-// torchvision's Resize and CenterCrop.
-void fit(const Picture& p, int64_t size, float* to) {
+void fit(const Picture& p, const ImageFolderOptions& o, float* to) {
   const NoGrad off;
-  const int64_t shorter = std::min(p.height, p.width);
-  const int64_t height = size * p.height / shorter, width = size * p.width / shorter;
+  const int64_t size = o.size, side = o.fit == PictureFit::pad ? std::max(p.height, p.width) : std::min(p.height, p.width);
+  const auto resized = [&](int64_t length) {
+    return o.fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / side);
+  };
+  const int64_t height = resized(p.height), width = resized(p.width);
   Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
   to_planes(p, image.data<float>());
-  if (shorter != size) image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
+  if (height != p.height || width != p.width)
+    image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
+  // Where the square begins in the picture; before it, where there is padding.
   const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
-  const int64_t top = margin(height), left = margin(width);
+  const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
+  const int64_t there = std::min(size - first, width - std::max<int64_t>(0, left));
+  std::fill_n(to, p.channels * size * size, o.background == Background::white ? 1.f : 0.f);
   for (int64_t c = 0; c < p.channels; ++c) {
-    for (int64_t y = 0; y < size; ++y) to = std::copy_n(image.data<float>() + (c * height + top + y) * width + left, size, to);
+    for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
+      std::copy_n(image.data<float>() + (c * height + top + y) * width + left + first, there, to + (c * size + y) * size + first);
   }
 }
 
@@ -77,23 +103,23 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
     const auto known = std::find(class_names_.begin(), class_names_.end(), folder);
     check<DataError>(known != class_names_.end(), kFolder, (root / folder).string(),
                      " is a class that the training data does not have");
-    for (fs::path& path : pictures_in(root / folder)) files_.push_back({std::move(path), known - class_names_.begin()});
+    for (fs::path& path : pictures_in(root / folder, unread_)) files_.push_back({std::move(path), known - class_names_.begin()});
   }
   const int channels = options_.grayscale ? 1 : 3;
   if (options_.size > 0) {
     shape_ = {channels, options_.size, options_.size};
   } else {
-    const Picture first = read_picture(files_[0].path, channels);
+    const Picture first = read_picture(files_[0].path, channels, options_.background);
     shape_ = {channels, first.height, first.width};
   }
 }
 
 void ImageFolderDataset::read(const File& file, float* to) const {
-  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3);
-  if (options_.size > 0) return fit(p, options_.size, to);
+  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background);
+  if (options_.size > 0) return fit(p, options_, to);
   check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
                    " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
-                   Help{"with a size all are brought to one"});
+                   Help{"set \"size\" to resize all to one size"});
   to_planes(p, to);
 }
 
@@ -108,6 +134,39 @@ Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
     read(files_[size_t(i)], out.input.data<float>() + k * numel(shape_));
     out.target.data<int64_t>()[k] = files_[size_t(i)].label;
   }
+  return out;
+}
+
+int64_t ImageFolderDataset::check_sizes(double seconds) const {
+  if (options_.size > 0) return size();
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const PictureSize wanted{shape_[2], shape_[1]};
+  int64_t read = 0, wrong = 0;
+  size_t example = 0;
+  for (; read < size() && Clock::now() < end; ++read) {
+    if (picture_size(files_[size_t(read)].path) == wanted) continue;
+    if (wrong++ == 0) example = size_t(read);
+  }
+  if (wrong == 0) return read;
+  const PictureSize other = picture_size(files_[example].path);
+  fail<DataError>(kFolder, label_, ": all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
+                  wanted.height, " as the first one, ", files_[0].path.string(), ": ", files_[example].path.string(), " has ",
+                  other.width, " x ", other.height, Help{"set \"size\" to resize all to one size"});
+}
+
+std::vector<int64_t> ImageFolderDataset::labels() const {
+  std::vector<int64_t> out;
+  for (const File& f : files_) out.push_back(f.label);
+  return out;
+}
+
+DataNotes ImageFolderDataset::notes() const {
+  DataNotes out;
+  if (!unread_.empty())
+    out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are",
+                                  " left out, since only PNG and JPEG are read: ", endings_of(unread_), ", such as ",
+                                  unread_[0].string()));
   return out;
 }
 

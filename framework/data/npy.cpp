@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "framework/base/check.h"
 #include "framework/data/zip.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/mapped_file.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -160,9 +163,18 @@ std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size
   return out;
 }
 
-Tensor parse(const std::string& where, std::string bytes) {
+// Where the values lie, and what they are.
+struct NpyLayout {
+  Header header;
+  const Kind* kind;
+  Shape shape;
+  uint64_t at, bytes;
+};
+
+// head: the beginning of a file of `size` bytes.
+NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64_t size) {
   constexpr std::string_view kMagic = "\x93NUMPY";
-  check<DataError>(bytes.size() >= 10 && std::string_view(bytes).starts_with(kMagic), kNpy, where,
+  check<DataError>(bytes.size() >= 10 && bytes.starts_with(kMagic), kNpy, where,
                    ": the file is not one of NumPy's: it does not begin with \\x93NUMPY");
   const int version = uint8_t(bytes[6]);
   check<DataError>(version >= 1 && version <= 3, kNpy, where, ": the format's version must be 1, 2 or 3, got ", version);
@@ -170,8 +182,9 @@ Tensor parse(const std::string& where, std::string bytes) {
   uint64_t length = 0;
   for (size_t i = 0; i < digits && 8 + i < bytes.size(); ++i) length |= uint64_t(uint8_t(bytes[8 + i])) << (8 * i);
   const uint64_t data = 8 + digits + length;
-  check<DataError>(data <= bytes.size(), kNpy, where, ": the header must have ", data, " bytes, the file has ", bytes.size());
-  const Header h = Parser(where, std::string_view(bytes).substr(8 + digits, length)).run();
+  check<DataError>(data <= size, kNpy, where, ": the header must have ", data, " bytes, the file has ", size);
+  check<DataError>(data <= bytes.size(), kNpy, where, ": a header of ", data, " bytes is not one of an array of numbers");
+  const Header h = Parser(where, bytes.substr(8 + digits, length)).run();
   const Kind& kind = kind_of(where, h.dtype);
   check<DataError>(h.shape.size() <= size_t(kMaxDims), kNpy, where, ": an array may have ", kMaxDims, " dimensions, got ",
                    h.shape.size());
@@ -179,12 +192,20 @@ Tensor parse(const std::string& where, std::string bytes) {
   uint64_t needed = kind.bytes;
   bool overflow = false;
   for (int64_t n : h.shape) overflow |= __builtin_mul_overflow(needed, uint64_t(n), &needed);
-  const uint64_t held = bytes.size() - data;
+  const uint64_t held = size - data;
   check<DataError>(!overflow && needed <= held, kNpy, where, ": an array ", shape, " of ", h.dtype, " does not fit into the ",
                    held, " bytes that follow the header", Help{"the file is cut off"});
   check<DataError>(needed == held, kNpy, where, ": an array ", shape, " of ", h.dtype, " needs ", needed, " bytes, but ", held,
                    " follow the header");
-  char* values = bytes.data() + data;
+  return {h, &kind, shape, data, needed};
+}
+
+Tensor parse(const std::string& where, std::string bytes) {
+  const NpyLayout l = npy_layout_of(where, bytes, bytes.size());
+  const Header& h = l.header;
+  const Kind& kind = *l.kind;
+  const uint64_t needed = l.bytes;
+  char* values = bytes.data() + l.at;
   if (h.dtype[0] == '>') {
     for (char* v = values; v < values + needed; v += kind.bytes) std::reverse(v, v + kind.bytes);
   }
@@ -194,7 +215,7 @@ Tensor parse(const std::string& where, std::string bytes) {
     values = copied.data();
   }
   const MemoryScope scope(MemoryTag::data);
-  const Tensor out = Tensor::empty(shape, {.dtype = kind.dtype, .device = Device::cpu});
+  const Tensor out = Tensor::empty(l.shape, {.dtype = kind.dtype, .device = Device::cpu});
   if (kind.is_unsigned)
     widen(where, values, kind, out.numel(), out);
   else if (needed > 0)
@@ -205,6 +226,25 @@ Tensor parse(const std::string& where, std::string bytes) {
 }  // namespace
 
 Tensor read_npy(const std::filesystem::path& path) { return parse(path.string(), read_file(path)); }
+
+Tensor map_npy(const std::filesystem::path& path) {
+  constexpr uint64_t kHead = 1 << 16;  // NumPy's headers of numbers are far shorter
+  check_path(path);
+  std::error_code failed;
+  const uint64_t size = std::filesystem::file_size(path, failed);
+  std::ifstream in(path, std::ios::binary);
+  if (failed || !in) return read_npy(path);  // which says why not, or takes what is no plain file
+  std::string head(std::min(size, kHead), '\0');
+  in.read(head.data(), std::streamsize(head.size()));
+  head.resize(size_t(in.gcount()));
+  const NpyLayout l = npy_layout_of(path.string(), head, size);
+  const Kind& kind = *l.kind;
+  const bool in_order = (l.header.dtype[0] != '>' || kind.bytes == 1) && (!l.header.fortran || l.shape.size() < 2);
+  const bool as_it_is = in_order && !kind.is_unsigned && kind.dtype != DType::boolean && l.bytes > 0 && l.at % kind.bytes == 0;
+  if (!as_it_is) return read_npy(path);
+  const std::shared_ptr<void> pages = map_file(path, size, kNpy);
+  return Tensor::from_blob(static_cast<char*>(pages.get()) + l.at, l.shape, kind.dtype, pages);
+}
 
 Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
   const ZipFile zip(path);

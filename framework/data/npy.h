@@ -15,6 +15,9 @@ namespace halfstep {
 // magic or version, a header that is no such dictionary, objects, records and texts, sizes that the file does not hold, bytes
 // behind the array, and a value that does not fit i64.
 Tensor read_npy(const std::filesystem::path& path);
+// The same, with the file mapped into memory (framework/io/mapped_file.h) instead of read, unless values must be converted:
+// booleans, unsigned integers larger than a byte, Fortran order and another byte order.
+Tensor map_npy(const std::filesystem::path& path);
 // The array `name` of an archive that savez or savez_compressed wrote. Throws as read_npy and ZipFile.
 Tensor read_npz(const std::filesystem::path& path, const std::string& name);
 

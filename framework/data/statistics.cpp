@@ -77,17 +77,37 @@ std::vector<int64_t> class_labels(const Dataset& given) {
   const Dataset& data = given.untransformed();
   check<ValueError>(data.classes() > 0 && data.target_shape().empty(), "class_labels",
                     "needs data with one class a sample, got: ", data.describe());
-  std::vector<int64_t> out;
+  std::vector<int64_t> out = data.labels();
+  if (!out.empty()) return out;
   out.reserve(size_t(data.size()));
-  const auto take = [&](const Tensor& target) {
-    for (const int64_t c : target.to(Device::cpu).to_vector<int64_t>()) out.push_back(c);
+  for_each_batch(data, [&](const Batch& batch, int64_t) {
+    for (const int64_t c : batch.target.to(Device::cpu).to_vector<int64_t>()) out.push_back(c);
+  });
+  return out;
+}
+
+std::vector<int64_t> class_counts(const Dataset& given, int64_t ignored) {
+  const Dataset& data = given.untransformed();
+  check<ValueError>(data.classes() > 0, "class_counts", "needs data with classes, got: ", data.describe());
+  std::vector<int64_t> out(size_t(data.classes()), 0);
+  const auto count = [&](std::span<const int64_t> labels) {
+    for (const int64_t c : labels) {
+      if (c >= 0 && c < data.classes() && c != ignored) ++out[size_t(c)];
+    }
   };
-  std::vector<int64_t> all;
-  for (int64_t i = 0; i < data.size(); ++i) all.push_back(i);
-  if (const auto bytes = data.byte_rows(all))
-    take(bytes->target);
-  else
-    for_each_batch(data, [&](const Batch& batch, int64_t) { take(batch.target); });
+  if (const std::vector<int64_t> labels = data.labels(); !labels.empty()) {
+    count(labels);
+  } else {
+    for_each_batch(data, [&](const Batch& batch, int64_t) { count(batch.target.to(Device::cpu).to_vector<int64_t>()); });
+  }
+  return out;
+}
+
+std::vector<double> balanced_class_weights(std::span<const int64_t> counts) {
+  int64_t all = 0, present = 0;
+  for (const int64_t n : counts) all += n, present += n > 0;
+  std::vector<double> out;
+  for (const int64_t n : counts) out.push_back(n > 0 ? double(all) / (double(present) * double(n)) : 1.0);
   return out;
 }
 

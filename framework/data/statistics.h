@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "framework/data/dataset.h"
 
 namespace halfstep {
 
-// Of the values of one channel, which is dimension 1 of a batch; without it, and of integers such as tokens, there is one. What is not finite is counted, and enters
-// nothing else.
+// Statistics of one channel, which is dimension 1 of a batch; without that dimension, and for integers such as tokens, there is
+// one. What is not finite is counted, and enters nothing else.
 struct ChannelStatistics {
   int64_t count = 0, nan = 0, inf = 0;
   double mean = 0, std = 0;  // std: over all values, divided by their count
@@ -35,6 +36,13 @@ class ChannelSums {
 // The class of each sample, before transforms. Throws ValueError for a data set without classes, or with more than one class a
 // sample.
 std::vector<int64_t> class_labels(const Dataset& data);
+
+// The number of samples of each class, or of positions in samples, before transforms. `ignored`: a class that is not counted.
+// Throws ValueError for a data set without classes.
+std::vector<int64_t> class_counts(const Dataset& data, int64_t ignored = -1);
+// Weights for which all classes count the same, as scikit-learn's class_weight="balanced": samples / (classes with samples x
+// samples of the class), and 1 for a class without samples.
+std::vector<double> balanced_class_weights(std::span<const int64_t> counts);
 
 // Calls f(batch, first sample) with all samples in order, in batches. No random transform is drawn twice: it is epoch 0.
 template <class F>

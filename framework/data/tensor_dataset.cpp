@@ -145,6 +145,11 @@ std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indice
   return out;
 }
 
+std::vector<int64_t> TensorDataset::labels() const {
+  if (classes_ == 0 || target_.dim() != 1 || !target_.device().is_cpu()) return {};
+  return target_.to_vector<int64_t>();
+}
+
 std::string TensorDataset::describe() const {
   std::ostringstream out;
   out << label_ << ": " << size() << " samples, input " << input_shape();

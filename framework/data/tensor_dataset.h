@@ -27,6 +27,7 @@ class TensorDataset : public Dataset {
   int64_t vocabulary() const override { return vocabulary_; }  // one more than the largest token, where no more are known
   Batch batch(std::span<const int64_t> indices) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
+  std::vector<int64_t> labels() const override;  // empty also on a GPU
   std::string describe() const override;
 
   const Tensor& input() const { return input_; }  // as stored

@@ -13,14 +13,22 @@ namespace {
 
 constexpr const char* kSeries = "TimeSeries";
 
+bool are_later_dates(const CsvSheet& sheet, size_t column, CsvDateOrder order) {
+  CsvDate before, now;
+  for (size_t r = 0; r < sheet.rows(); before = now, ++r) {
+    if (!parse_date(sheet.cell(r, column), order, now) || (r > 0 && !(before.days < now.days))) return false;
+  }
+  return true;
+}
+
 void check_times(const CsvSheet& sheet, size_t column) {
-  double before = 0, now = 0;
+  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy})
+    if (are_later_dates(sheet, column, order)) return;
   bool numbers = true;
-  for (size_t r = 0; r < sheet.rows() && numbers; ++r) numbers = parse_number(sheet.cell(r, column), now);
+  for (size_t r = 0; r < sheet.rows() && numbers; ++r) numbers = sheet.is_number(r, column);
   for (size_t r = 1; r < sheet.rows(); ++r) {
     bool grows = sheet.cell(r - 1, column) < sheet.cell(r, column);
-    if (numbers)
-      grows = parse_number(sheet.cell(r - 1, column), before) && parse_number(sheet.cell(r, column), now) && before < now;
+    if (numbers) grows = sheet.number(r - 1, column) < sheet.number(r, column);
     if (!grows)
       sheet.fail_at(r, column, "must grow from row to row, but \"", sheet.cell(r, column).substr(0, 60), "\" follows \"",
                     sheet.cell(r - 1, column).substr(0, 60), '"');
@@ -41,11 +49,11 @@ TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t e
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
   const TimeSeriesOptions& o = options_;
-  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries, "window, horizon and stride must be at least 1, got ",
-                    o.window, ", ", o.horizon, " and ", o.stride);
+  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries,
+                    "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
-  const CsvSheet sheet(kSeries, path, o.delimiter, has_header(o.header));
+  const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));
   const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
   if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
   std::vector<double> values;

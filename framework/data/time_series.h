@@ -14,7 +14,7 @@ namespace halfstep {
 
 struct TimeSeriesOptions {
   std::string column{};  // by name or index; "": the last
-  std::string time{};    // a column that must grow from row to row, as numbers or as text; "": none
+  std::string time{};    // a column that must grow from row to row, as dates, numbers or text; "": none
   int64_t window = 1;    // values of the input
   int64_t horizon = 1;   // values after them, to be predicted
   int64_t stride = 1;    // from one window to the next
@@ -23,12 +23,12 @@ struct TimeSeriesOptions {
   bool standardize = true;  // (value - mean) / std, inputs and targets alike
   std::optional<TargetScale> scaling{};  // used instead of this part's own, e.g. the training part's
   CsvOptions::Header header = CsvOptions::Header::automatic;
-  char delimiter = ',';
+  CsvFormat format{};
 };
 
 // Inputs f32 [window, 1], targets f32 [horizon], in order of time. target_scale() is the scaling from the column's values to
-// targets, so that errors can be reported in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a part
-// without a window.
+// targets, so that errors can be reported in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a
+// part without a window.
 class TimeSeriesDataset : public Dataset {
  public:
   explicit TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options = {});

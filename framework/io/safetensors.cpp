@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/io/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,6 +12,7 @@
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/mapped_file.h"
 #include "framework/io/safetensors_header.h"
 
 namespace halfstep {
@@ -92,21 +88,6 @@ Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& pat
   return out;
 }
 
-// The pages of the file; writing to one makes a copy of it.
-std::shared_ptr<void> mapped(const fs::path& path, const OpenFile& file) {
-  const SafetensorsHeader& header = file.header;
-  const uint64_t bytes = header.data_offset + (header.entries.empty() ? 0 : header.entries.back().end);
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  check<IoError>(descriptor >= 0, kSafetensors, path.string(), ": cannot read");
-  struct stat now {};
-  const bool whole = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
-  void* const pages = whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
-  ::close(descriptor);
-  check<IoError>(whole, kSafetensors, path.string(), ": the file is being changed");
-  check<IoError>(pages != MAP_FAILED, kSafetensors, path.string(), ": cannot be mapped into memory");
-  return {pages, [bytes](void* p) { ::munmap(p, bytes); }};
-}
-
 std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -137,7 +118,8 @@ TensorFile map_safetensors(const fs::path& path) {
   OpenFile file = open(path);
   TensorFile out;
   out.metadata = file.header.metadata;
-  const std::shared_ptr<void> pages = mapped(path, file);
+  const uint64_t bytes = file.header.data_offset + (file.header.entries.empty() ? 0 : file.header.entries.back().end);
+  const std::shared_ptr<void> pages = map_file(path, bytes, kSafetensors);
   for (const TensorEntry& entry : file.header.entries) {
     const SafetensorsType& type = *find_safetensors_type(entry.dtype);
     const uint64_t at = file.header.data_offset + entry.begin;

@@ -52,7 +52,8 @@ set(HALFSTEP_LIGHT_OPTIMIZATION -O1)  # of what computes little: it compiles in 
 if(HALFSTEP_SANITIZE)
   set(HALFSTEP_LOOP_OPTIMIZATION -O1)
   set(HALFSTEP_LIGHT_OPTIMIZATION -O0)
-  # What a sanitizer adds to every access takes the optimiser long: -O0 compiles in half the time. The backend's loops get -O1.
+  # Optimising the checks that a sanitizer adds to every access takes long: -O0 compiles in half the time. Only the backend's loops
+  # get -O1.
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O0 -g1")
   # A finding ends the program, so that no test with one passes.
   add_compile_options(-fsanitize=${HALFSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -91,3 +91,42 @@ TEST_CASE("arrays: a safetensors file is mapped, not copied") {
   CHECK(batch.input.data() == static_cast<const void*>(data.input().data<float>() + 8));  // a view of it
   CHECK(batch.target.to_vector<int>() == std::vector<int>{2, 0});
 }
+
+TEST_CASE("npy: mapped where nothing is converted, and read where it is") {
+  const TempDir dir;
+  const std::string data = raw<float>({1, 2, 3, 4});
+  const auto map = [&](const std::string& bytes) {
+    write_bytes(dir / "m.npy", bytes);
+    return map_npy(dir / "m.npy");
+  };
+  // A header of NumPy's length: the values begin at a multiple of 64.
+  const auto padded = [](const std::string& dtype, const std::string& shape, const std::string& values, bool fortran = false) {
+    std::string header =
+        "{'descr': '" + dtype + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+    header.resize(128 - 10 - 1, ' ');
+    return npy_of(header + '\n', values);
+  };
+  const auto is_mapped = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()) % 4096 == 128; };
+  const Tensor mapped = map(padded("<f4", "(2, 2)", data));
+  CHECK(is_mapped(mapped));
+  CHECK(mapped.to_vector<int>() == std::vector<int>{1, 2, 3, 4});
+  mapped.data<float>()[0] = 9;  // in memory alone
+  CHECK(map_npy(dir / "m.npy").to_vector<int>()[0] == 1);
+  CHECK(is_mapped(map(padded("|u1", "(3,)", "abc"))));
+  const Tensor fortran = map(padded("<f4", "(2, 2)", data, true));
+  CHECK(!is_mapped(fortran));
+  CHECK(fortran.to_vector<int>() == std::vector<int>{1, 3, 2, 4});
+  CHECK(map(padded(">i4", "(1,)", std::string("\0\0\1\2", 4))).item<int>() == 258);
+  CHECK(map(padded("<u2", "(1,)", raw<uint16_t>({65535}))).item<int>() == 65535);
+  CHECK(map(padded("|b1", "(1,)", std::string("\1", 1))).dtype() == DType::boolean);
+  CHECK(map(npy("<f4", "(1,)", raw<float>({5}))).item<int>() == 5);  // wherever its header ends
+  CHECK(map(padded("<f4", "(0, 3)", "")).shape() == Shape{0, 3});
+  CHECK(contains(message_of<DataError>([&] { map(padded("<f4", "(2, 3)", data)); }), "does not fit into the 16 bytes"));
+  CHECK(contains(message_of<DataError>([&] { map("\x93NUM"); }), "it does not begin with"));
+  CHECK(contains(message_of<IoError>([&] { map_npy(dir / "none.npy"); }), "none.npy"));
+  write_bytes(dir / "x.npy", padded("<f4", "(2, 2)", data));
+  write_bytes(dir / "y.npy", padded("<i8", "(2,)", raw<int64_t>({0, 1})));
+  const auto set = ArrayDataset::npy(dir / "x.npy", dir / "y.npy");
+  CHECK(is_mapped(set.input()));
+  CHECK(is_mapped(set.target()));
+}

@@ -54,7 +54,8 @@ TEST_CASE("csv: integer classes are sorted as numbers") {
 
 TEST_CASE("csv: regression, quotes, other delimiter, chosen columns") {
   const File file("\"a;\"\"b\"\"\";  c ;d\n\"1.5\"; +2 ;1e2\n-3;4;5");
-  const CsvDataset data(file.path, {.delimiter = ';', .target = "a;\"b\"", .classification = false, .features = {"d", "1"}});
+  const CsvDataset data(file.path,
+                        {.format = {.delimiter = ';'}, .target = "a;\"b\"", .classification = false, .features = {"d", "1"}});
   CHECK(data.feature_names() == Names{"d", "c"});
   CHECK(data.input().to_vector<float>() == Floats{100, 2, 5, 4});
   CHECK(data.target().to_vector<float>() == Floats{1.5, -3});
@@ -158,7 +159,8 @@ TEST_CASE("csv: the target is no feature, and no feature comes twice") {
 }
 
 TEST_CASE("csv: errors say where") {
-  CHECK(csv_error("1,2\n3,nan\n", kRegression) == "t.csv:2:2: column \"1\" must be finite in float32, got \"nan\"");
+  CHECK(csv_error("1,2\n3,nan\n", kRegression) ==
+        "t.csv:2:2: column \"1\" must be finite in float32, got \"nan\"\nhelp: \"missing_words\": [\"nan\"]");
   CHECK(csv_error("a,b\n1,2\ninf,4\n", kRegression) == "t.csv:3:1: column \"a\" must be finite in float32, got \"inf\"");
   CHECK(csv_error("1,2\n1e39,4\n", kRegression) == "t.csv:2:1: column \"0\" must be finite in float32, got \"1e39\"");
   CHECK(contains(csv_error("1,2\n,4\n", kRegression),

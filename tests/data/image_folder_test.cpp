@@ -77,7 +77,90 @@ TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") 
   CHECK(as_they_are.input_shape() == Shape{3, 4, 4});
   CHECK(contains(message_of<DataError>([&] { as_they_are.batch(std::vector<int64_t>{1}); }),
                  "b.jpg: a picture must be 4 x 4 pixels as the first one, " + (dir / "cats/a.png").string() +
-                     ", got 16 x 8\nhelp: with a size"));
+                     ", got 16 x 8\nhelp: set \"size\""));
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path(), {.classes = {"dogs"}}); }),
                  "cats is a class that the training data does not have"));
+}
+
+TEST_CASE("pictures: inks become RGB, and what is behind transparent pixels is a choice") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  write_bytes(dir / "inks.jpg", jpeg_of_inks());
+  const Picture p = read_picture(dir / "inks.jpg", 3);
+  CHECK(p.pixels.size() == 8 * 8 * 3);
+  const int wanted[] = {215, 46, 114};
+  for (size_t i = 0; i < p.pixels.size(); ++i) CHECK(std::abs(int(p.pixels[i]) - wanted[i % 3]) <= 2);
+  write_bytes(dir / "t.png", png(2, 1, std::string("\xff\x80\x00\x00\x01\x02\x03\xff", 8), 6));
+  const auto pixels = [&](Background b) { return read_picture(dir / "t.png", 3, b).pixels; };
+  CHECK(pixels(Background::black) == std::vector<uint8_t>{0, 0, 0, 1, 2, 3});
+  CHECK(pixels(Background::white) == std::vector<uint8_t>{255, 255, 255, 1, 2, 3});
+  CHECK(pixels(Background::none) == std::vector<uint8_t>{255, 128, 0, 1, 2, 3});
+  write_bytes(dir / "g.png", png(1, 1, std::string("\x40"), 0));
+  CHECK(read_picture(dir / "g.png", 3, Background::none).pixels == std::vector<uint8_t>{64, 64, 64});
+}
+
+TEST_CASE("pictures: sizes of the first bytes are those of the whole") {
+  const TempDir dir;
+  write_bytes(dir / "a.png", png(5, 3, solid(15, "abc")));
+  write_bytes(dir / "b.jpg", jpeg());
+  write_bytes(dir / "c.jpg", jpeg_of_inks());
+  CHECK(picture_size(dir / "a.png") == PictureSize{5, 3});
+  CHECK(picture_size(dir / "b.jpg") == PictureSize{16, 8});
+  CHECK(picture_size(dir / "c.jpg") == PictureSize{8, 8});
+  for (const size_t cut : {1, 20, 100}) {
+    write_bytes(dir / "d.jpg", jpeg().substr(0, cut));
+    CHECK(contains(message_of<DataError>([&] { picture_size(dir / "d.jpg"); }), "d.jpg: the header is cut off or damaged"));
+  }
+  write_bytes(dir / "e.png", "GIF89a and more than twenty-four bytes");
+  CHECK(contains(message_of<DataError>([&] { picture_size(dir / "e.png"); }), "neither PNG nor JPEG"));
+  CHECK(contains(message_of<IoError>([&] { picture_size(dir / "none.png"); }), "cannot read"));
+}
+
+TEST_CASE("ImageFolder: squashed, and padded with the background") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "a");
+  // The left half red 1, the right one 0.2; 8 x 4.
+  std::string row;
+  for (int x = 0; x < 8; ++x) row += x < 4 ? std::string("\xff\0\0", 3) : std::string("\x33\0\0", 3);
+  write_bytes(dir / "a/wide.png", png(8, 4, row + row + row + row));
+  const auto red = [&](PictureFit fit, Background background) {
+    const ImageFolderDataset data(dir.path(), {.size = 4, .fit = fit, .background = background});
+    const auto all = data.batch(std::vector<int64_t>{0}).input.to_vector<float>();
+    return std::vector<float>(all.begin(), all.begin() + 16);
+  };
+  const auto near = [](const std::vector<float>& got, const std::vector<float>& wanted) {
+    for (size_t i = 0; i < 16; ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(0.12));
+  };
+  near(red(PictureFit::crop, Background::black), {1, 1, .2f, .2f, 1, 1, .2f, .2f, 1, 1, .2f, .2f, 1, 1, .2f, .2f});
+  near(red(PictureFit::squash, Background::black), {1, .9f, .3f, .2f, 1, .9f, .3f, .2f, 1, .9f, .3f, .2f, 1, .9f, .3f, .2f});
+  near(red(PictureFit::pad, Background::black), {0, 0, 0, 0, 1, .9f, .3f, .2f, 1, .9f, .3f, .2f, 0, 0, 0, 0});
+  near(red(PictureFit::pad, Background::white), {1, 1, 1, 1, 1, .9f, .3f, .2f, 1, .9f, .3f, .2f, 1, 1, 1, 1});
+  // A tall one is padded at its sides.
+  std::string tall;
+  for (int y = 0; y < 8; ++y) tall += solid(4, std::string("\xff\0\0", 3));
+  write_bytes(dir / "a/wide.png", png(4, 8, tall));
+  near(red(PictureFit::pad, Background::none), {0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0});
+}
+
+TEST_CASE("ImageFolder: pictures of other formats are counted, and sizes compared without decoding") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "cats");
+  for (const char* name : {"a.webp", "b.WEBP", "c.gif", "d.tif", "notes.txt"}) write_bytes(dir / "cats" / name, "x");
+  CHECK(
+      contains(message_of<DataError>([&] { ImageFolderDataset data(dir.path()); }),
+               "cats must have pictures (.png, .jpg or .jpeg), but has only 1 .WEBP, 1 .gif, 1 .tif, 1 .webp\nhelp: convert them"));
+  for (const char* name : {"1.png", "2.png", "4.png"}) write_bytes(dir / "cats" / name, png(4, 4, solid(16, "abc")));
+  const ImageFolderDataset data(dir.path());
+  CHECK(data.check_sizes(60) == 3);
+  CHECK(data.check_sizes(0) == 0);
+  CHECK(data.labels() == std::vector<int64_t>{0, 0, 0});
+  REQUIRE(data.notes().warnings.size() == 1);
+  CHECK(contains(data.notes().warnings[0],
+                 "4 pictures are left out, since only PNG and JPEG are read: 1 .WEBP, 1 .gif, 1 .tif, 1 .webp, such as "));
+  write_bytes(dir / "cats/3.jpg", jpeg());
+  CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path()).check_sizes(60); }),
+                 "all pictures must have one size, but 1 of 4 are not 4 x 4 as the first one, "));
+  CHECK(ImageFolderDataset(dir.path(), {.size = 4}).check_sizes(60) == 4);
 }

@@ -2,6 +2,8 @@
 // A table in a delimited file. The first byte chooses how it is read.
 #include "framework/data/csv.h"
 
+#include <algorithm>
+
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {
@@ -11,11 +13,15 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   options.header = CsvOptions::Header(data[0] % 3);
   options.classification = (data[0] & 4) == 0;
   options.standardize = (data[0] & 8) != 0;
-  if (data[0] & 16) options.delimiter = ';';
+  if (data[0] & 16) options.format = {.delimiter = ';', .decimal = ',', .thousands = '.'};
   if (data[0] & 32) options.target = "0";
   if (data[0] & 64) options.features = {"a", "-1"};
   if (data[0] & 128) options.begin = 0.25, options.end = 0.75;
   const fuzz::MemoryFile file(fuzz::text_of(data + 1, size - 1));
+  CsvDate date;
+  const std::string_view cell = fuzz::text_of(data + 1, std::min<size_t>(size - 1, 40));
+  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) parse_date(cell, order, date);
+  number_hint(cell, options.format);
   fuzz::typed([&] {
     const CsvDataset set(file.path(), options);
     if (set.size() < 1 || int64_t(set.feature_names().size()) != set.input_shape()[0]) fuzz::found("a data set that does not hold");

@@ -10,6 +10,7 @@
 #include "apps/catalog/transforms.h"
 #include "apps/run/session.h"
 #include "framework/data/statistics.h"
+#include "framework/ops/ops.h"
 #include "tests/apps/config/load.h"
 
 using namespace halfstep;
@@ -24,7 +25,8 @@ constexpr const char* kAll = R"(data.train.transforms=["ToTensor",
   {"type": "CenterCrop", "size": [28, 30]}, "RandomHorizontalFlip", {"type": "RandomVerticalFlip", "p": 0.1},
   {"type": "RandomRotation", "degrees": 10, "interpolation": "bilinear"},
   {"type": "RandomAffine", "degrees": [0, 5], "translate": [0.1, 0.1], "scale": [0.9, 1.1], "shear": 3},
-  {"type": "Resize", "size": [28, 28]}, {"type": "ColorJitter", "brightness": 0.4, "contrast": [0.8, 1.2], "saturation": 0.1, "hue": 0.1},
+  {"type": "Resize", "size": [28, 28]},
+  {"type": "ColorJitter", "brightness": 0.4, "contrast": [0.8, 1.2], "saturation": 0.1, "hue": 0.1},
   {"type": "RandomErasing", "value": "random"}, {"type": "Normalize", "from": "data"}, {"type": "Mixup", "alpha": 0.2}, "CutMix"])";
 
 Config loaded(const fs::path& file, std::vector<std::string> sets) { return load_config(file, {.sets = std::move(sets)}); }
@@ -73,7 +75,8 @@ TEST_CASE("transforms of a config: all there are, in a run that trains") {
   CHECK(contains(with("\"Mixup\"", {"loss=NLLLoss"}),
                  "data.train.transforms.0: Mixup makes shares of classes, which CrossEntropyLoss takes"));
   CHECK(with("\"Mixup\"") == "");
-  CHECK(contains(with(R"({"type": "Pad", "padding": 40000})"), "a sample may have 2147483647 values, got one of shape [1, 80028, 80028]"));
+  CHECK(contains(with(R"({"type": "Pad", "padding": 40000})"),
+                 "a sample may have 2147483647 values, got one of shape [1, 80028, 80028]"));
 }
 
 TEST_CASE("Normalize with the numbers of the training data, for every split") {
@@ -137,8 +140,13 @@ TEST_CASE("folds and stratified parts share nothing and leave nothing out") {
   const auto csv = [&](const std::string& more) {
     return R"(data.train={"type": "CSV", "path": ")" + (dir / "t.csv").string() + "\", " + more + "}";
   };
-  CHECK(contains(error_of(file, {.sets = {csv(R"("fold": [0, 2], "standardize": true)")}}),
+  write(dir / "s.csv", "v\n1\n2\n3\n4\n5\n6\n7\n8\n");
+  CHECK(contains(error_of(file, {.sets = {R"(data.train={"type": "TimeSeries", "window": 1, "fold": [0, 2], "path": ")" +
+                                          (dir / "s.csv").string() + "\"}"}}),
                  "data.train.standardize: would look at held-out data"));
+  // A table takes its parts itself, and is scaled by the training part.
+  const Config scaled = loaded(file, {"model.out_features=2", csv(R"("fold": [0, 2], "stratified": true, "standardize": true)")});
+  for (const ChannelStatistics& c : channel_statistics(make_loader(scaled, "train")->dataset())) CHECK(std::abs(c.mean) < 1e-6);
   CHECK(contains(error_of(file, {.sets = {"loss=MSELoss", csv(R"("stratified": true, "task": "regression", "target": "b")")}}),
                  "data.train.stratified: needs data with classes"));
   const Config two = loaded(file, {"model.out_features=2", csv(R"("fold": [0, 2], "stratified": true)")});
@@ -172,4 +180,80 @@ TEST_CASE("samplers of a config") {
   CHECK_THROWS_WITH_AS(counts("\"bucket\""), doctest::Contains("bucket needs samples that differ in length"), ConfigError);
   CHECK_THROWS_WITH_AS(counts(R"({"type": "weighted", "weights": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]})"),
                        doctest::Contains("data.loader.sampler.weights: must not all be 0"), ConfigError);
+}
+
+TEST_CASE("settings that the splits share are written once") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  write(dir / "t.csv", "a,b,y\n1,2,x\n3,4,z\n5,1,x\n0,2,z\n7,3,x\n1,9,z\n2,2,x\n4,4,z\n");
+  const std::string shared = R"(data={"type": "CSV", "path": ")" + (dir / "t.csv").string() +
+                             R"(", "standardize": true, "stratified": true, "train": {"range": [0, 0.5]}, )";
+  const Config c = loaded(file, {"model.out_features=2", shared + R"("val": {"range": [0.5, 1]}, "test": {"missing": "mean"}})"});
+  const Json& data = c.json["data"];
+  for (const char* key : {"type", "path", "standardize"}) CHECK(!data.contains(key));
+  CHECK(data["train"]["standardize"] == true);
+  CHECK(data["val"]["range"] == Json{0.5, 1});
+  CHECK(data["val"]["target"].is_null());
+  CHECK(data["train"]["missing"] == "refuse");
+  CHECK(data["test"]["missing"] == "mean");
+  CHECK(make_loader(c, "train")->dataset().size() == 4);
+  CHECK(make_loader(c, "val")->dataset().size() == 4);
+  // What is resolved is read again as itself.
+  CHECK(loaded(write(dir / "again.json", c.json.dump()), {}).json == c.json);
+  // A split's own value comes first, and another type takes what it has.
+  const Config mixed = loaded(
+      file, {R"(data={"type": "Digits", "size": 40, "train": {}, "val": {"size": 20}, "test": {"type": "Spirals", "arms": 10}})",
+             "data.train.split=train"});
+  CHECK(mixed.json["data"]["train"]["size"] == 40);
+  CHECK(mixed.json["data"]["val"]["size"] == 20);
+  CHECK(mixed.json["data"]["test"]["size"] == 40);
+  const auto with = [&](const std::string& text) { return error_of(file, {.sets = {"data=" + text}}); };
+  CHECK(contains(with(R"({"type": "Digits", "train": {}, "sizes": 3})"),
+                 "data.train.sizes: unknown key of Digits; did you mean \"size\"?"));
+  CHECK(contains(with(R"({"type": "CSV", "train": {}, "val": {}, "usecols": ["a"]})"),
+                 "data.train.usecols: unknown key of CSV; did you mean \"features\"?"));
+  CHECK(contains(with(R"({"type": "Digits", "train": {}, "batch_size": 3})"), "did you mean \"data.loader.batch_size\"?"));
+  CHECK(contains(with(R"({"train": "Digits", "standardize": true})"), "data.standardize: unknown key of data"));
+  CHECK(with(R"({"type": "Digits", "train": {}, "size": null, "val": {"size": null}})") == "");
+  CHECK(contains(with(R"({"type": "Digit", "train": {}})"), "data.train.type: unknown data set \"Digit\""));
+  CHECK(contains(with(R"({"type": "Digits"})"), "data.train: is missing"));
+  // Where a value came from is still said.
+  write(dir / "d.json", R"({
+  "model": "MLP", "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 1},
+  "data": {"type": "Digits",
+           "size": -1, "train": {}}})");
+  CHECK(contains(error_of(dir / "d.json"), "d.json:4:12: data.train.size: must be"));
+}
+
+TEST_CASE("weights of classes from the training data are held as numbers") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  std::string rows = "a,y\n";
+  for (int i = 0; i < 12; ++i) rows += std::to_string(i) + (i % 4 == 0 ? ",rare\n" : ",usual\n");
+  write(dir / "t.csv", rows);
+  const std::string csv = R"(data={"type": "CSV", "path": ")" + (dir / "t.csv").string() + R"(", "train": {}})";
+  const Config c = loaded(file, {csv, R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
+  CHECK(c.json["loss"]["weight"] == Json{2.0, 12.0 / 18});  // 12 / (2 * 3), 12 / (2 * 9): as scikit-learn
+  const Tensor loss = (*make_model(c).loss)(from_vector<float>({1, 0, 1, 0}, {2, 2}), from_vector<int64_t>({0, 1}, {2}));
+  CHECK(loss.item<double>() == doctest::Approx((2 * 0.3132617 + 2 * 1.3132617 / 3) / (2 + 2.0 / 3)));
+  const Config held = loaded(
+      file, {csv, R"(loss={"type": "NLLLoss", "weight": "balanced"})", "data.train.range=[0, 0.5]", "data.train.stratified=true"});
+  CHECK(held.json["loss"]["weight"].size() == 2);
+  CHECK(held.json["loss"]["weight"][0].get<double>() >= 1.5);
+  // A class without samples, and a class that does not count.
+  const Config few = loaded(
+      file, {R"(data={"train": {"type": "Digits", "size": 3}})", R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
+  CHECK(few.json["loss"]["weight"].size() == 10);
+  CHECK(contains(few.warnings.at(0), "loss.weight: is 1 for these classes, which have no sample in data.train: "));
+  const Config ignored = loaded(file, {csv, R"(loss={"type": "CrossEntropyLoss", "weight": "balanced", "ignore_index": 1})"});
+  CHECK(ignored.json["loss"]["weight"] == Json{1.0, 1.0});
+  CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "weight": "even"})"}}),
+                 "loss.weight: must be a list of numbers >= 0 with at least one entry or \"balanced\", got \"even\""));
+  CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "class_weight": "balanced"})"}}),
+                 "did you mean \"weight\"?"));
+  // Data that is not there cannot be asked; nothing but a training run needs it.
+  const Config absent = loaded(file, {R"(data={"root": "/nowhere", "train": {"type": "MNIST"}})",
+                                      R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
+  CHECK(absent.json["loss"]["weight"] == "balanced");
+  CHECK(make_model(absent).loss != nullptr);
 }

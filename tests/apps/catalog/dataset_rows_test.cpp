@@ -126,7 +126,7 @@ TEST_CASE("data sets in files train, and their dry runs agree with them") {
     REQUIRE_MESSAGE(trained.code == 0, trained.err);
     CHECK(trained.json()["val.loss"].is_number());
   }
-  // What is not there is data, not a defect; the message says where it was looked for.
+  // A missing file is an error of the data, not a defect; the message says where it was searched.
   write(dir / "c.json", config_of({R"({"type": "CIFAR10"})", mlp, "CrossEntropyLoss", "{}"}).dump());
   const Ran missing = run(dir, "train c.json --overwrite");
   CHECK(missing.code == 3);
@@ -198,4 +198,57 @@ TEST_CASE("metrics of a time series are in the units of its file") {
   const Compared made = as_measured(zeros({1, 1}), b.target, data);
   CHECK(made.output.item<double>() == doctest::Approx(30));
   CHECK(made.target.item<double>() == doctest::Approx(50));
+}
+
+TEST_CASE("how a table is read is printed, and data that cannot be read ends a run before its folder is opened") {
+  const TempDir dir;
+  std::string rows = "id;sold;city;rate;price\n";
+  for (int i = 0; i < 12; ++i)
+    rows += std::to_string(i) + ";0" + std::to_string(i % 9 + 1) + ".03.2024;" + (i % 2 ? "Bonn" : "Trier") + ';' +
+            std::to_string(i % 3) + "%;1." + std::to_string(100 + i) + ",5\n";
+  write(dir / "t.csv", rows);
+  const char* const mlp = R"({"type": "MLP", "hidden": [4]})";
+  const char* const table =
+      R"({"type": "CSV", "path": "t.csv", "task": "regression", "decimal": ",", "thousands": ".", "exclude": ["id"],
+                                "dates": ["sold"], "date_order": "dmy", "dates_as": "parts", "standardize": true})";
+  write(dir / "c.json", config_of({table, mlp, "MSELoss", "{}"}).dump());
+  const char* const made =
+      "2 text columns became 5 inputs: city 2, rate 3; 1 date column became 4 inputs: sold 4; target price; left out: id";
+  const Ran checked = run(dir, "validate c.json");
+  CHECK_MESSAGE(checked.code == 0, checked.err);
+  CHECK(contains(checked.out, std::string("c.json: valid\n  data.train: ") + made + '\n'));
+  CHECK(contains(checked.err, "data.train: column \"rate\" has numbers with a percent sign (\"0%\"), read as 3 different texts"));
+  CHECK(!contains(checked.err, "data.val"));  // the same file, warned of once
+  CHECK(run(dir, "validate c.json --json").json()["data"] == made);
+  CHECK(contains(run(dir, "inspect data c.json").out, std::string("input [9], target [1]\n") + made + '\n'));
+  CHECK(run(dir, "inspect data c.json --json").json()["made"] == made);
+  CHECK(contains(run(dir, "train c.json --threads 1").out, std::string("      ") + made + '\n'));
+
+  if (!reads_pictures()) return;
+  fs::create_directories(dir / "pictures/cats");
+  fs::create_directories(dir / "pictures/dogs");
+  write(dir / "pictures/cats/a.png", halfstep::testing::png(4, 6, std::string(72, 'x')));
+  write(dir / "pictures/dogs/a.png", halfstep::testing::png(4, 6, std::string(72, 'x')));
+  write(dir / "pictures/dogs/b.webp", "RIFF");
+  const char* const pictures = R"({"type": "ImageFolder", "path": "pictures"})";
+  write(dir / "p.json", config_of({pictures, mlp, "CrossEntropyLoss", R"({"output_dir": "p"})"}).dump());
+  const Ran named = run(dir, "validate p.json");
+  CHECK(named.code == 0);
+  CHECK(contains(named.err, "1 picture is left out, since only PNG and JPEG are read: 1 .webp, such as ./pictures/dogs/b.webp"));
+  write(dir / "pictures/dogs/c.png", halfstep::testing::png(2, 6, std::string(36, 'x')));
+  for (const char* command : {"validate p.json", "train p.json"}) {
+    const Ran refused = run(dir, command);
+    CHECK(refused.code == 3);
+    CHECK(contains(refused.err,
+                   "all pictures must have one size, but 1 of 3 are not 4 x 6 as the first one, ./pictures/cats/a.png: "
+                   "./pictures/dogs/c.png has 2 x 6\nhelp: set \"size\" to resize all to one size"));
+  }
+  CHECK(!fs::exists(dir / "p"));
+  write(dir / "p.json",
+        config_of({R"({"type": "ImageFolder", "path": "pictures", "size": 3, "fit": "pad", "background": "white"})", mlp,
+                   "CrossEntropyLoss", R"({"output_dir": "p", "loss": {"type": "CrossEntropyLoss", "weight": "balanced"}})"})
+            .dump());
+  const Ran trained = run(dir, "train p.json --threads 1");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK(Json::parse(halfstep::app::testing::read(dir / "p/config.resolved.json"))["loss"]["weight"] == Json{1.5, 0.75});
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and dates in the cells of a table, in the formats of different countries.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+
+// The format of a file. A delimiter of 0 is detected from the first line.
+struct CsvFormat {
+  char delimiter = 0;
+  char decimal = '.';  // or ','
+  char thousands = 0;  // between groups of three digits: ',', '.', ' ', '\'' or '_'; 0: none
+};
+
+// Whether `cell` is a decimal number, "inf" or "nan"; `value` then holds it.
+bool parse_number(std::string_view cell, double& value);
+// The same for numbers in `format`: with decimal ',' and thousands '.' "1.234,5" is 1234.5, and "12.34,5" is not a number. The
+// thousands separator ' ' includes no-break spaces, and '\'' the typographic apostrophe.
+bool parse_number(std::string_view cell, const CsvFormat& format, double& value);
+bool parse_integer(std::string_view s, int64_t& value);
+
+enum class CsvDateOrder : uint8_t { ymd, dmy, mdy };
+
+// A day, with a time of day if the cell has one. A time with a zone ("Z", "+01:00") is converted to UTC.
+struct CsvDate {
+  double days = 0;  // since 1970-01-01, with the time as a fraction
+  int year = 0, month = 0, day = 0;
+  int weekday = 0;  // 0: Monday
+  double hour = 0;  // with minutes and seconds as a fraction
+  bool timed = false;
+};
+// Is the cell a date? Year (four digits), month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03"
+// and "20240318". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
+bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
+
+// For a cell that looks like a number but is not one in `format`: the reason, such as "a decimal comma", and the remedy. Empty for
+// other cells.
+struct CsvHint {
+  std::string what{}, remedy{};
+  bool word = false;  // such as "NA": a missing value
+};
+CsvHint number_hint(std::string_view cell, const CsvFormat& format);
+
+}  // namespace halfstep

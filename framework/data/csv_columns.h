@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs of a CsvDataset from the columns of its table. Not a public header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/data/csv.h"
+#include "framework/data/csv_sheet.h"
+
+namespace halfstep {
+
+// One input of the data set, for every row of the file; NaN: missing.
+struct CsvFeature {
+  std::string name;
+  std::vector<double> values;
+  bool categorical = false;
+};
+
+class CsvColumns {
+ public:
+  CsvColumns(const CsvSheet& sheet, const CsvOptions& options) : sheet_(sheet), options_(options) {}
+
+  // Is the cell empty, or one of missing_words?
+  bool is_missing(size_t row, size_t column) const;
+  // The columns of features, in the order of the training data's where that is known.
+  std::vector<size_t> choose(size_t target, const std::string& path) const;
+  // Appends the inputs of a column. given: the training data's encoding of the column; null: learn it from this file.
+  CsvEncoding::Column append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out);
+  // How the columns were read so far.
+  DataNotes notes() const;
+  int64_t missing() const { return missing_; }  // values seen by append()
+
+ private:
+  bool meets_missing(size_t row, size_t column, const char* kind);
+  void append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
+  void append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
+  std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& made);
+  std::string doubt(size_t column) const;
+
+  const CsvSheet& sheet_;
+  const CsvOptions& options_;
+  int64_t numbers_ = 0, missing_ = 0;
+  struct Became {
+    std::string column;
+    size_t inputs;
+    bool date;
+  };
+  std::vector<Became> others_;
+  std::vector<std::string> warnings_;
+};
+
+// The index of a cell's text in the training data's list. Throws DataError if it is not in the list.
+int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
+                   const char* what);
+
+}  // namespace halfstep

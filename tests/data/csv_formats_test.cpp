@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables as they come from spreadsheets and other countries.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/csv.h"
+#include "framework/data/permutation.h"
+#include "framework/data/time_series.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct Sheet {
+  TempDir dir;
+  std::filesystem::path path = dir / "s.csv";
+  explicit Sheet(std::string_view text) { write_bytes(path, text); }
+  CsvDataset read(const CsvOptions& options = {}) const { return CsvDataset(path, options); }
+  std::string fault(const CsvOptions& options = {}) const {
+    return message_of<DataError>([&] { read(options); });
+  }
+};
+
+std::optional<double> number_in(std::string_view cell, char decimal, char thousands) {
+  double value = 0;
+  return parse_number(cell, {0, decimal, thousands}, value) ? std::optional(value) : std::nullopt;
+}
+
+std::optional<CsvDate> date_in(std::string_view cell, CsvDateOrder order = CsvDateOrder::ymd) {
+  CsvDate date;
+  return parse_date(cell, order, date) ? std::optional(date) : std::nullopt;
+}
+
+std::vector<float> values_of(const CsvDataset& data) { return data.input().to_vector<float>(); }
+
+}  // namespace
+
+TEST_CASE("csv: numbers with a decimal comma and separators of thousands") {
+  CHECK(number_in("1,5", ',', 0) == 1.5);
+  CHECK(number_in("-,5", ',', 0) == -0.5);
+  CHECK(number_in("+2,5e3", ',', 0) == 2500);
+  CHECK(number_in("1.234.567,89", ',', '.') == 1234567.89);
+  CHECK(number_in("1,234", '.', ',') == 1234);
+  CHECK(number_in("1\xc2\xa0"
+                  "234,5",
+                  ',', ' ') == 1234.5);
+  CHECK(number_in("1\xe2\x80\x99"
+                  "234.5",
+                  '.', '\'') == 1234.5);
+  CHECK(number_in("1234,5", ',', '.') == 1234.5);
+  for (const char* wrong : {"1.5", "12.34,5", "1.2345,6", "1234.567,8", ".123,5", "1,5,2", "1.", "+-5", "1.234.56"})
+    CHECK_MESSAGE(!number_in(wrong, ',', '.'), wrong);
+  CHECK(!number_in("1.5", ',', 0));
+  CHECK(!number_in("1,5", '.', 0));
+}
+
+TEST_CASE("csv: dates in three orders, with times and zones") {
+  const auto day = date_in("2024-03-18");
+  REQUIRE(day);
+  CHECK(day->days == 19800);
+  CHECK((day->year == 2024 && day->month == 3 && day->day == 18 && day->weekday == 0 && day->hour == 0 && !day->timed));
+  CHECK(date_in("18.3.2024", CsvDateOrder::dmy)->days == 19800);
+  CHECK(date_in("03/18/2024", CsvDateOrder::mdy)->days == 19800);
+  CHECK(date_in("20240318")->days == 19800);
+  CHECK(date_in("2024/03")->days == 19783);
+  CHECK(date_in("1969-12-31")->days == -1);
+  CHECK(date_in("2024-03-18 18:00")->days == 19800.75);
+  CHECK(date_in("2024-03-18T06:30:36.5")->hour == doctest::Approx(6.51013888889));
+  CHECK(date_in("3/18/2024 12:15 AM", CsvDateOrder::mdy)->hour == 0.25);
+  CHECK(date_in("3/18/2024 2:30 PM", CsvDateOrder::mdy)->hour == 14.5);
+  const auto utc = date_in("2024-03-18T00:30:00+01:00");
+  REQUIRE(utc);
+  CHECK((utc->day == 17 && utc->hour == 23.5 && utc->timed));
+  CHECK(date_in("2024-03-18T00:30Z")->hour == 0.5);
+  for (const char* wrong : {"2023-02-29", "2024-13-01", "24-03-18", "2024-03/18", "2024-03-18 25:00", "2024-03-18 12:60", "2024",
+                            "x", "2024-03-18 1", "2024-03-18T12:00+1", "2024-03-18x", ""})
+    CHECK_MESSAGE(!date_in(wrong), wrong);
+  CHECK(!date_in("18.03.24", CsvDateOrder::dmy));
+  CHECK(!date_in("13/18/2024", CsvDateOrder::mdy));
+}
+
+TEST_CASE("csv: what a German spreadsheet saves") {
+  const Sheet sheet(
+      "\xef\xbb\xbf"
+      "Datum;Ort;Preis;Fl\xc3\xa4"
+      "che\r\n18.03.2024;K\xc3\xb6ln;1.234,50;80,5\r\n19.03.2024;Bonn;990,00;61\r\n");
+  const CsvOptions options{.format = {.decimal = ',', .thousands = '.'},
+                           .target = "Preis",
+                           .classification = false,
+                           .dates = {"Datum"},
+                           .date_order = CsvDateOrder::dmy};
+  const CsvDataset data = sheet.read(options);
+  CHECK(data.feature_names() == std::vector<std::string>{"Datum", "Ort=Bonn", "Ort=K\xc3\xb6ln",
+                                                         "Fl\xc3\xa4"
+                                                         "che"});
+  CHECK(values_of(data) == std::vector<float>{19800, 0, 1, 80.5, 19801, 1, 0, 61});
+  CHECK(data.target().to_vector<float>() == std::vector<float>{1234.5, 990});
+  CHECK(data.notes().made ==
+        "1 column of numbers; 1 text column became 2 inputs: Ort 2; 1 date column became 1 input: Datum 1; target Preis");
+  CHECK(data.notes().warnings.empty());
+  // With nothing said, it is named what there is.
+  const DataNotes plain = sheet.read({.target = "Ort", .features = {"Datum", "Preis"}}).notes();
+  REQUIRE(plain.warnings.size() == 2);
+  CHECK(contains(plain.warnings[0],
+                 "column \"Datum\" has dates (\"18.03.2024\"), read as 2 different texts; list the column in "
+                 "\"dates\", \"date_order\": \"dmy\""));
+  CHECK(contains(plain.warnings[1], "column \"Preis\" has numbers with a decimal comma (\"1.234,50\")"));
+  CHECK(contains(sheet.fault({.target = "Ort"}),
+                 "column \"Fl\xc3\xa4"
+                 "che\" must be a number, got \"80,5\"\nhelp: \"decimal\": \",\""));
+}
+
+TEST_CASE("csv: the delimiter is found in the first line") {
+  const auto columns = [](std::string_view text, CsvFormat format = {}) {
+    return Sheet(text).read({.format = format, .classification = false}).feature_names().size() + 1;
+  };
+  CHECK(columns("a;b;c\n1;2;3\n") == 3);
+  CHECK(columns("a\tb\n1\t2\n") == 2);
+  CHECK(columns("a|b\n1|2\n") == 2);
+  CHECK(columns("\"a;x\",b,\"c;y\"\n1,2,3\n") == 3);         // not within quotes
+  CHECK(columns("1,5;2\n2,25;3\n", {.decimal = ','}) == 2);  // not the decimal comma
+  CHECK(columns("a|b,c\n1,2\n") == 2);                       // the second line has none
+  CHECK(columns("\"1,5\",\"2,5\"\n\"2,5\",\"3\"\n", {.decimal = ','}) == 2);
+  CHECK(contains(Sheet("a,b;c\n1,2;3\n").fault(), "s.csv:1: the first line has more than one of"));
+  const std::string one = message_of<ConfigError>([] { Sheet("a b\n1 2\n").read(); });
+  CHECK(contains(one, "has only one column"));
+  CHECK(contains(one, "\"delimiter\" sets another"));
+}
+
+TEST_CASE("csv: lines that end with CR, UTF-16, and a header alone") {
+  CHECK(Sheet("a,b\r1,2\r3,4\r").read({.classification = false}).size() == 2);
+  CHECK(contains(Sheet(std::string("\xff\xfe"
+                                   "a\0,\0b\0",
+                                   8))
+                     .fault(),
+                 "the text is UTF-16\nhelp: save it as UTF-8"));
+  CHECK(contains(Sheet("width,kind\n").fault(), "the file has a header but no rows\nhelp: if its only row is a sample"));
+  CHECK(contains(Sheet("width,kind\r").fault(), "the file has a header but no rows"));
+  CHECK(Sheet("x,y\n").read({.header = CsvOptions::Header::no}).size() == 1);
+  // A header is known also by numbers in another format below it, and not where there is none.
+  CHECK(Sheet("name,share\nx,12%\n").read({.target = "0"}).size() == 1);
+  CHECK(Sheet("12%,x\n13%,y\n").read().size() == 2);
+  CHECK(Sheet("name,2024-01\nx,5\n").read({.target = "0"}).size() == 1);
+  const DataNotes words = Sheet("x,y\nu,v\n").read().notes();
+  REQUIRE(words.warnings.size() == 1);
+  CHECK(contains(words.warnings[0], "the first row was read as a sample; if it is a header, set \"header\": true"));
+  CHECK(Sheet("x,y\nu,v\n").read({.header = CsvOptions::Header::no}).notes().warnings.empty());
+}
+
+TEST_CASE("csv: texts that are numbers with a sign are warned of, and named where they are too many") {
+  std::string some = "rate,pay,y\n", many = some;
+  for (int i = 0; i < 70; ++i) {
+    const std::string row = std::to_string(i) + ".5%,$" + std::to_string(i % 5) + ",1\n";
+    if (i < 10) some += row;
+    many += row;
+  }
+  const DataNotes notes = Sheet(some).read().notes();
+  REQUIRE(notes.warnings.size() == 2);
+  CHECK(notes.warnings[0] ==
+        "column \"rate\" has numbers with a percent sign (\"0.5%\"), read as 10 different texts; remove the "
+        "sign from the file");
+  CHECK(contains(notes.warnings[1], "column \"pay\" has numbers with a currency sign (\"$0\")"));
+  CHECK(contains(Sheet(many).fault(),
+                 "more than 64 different texts, all of them numbers with a percent sign (\"0.5%\")\nhelp: remove the sign"));
+  CHECK(contains(Sheet("a,b\n1,2\nNA,3\n").fault(), "got \"NA\"\nhelp: \"missing_words\": [\"NA\"]"));
+  CHECK(contains(Sheet("a,b\n1,2\n\"1,234\",3\n").fault(),
+                 "help: \"decimal\": \",\" or \"thousands\": \",\", depending on the meaning"));
+  CHECK(contains(Sheet("a,b\n1,2\n\"1,234,567\",3\n").fault(), "help: \"thousands\": \",\""));
+  CHECK(Sheet("a,y\nA1,1\nB2%,2\n").read().notes().warnings.empty());  // one that is none: they are texts
+}
+
+TEST_CASE("csv: columns that are left out, and dates as parts, which other files are read alike") {
+  const Sheet sheet("id,sold,size,y\nx1,2024-03-18,3,0\nx2,2024-03-19 06:00,4,1\n");
+  const CsvOptions options{.exclude = {"id"}, .dates = {"sold"}, .date_parts = true};
+  const CsvDataset data = sheet.read(options);
+  CHECK(data.feature_names() ==
+        std::vector<std::string>{"sold.year", "sold.month", "sold.day", "sold.weekday", "sold.hour", "size"});
+  CHECK(values_of(data) == std::vector<float>{2024, 3, 18, 0, 0, 3, 2024, 3, 19, 1, 6, 4});
+  CHECK(data.notes().made == "1 column of numbers; 1 date column became 5 inputs: sold 5; target y; left out: id");
+  // A file without times, and without what was left out, has the same inputs.
+  CsvOptions alike = options;
+  alike.encoding = data.encoding();
+  CHECK(values_of(Sheet("y,size,sold\n1,7,2024-03-20\n").read(alike)) == std::vector<float>{2024, 3, 20, 2, 0, 7});
+  CHECK(contains(Sheet("y,size,sold\n1,7,20.3.2024\n").fault(alike),
+                 "s.csv:2:3: column \"sold\" must be a date such as 2024-03-18 or 2024-03-18 14:30, got \"20.3.2024\""));
+  const auto refused = [&](const CsvOptions& o) { return message_of<ConfigError>([&] { sheet.read(o); }); };
+  CHECK(contains(refused({.exclude = {"y"}}), "column \"y\" is the target, and excluded"));
+  CHECK(contains(refused({.exclude = {"weight"}}), "has no column \"weight\""));
+  CHECK(contains(refused({.dates = {"when"}}), "has no column \"when\""));
+  CHECK(contains(refused({.target = "sold", .dates = {"sold"}}), "column \"sold\" is listed in dates, but is not a feature"));
+  CHECK(contains(refused({.exclude = {"0", "1", "2"}}), "exclude leaves no column for the features"));
+  CHECK(contains(refused({.features = {"size"}, .exclude = {"id"}}), "features or exclude, not both"));
+  // Missing dates are filled in as numbers are.
+  const Sheet gaps("sold,y\n2024-03-18,1\n,2\n2024-03-20,3\n");
+  const CsvOptions filled{.classification = false, .dates = {"sold"}, .missing = CsvMissing::mean};
+  CHECK(values_of(gaps.read(filled)) == std::vector<float>{19800, 19801, 19802});
+  CHECK(contains(gaps.read(filled).notes().made, "; 1 missing value filled in"));
+  CHECK(contains(gaps.read({.classification = false, .dates = {"sold"}, .missing = CsvMissing::drop_row}).notes().made,
+                 "1 of 3 rows dropped for missing values"));
+  CHECK(contains(gaps.fault({.classification = false, .dates = {"sold"}}), "must be a date, but the cell is empty"));
+}
+
+TEST_CASE("csv: a stratified part is scaled by its own rows") {
+  std::string text = "x,y\n";
+  for (int i = 0; i < 40; ++i) text += std::to_string(i) + (i % 4 == 0 ? ",rare\n" : ",usual\n");
+  const Sheet sheet(text);
+  const auto part = [](double begin, double end) {
+    return [=](int64_t, std::span<const int64_t> classes) { return part_of(stratified_order(classes, 3), begin, end); };
+  };
+  const CsvDataset train = sheet.read({.standardize = true, .part = part(0, 0.6)});
+  CHECK(train.size() == 24);
+  int rare = 0;
+  double sum = 0;
+  for (const int64_t c : train.labels()) rare += c == 0;
+  for (const float v : values_of(train)) sum += v;
+  CHECK(rare == 6);
+  CHECK(std::abs(sum) < 1e-4);
+}
+
+TEST_CASE("time series: a decimal comma, a delimiter that is found, and days before months") {
+  const Sheet sheet("t;v\n1;1,5\n2;2,5\n3;3,5\n");
+  const TimeSeriesDataset data(sheet.path, {.time = "t", .window = 2, .standardize = false, .format = {.decimal = ','}});
+  CHECK(data.batch(std::vector<int64_t>{0}).input.to_vector<float>() == std::vector<float>{1.5, 2.5});
+  const auto days = [](const char* text) { return TimeSeriesDataset(Sheet(text).path, {.time = "t"}).size(); };
+  CHECK(days("t;v\n30.01.2024;1\n01.02.2024;2\n02.02.2024;3\n") == 2);
+  CHECK(contains(message_of<DataError>([&] { days("t;v\n30.01.2024;1\n01.02.2024;2\n31.01.2024;3\n"); }),
+                 "must grow from row to row"));
+}
