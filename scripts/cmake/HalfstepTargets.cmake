@@ -58,6 +58,8 @@ set(HALFSTEP_TEST_ENVIRONMENT OMP_WAIT_POLICY=PASSIVE)
 # Tests ask for too much on purpose. The bound is for damaged_calls.h, as ulimit would keep a sanitizer from starting.
 set(bounds allocator_may_return_null=1:max_allocation_size_mb=1280)
 if(HALFSTEP_SANITIZE MATCHES "address")
+  # Freed memory is kept for a while, to find late uses: by default 256 MB, which the fuzzers' bound on memory would count.
+  string(APPEND bounds ":quarantine_size_mb=64")
   set(strict malloc_fill_byte=255:check_initialization_order=1:strict_init_order=1:strict_string_checks=1)
   list(APPEND HALFSTEP_TEST_ENVIRONMENT ASAN_OPTIONS=${bounds}:${strict}
        LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/lsan.supp:print_suppressions=0)
