@@ -4,6 +4,8 @@
 #   scripts/test.sh                   all but the slow tests; uses the files built by scripts/run.sh
 #   scripts/test.sh default -R ops    the tests of one folder
 #   scripts/test.sh default -L slow   the slow tests
+#   scripts/test.sh asan              under the address and undefined-behaviour sanitizers, without the slow tests and those of data
+#   scripts/test.sh tsan              the same under the thread sanitizer
 # HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -28,6 +30,7 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
 
 choice=(-LE slow)
+[[ $preset == asan || $preset == tsan ]] && choice=(-LE 'slow|data')
 for argument in "$@"; do
   [[ $argument == -L* || $argument == --label* ]] && choice=()
 done

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <sstream>
@@ -56,6 +57,9 @@ class HostAllocator final : public Allocator {
       if (!p) out_of_memory(bytes);
     }
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // and no more than was asked for
+#ifdef __SANITIZE_ADDRESS__
+    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // who reads what nobody has written gets NaN, -1 or no truth value
+#endif
     stats_.live += size;
     stats_.live_by_tag[size_t(tag)] += size;
     ++stats_.allocations;

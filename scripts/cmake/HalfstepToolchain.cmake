@@ -8,6 +8,10 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+if(HALFSTEP_ASSERTIONS)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+  add_compile_definitions(_GLIBCXX_ASSERTIONS=1)  # its layouts stay the same, so that other code may be linked with it
+endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # loops that gain by more ask for it: see the backend in CMakeLists.txt
 
 if(PROJECT_IS_TOP_LEVEL)
@@ -43,9 +47,14 @@ if(HALFSTEP_NATIVE)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
+set(HALFSTEP_LOOP_OPTIMIZATION -O3)
+set(HALFSTEP_LIGHT_OPTIMIZATION -O1)  # of what computes little: it compiles in three quarters of the time
 if(HALFSTEP_SANITIZE)
-  # Optimising the checks that a sanitizer adds to every access takes long for little gain: -O1 compiles in a third of the time.
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -DNDEBUG")
+  set(HALFSTEP_LOOP_OPTIMIZATION -O1)
+  set(HALFSTEP_LIGHT_OPTIMIZATION -O0)
+  # Optimising the checks that a sanitizer adds to every access takes long: -O0 compiles in half the time. Only the backend's loops
+  # get -O1.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O0 -g1")
   # A finding ends the program, so that no test with one passes.
   add_compile_options(-fsanitize=${HALFSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -53,17 +62,12 @@ if(HALFSTEP_SANITIZE)
   endif()
   if(HALFSTEP_SANITIZE MATCHES "address")
     add_compile_definitions(_GLIBCXX_SANITIZE_VECTOR=1)  # what a vector has reserved and does not hold is out of bounds
+    add_compile_options(-ftrivial-auto-var-init=pattern)  # what reads a variable that nobody has set gets a value that shows
   endif()
   add_link_options(-fsanitize=${HALFSTEP_SANITIZE})
 endif()
 if(HALFSTEP_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
-# The standard library checks indices, iterators and optionals: in the presets for edits and for sanitizers everywhere, and else in
-# the files of the tests, since the shipped program must not pay for it. Layouts stay the same, so both kinds can be linked.
-set(HALFSTEP_ASSERT _GLIBCXX_ASSERTIONS=1 _LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_EXTENSIVE)
-if(HALFSTEP_ASSERTIONS)
-  add_compile_definitions(${HALFSTEP_ASSERT})
 endif()
 # target_clones resolves through ifuncs, which run before a sanitizer's runtime is ready.
 if(HALFSTEP_MULTIARCH AND NOT HALFSTEP_NATIVE AND NOT HALFSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
