@@ -96,7 +96,7 @@ class Halfstep:
     def __init__(self, a, case, variant, flags):
         arm = {"fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16"}[variant.split("_")[0]]
         self.a, (batch, width, layers) = a, case
-        # What the tuner remembers from run to run must not reach the variants without it.
+        # The tuner's choices of earlier runs must not reach the variants without it.
         tuned = variant.endswith("_tuned")
         verdicts = pathlib.Path(a.binary).resolve().parent / "bench_products.txt"
         self.env = os.environ | {"HALFSTEP_TUNE": "1" if tuned else "0", "HALFSTEP_TUNE_FILE": str(verdicts) if tuned else ""}
@@ -165,7 +165,7 @@ def measure_case(a, torch, entry, plan, flags, deadline, notes, save):
 
 
 def plans(a, torch, cases, flags):
-    """What is measured, in the order of its worth, as (case, plan). Last what PyTorch compiles, for a minute at the first time."""
+    """The measurements, the most important first, as (case, plan). PyTorch's compiled variant is last: it compiles for a minute."""
     mine = [("halfstep", v) for v in Halfstep.variants(a, flags)]
     theirs = [("torch", v) for v in a.torch_variants.split(",") if v] if torch else []
     how = {v: TORCH[v].get("how", "eager") for _, v in theirs}

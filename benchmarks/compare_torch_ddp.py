@@ -3,11 +3,12 @@
 """Training steps of 1 and 2 ranks beside PyTorch's DistributedDataParallel with gloo, one thread a rank.
 
     scripts/build.sh default bench_ranks
-    python3 benchmarks/compare_torch_ddp.py [--over mpi] [--binary build/default/benchmarks/ranks] [--rounds 3] [--seconds 2] [--json FILE]
+    python3 benchmarks/compare_torch_ddp.py [--over mpi] [--binary build/default/benchmarks/ranks] [--rounds 3]
+                                             [--seconds 2] [--json FILE]
 
 Weak scaling keeps the samples of a rank, strong scaling those of all. Both sides run one after the other in each round; a ratio is
-halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep is faster. The mean of
-the squared outputs is the loss, SGD the optimizer, float32 the numbers. A step's time is rank 0's median. The rows "sum" time an
+halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep is faster. The mean
+of the squared outputs is the loss, SGD the optimizer, float32 the numbers. A step's time is rank 0's median. The rows "sum" time an
 all_reduce of so many bytes alone. halfstep's ranks are started by mpirun, or with --over gloo by this script.
 """
 import argparse
@@ -101,7 +102,8 @@ def halfstep_ms(binary, over, net, batch, ranks, seconds):
         elif ranks > 1:
             env |= {"WORLD_SIZE": str(ranks), "HALFSTEP_RENDEZVOUS_FILE": folder + "/meet"}
             commands = [["env", f"RANK={r}"] + command for r in range(ranks)]
-        processes = [subprocess.Popen(["timeout", "-s", "KILL", "60"] + c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        processes = [subprocess.Popen(["timeout", "-s", "KILL", "60"] + c, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True, env=env)
                      for c in commands]
         said = [p.communicate() for p in processes]
     if any(p.returncode for p in processes):
@@ -143,12 +145,15 @@ def main():
         print(f"{net:6} {batch:8} x {ranks} {what:9} halfstep {r['halfstep_ms']:8.3f} ms (waits {r['wait_ms']:.3f})  "
               f"torch {r['torch_ms']:8.3f} ms  ratio {r['ratio']:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
     if a.json:
-        machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "")
-        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+        machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                        if line.startswith("model name")), "")
+        commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True,
+                                text=True).stdout.strip()
         old = json.loads(pathlib.Path(a.json).read_text())["rows"] if pathlib.Path(a.json).exists() else []
         kept = [r for r in old if not any(r["net"] == n["net"] for n in rows)]
         pathlib.Path(a.json).write_text(json.dumps({"date": datetime.date.today().isoformat(), "machine": machine, "commit": commit,
-                                                    "torch": torch.__version__, "over": a.over, "rounds": a.rounds, "seconds": a.seconds,
+                                                    "torch": torch.__version__, "over": a.over, "rounds": a.rounds,
+                                                    "seconds": a.seconds,
                                                     "rows": kept + rows}, indent=1) + "\n")
 
 

@@ -4,9 +4,10 @@
 
     python3 benchmarks/compare_torch_loader.py --data data_batch_1.bin --json
 
-Both hold the images as bytes and give float32 batches after RandomCrop(32, padding=4), RandomHorizontalFlip and Normalize. PyTorch's
-side is torchvision's recipe, on PIL images (`pil`), and the same on tensors (`tensor`); workers persist from epoch to epoch. A round
-is an epoch of each; the ratio is that of the medians, halfstep / PyTorch: below 1 halfstep is faster. Needs torch and torchvision.
+Both hold the images as bytes and give float32 batches after RandomCrop(32, padding=4), RandomHorizontalFlip and Normalize.
+PyTorch's side is torchvision's recipe, on PIL images (`pil`), and the same on tensors (`tensor`); workers persist from epoch to
+epoch. A round is an epoch of each; the ratio is that of the medians, halfstep / PyTorch: below 1 halfstep is faster. Needs torch
+and torchvision.
 """
 import argparse
 import json
@@ -95,7 +96,8 @@ def main():
                 theirs.append(torch_epoch(loader))
                 ours.append(statistics.median(halfstep_epochs(a, workers, 3)))
             del loader
-            row = {"workers": workers, "torch": variant, "halfstep_s": statistics.median(ours), "torch_s": statistics.median(theirs),
+            row = {"workers": workers, "torch": variant, "halfstep_s": statistics.median(ours),
+                   "torch_s": statistics.median(theirs),
                    "halfstep_rounds": ours, "torch_rounds": theirs}
             row["ratio"] = row["halfstep_s"] / row["torch_s"]
             rows.append(row)

@@ -6,9 +6,9 @@
     /tmp/torch/bin/python benchmarks/compare_torch_nets.py [--match lstm] [--json FILE]
 
 Each round times both sides one after the other on the same number of threads, each the median of the runs within --seconds, after a
-pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the rounds
-is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config, PyTorch's
-run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
+pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the
+rounds is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config,
+PyTorch's run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
 The nets are in torch_nets.py. A file that exists keeps its other rows.
 
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
@@ -28,7 +28,7 @@ from torch_nets import GPU_NETS, NETS
 
 
 def median_ms(run, seconds):
-    """The median of what run() returns within so many seconds, of five runs at least, after the other side has gone to sleep."""
+    """The median of run()'s results within `seconds`, of five runs at least, after the other side has gone to sleep."""
     time.sleep(PAUSE)
     end, times = time.perf_counter() + seconds, []
     while len(times) < 5 or time.perf_counter() < end:
@@ -94,14 +94,16 @@ def on_gpu(a):
                 notes.append(f"{entry['name']} {dtype}: the time was up")
                 continue
             row = {"row": entry["name"], "dtype": dtype, "ms": {}}
-            case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": True, "seconds": a.seconds, "device": "cuda"}
+            case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": True, "seconds": a.seconds,
+                    "device": "cuda"}
             for side in ("halfstep", "halfstep_recorded", "halfstep_channels_last", *variants):
                 if side.endswith("channels_last") and not entry["name"].startswith("ResNet"):
                     continue
                 try:
                     if side.startswith("halfstep"):  # a process each: the memory is the other side's afterwards
                         ours = Halfstep(a.binary, a.threads)
-                        row["ms"][side] = ours.ms(case | {"recorded": side != "halfstep", "channels_last": side.endswith("channels_last")})
+                        row["ms"][side] = ours.ms(case | {"recorded": side != "halfstep",
+                                                          "channels_last": side.endswith("channels_last")})
                         ours.process.stdin.close()
                         ours.process.wait()
                     else:
@@ -150,10 +152,12 @@ def main():
                 row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
                        "halfstep_ms": statistics.median(h for h, _ in rounds), "torch_ms": statistics.median(t for _, t in rounds),
                        "ratio": statistics.median(ratios), "spread": [ratios[0], ratios[-1]]}
-                print(f"{row['row']:40} {row['pass']:8} {dtype:9} {row['halfstep_ms']:11.3f} {row['torch_ms']:10.3f} {row['ratio']:6.2f} "
+                print(f"{row['row']:40} {row['pass']:8} {dtype:9} {row['halfstep_ms']:11.3f} "
+                          f"{row['torch_ms']:10.3f} {row['ratio']:6.2f} "
                       f"{ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
                 if a.json:
-                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "seconds": a.seconds}, [row],
+                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "seconds": a.seconds},
+                          [row],
                           [n["name"] for n in NETS])
 
 

@@ -5,10 +5,10 @@
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
     /tmp/torch/bin/python benchmarks/compare_torch_ops.py [--match conv] [--rows 10:20] [--json FILE]
 
-Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as fit
-into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are being timed.
-The ratio of a round is halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest: below 1 halfstep
-is faster. The rows are in ROWS. A file that exists keeps its other rows: a long table can be measured in pieces.
+Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as
+fit into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are
+being timed. The ratio of a round is halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest:
+below 1 halfstep is faster. The rows are in ROWS. A file that exists keeps its other rows: a long table can be measured in pieces.
 """
 import argparse
 import datetime
@@ -31,7 +31,8 @@ def numbers(*shape, **more):
 
 
 def row(op, *inputs, dtypes=("float32", "bfloat16"), backward=True, **attrs):
-    return {"op": op, "in": [list(i) if isinstance(i, tuple) else i for i in inputs], "attrs": attrs, "dtypes": dtypes, "backward": backward}
+    return {"op": op, "in": [list(i) if isinstance(i, tuple) else i for i in inputs], "attrs": attrs, "dtypes": dtypes,
+            "backward": backward}
 
 
 BIG = (4096, 1024)
@@ -236,11 +237,13 @@ def main():
                     ratios = sorted(h / t for h, t in rounds)
                     entry["ratio"] = statistics.median(ratios)
                     entry["spread"] = [ratios[0], ratios[-1]]
-                    print(f"{entry['row'][:88]:88} {entry['pass']:9} {dtype:9} {entry['halfstep_ms']:11.3f} {entry['torch_ms']:10.3f} "
+                    print(f"{entry['row'][:88]:88} {entry['pass']:9} {dtype:9} {entry['halfstep_ms']:11.3f} "
+                              f"{entry['torch_ms']:10.3f} "
                           f"{entry['ratio']:6.2f} {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
                 results.append(entry)
                 if a.json:
-                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat}, [entry],
+                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "repeat": a.repeat},
+                          [entry],
                           [title(r) for r in ROWS])
     good = [r for r in results if r.get("ratio", 9) <= 1.0]
     print(f"{len(good)} of {len(results)} rows at or below 1.0")

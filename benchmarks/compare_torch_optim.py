@@ -48,12 +48,13 @@ CASES = [
 
 
 class Torch:
-    """One of PyTorch's ways. Muon takes matrices only: what it leaves goes to AdamW, as halfstep's does."""
+    """One of PyTorch's ways. Muon takes matrices only: the other parameters go to AdamW, as in halfstep."""
 
     def __init__(self, kind, options, way):
         import torch
         torch.manual_seed(0)
-        net = torch.nn.Sequential(*[layer for _ in range(DEPTH) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.LayerNorm(WIDTH))])
+        net = torch.nn.Sequential(*[layer for _ in range(DEPTH)
+                                    for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.LayerNorm(WIDTH))])
         for p in net.parameters():
             p.grad = torch.randn_like(p)
         chosen = {"foreach": {"foreach": True}, "fused": {"fused": True}, "plain": {}}[way]

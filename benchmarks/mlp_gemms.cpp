@@ -17,7 +17,7 @@
 #include "framework/tensor/memory.h"
 
 #ifdef HALFSTEP_WITH_DNNL
-#include <dnnl.hpp>
+#include "framework/backend/cpu/onednn.h"
 #endif
 
 using namespace halfstep;
@@ -87,17 +87,16 @@ void step_backend(const Operands& o) {
 // One product as a primitive of its own.
 class Bare {
  public:
-  Bare(const dnnl::engine& engine, const TensorView& a, const TensorView& b, const TensorView& c)
-      : a_(memory(engine, a)),
-        b_(memory(engine, b)),
-        c_(memory(engine, c)),
-        primitive_({dnnl::matmul::desc(a_.get_desc(), b_.get_desc(), c_.get_desc()), engine}) {}
+  Bare(const TensorView& a, const TensorView& b, const TensorView& c)
+      : a_(memory(a)),
+        b_(memory(b)),
+        c_(memory(c)),
+        primitive_(cpu::describe<dnnl::matmul>({}, a_.get_desc(), b_.get_desc(), c_.get_desc())) {}
   void run(dnnl::stream& stream) { primitive_.execute(stream, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}}); }
 
  private:
-  static dnnl::memory memory(const dnnl::engine& engine, const TensorView& v) {
-    const auto type = v.dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-    return {{{v.shape[0], v.shape[1]}, type, {v.strides[0], v.strides[1]}}, engine, v.data};
+  static dnnl::memory memory(const TensorView& v) {
+    return {{{v.shape[0], v.shape[1]}, cpu::type_of(v.dtype), {v.strides[0], v.strides[1]}}, cpu::engine(), v.data};
   }
   dnnl::memory a_, b_, c_;
   dnnl::matmul primitive_;
@@ -138,15 +137,14 @@ int main(int argc, char** argv) {
   names = {"backend_f32_ms", "backend_bf16_ms", "backend_f16_ms"};
   contestants = {[&] { step_backend(single); }, [&] { step_backend(half); }, [&] { step_backend(half16); }};
 #ifdef HALFSTEP_WITH_DNNL
-  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  dnnl::stream stream(engine);
+  dnnl::stream stream(cpu::engine());
   std::vector<std::vector<Bare>> steps;
   for (const Operands* p : {&single, &half}) {
-    if (p == &half && !cpu::bf16_is_native()) continue;
+    if (p == &half && !cpu::is_native(DType::bf16)) continue;
     std::vector<Bare> step;
-    for (int layer = 0; layer < 3; ++layer) step.emplace_back(engine, p->x, transposed(p->w), p->y);
-    for (int layer = 0; layer < 3; ++layer) step.emplace_back(engine, transposed(p->dy), p->x, p->dw);
-    for (int layer = 0; layer < 2; ++layer) step.emplace_back(engine, p->dy, p->w, p->dx);
+    for (int layer = 0; layer < 3; ++layer) step.emplace_back(p->x, transposed(p->w), p->y);
+    for (int layer = 0; layer < 3; ++layer) step.emplace_back(transposed(p->dy), p->x, p->dw);
+    for (int layer = 0; layer < 2; ++layer) step.emplace_back(p->dy, p->w, p->dx);
     steps.push_back(std::move(step));
   }
   for (size_t k = 0; k < steps.size(); ++k) {

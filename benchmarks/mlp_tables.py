@@ -26,7 +26,7 @@ PREDICTED = {
 }
 PREDICTED_RATIO = {"mlp_4096 fp16": 0.78, "mlp_512 fp16": 0.50, "mlp_513 fp16": 0.55, "mlp_128 fp16": 0.38, "mlp_3x256 fp16": 0.06,
                    "mlp_4096 fp32": 1.0, "mlp_4096 tf32": 0.93}
-# What a GPU can do: bytes/s copied (read and written) and FLOP/s of dense products that are summed up in float32. Of the first
+# The rates of a GPU: bytes/s copied (read and written) and FLOP/s of dense products that are summed up in float32. Of the first
 # whose pattern the name that nvidia-smi gives contains. Measured: copies of H200 and H100, their 16-bit and TF32 products.
 # All else is from the makers' data sheets.
 RATES = [
@@ -66,7 +66,8 @@ def floor_ms(case, variant, rates):
 
 
 def predicted_ms(case, side, variant, rates):
-    """From and to: those of an H200, and on another GPU longer or shorter as the floor is; unscaled where launches are all there is."""
+    """From and to: those of an H200, and on another GPU longer or shorter as the floor is; unscaled where launches are all there
+    is."""
     predicted = PREDICTED.get(case["case"], {}).get(f"{side} {variant}")
     shape = (case["batch"], case["width"], case["layers"])
     theirs = floor_ms(shape, variant, rates)

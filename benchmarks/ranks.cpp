@@ -3,8 +3,8 @@
 //   mpirun -np 2 ranks mlp 512 1 3            net, samples of a rank, threads of a rank, seconds
 //   {"ms": 12.3, "wait_ms": 0.5, "bucket_bytes": [...], "ranks": 2}
 // Nets: mlp, the one of `halfstep bench mlp` (3 x Linear(1024, 1024)), and lenet. float32, SGD, mean of the squared outputs. ms:
-// the median step of rank 0, wait_ms: of it, what it waited for others. With "none" for the net it times sums of the sizes that
-// follow:
+// the median step of rank 0, wait_ms: the part of it spent waiting for others. With "none" for the net it times sums of the sizes
+// that follow:
 //   mpirun -np 2 ranks none 4096 1048576      {"4096": 0.02, ...}   bytes, milliseconds
 #include <algorithm>
 #include <chrono>

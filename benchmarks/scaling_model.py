@@ -10,14 +10,15 @@ done. Buckets are sent one after the other, each as soon as it is ready and the 
 
     time of a bucket = alpha(N) + 2 (N - 1) / N * bytes / bandwidth
 
-A step ends when the last one has arrived, and every step waits for the slowest of N ranks, whose times vary by 1 %: the largest of N
-normal numbers lies sqrt(2 ln N) standard deviations above the mean. Between nodes the slowest link counts. Where the library takes the
-sums, GPUs of a node first sum among themselves, so that each byte leaves a node once. In the order of the ranks, each of a node's GPUs
-sends its own numbers to those who sum them; only the sums come back as in the library's.
+A step ends when the last one has arrived, and every step waits for the slowest of N ranks, whose times vary by 1 %: the largest of
+N normal numbers lies sqrt(2 ln N) standard deviations above the mean. Between nodes the slowest link counts. Where the library
+takes the sums, GPUs of a node first sum among themselves, so that each byte leaves a node once. In the order of the ranks, each of
+a node's GPUs sends its own numbers to those who sum them; only the sums come back as in the library's.
 
-The check fits alpha and bandwidth to sums that are timed here, takes the step of one rank as measured, and compares what follows for 2
-and 4 ranks with what they take. Ranks that share a core take turns: with more ranks than cores all computing is that much longer. With --link, two ranks run in network namespaces
-of their own, joined by a link of so many Mbit/s; that needs root, ip and tc.
+The check fits alpha and bandwidth to sums that are timed here, takes the step of one rank as measured, and compares what follows
+for 2 and 4 ranks with what they take. Ranks that share a core take turns: with more ranks than cores all computing is that much
+longer. With --link, two ranks run in network namespaces of their own, joined by a link of so many Mbit/s; that needs root, ip and
+tc.
 """
 import argparse
 import contextlib
@@ -30,7 +31,7 @@ import subprocess
 import tempfile
 
 GB = 1e9
-# What one node is: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
+# A node: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
 FABRICS = {
     "8 GPUs, NVLink, 8 x 400 Gbit/s": (8, 370 * GB, 8 * 50 * GB * 0.9, 3e-6, 6e-6),
     "8 GPUs, NVLink, 1 x 100 Gbit/s": (8, 370 * GB, 12.5 * GB * 0.9, 3e-6, 12e-6),
@@ -89,7 +90,7 @@ def table():
 
 @contextlib.contextmanager
 def limited_link(mbit):
-    """What starts mpirun so that its two ranks are on either end of a link of so many Mbit/s."""
+    """The commands that start mpirun so that its two ranks are on either end of a link of `mbit` Mbit/s."""
     a, b = f"hs{os.getpid()}a", f"hs{os.getpid()}b"  # the namespaces, and the ends of the link in them
     ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -105,10 +106,13 @@ def limited_link(mbit):
                 ip("-n", name, "addr", "add", address, "dev", name)
                 ip("-n", name, "link", "set", name, "up")
                 ip("-n", name, "link", "set", "lo", "up")
-                subprocess.run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", f"{mbit}mbit",
+                subprocess.run(["ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate",
+                                f"{mbit}mbit",
                                 "burst", "512kb", "latency", "100ms"], check=True)
-            mca = {"plm_rsh_agent": str(agent), "btl": "tcp,self", "btl_tcp_if_include": "10.213.78.0/24", "oob_tcp_if_include": "10.213.78.0/24"}
-            yield ["ip", "netns", "exec", a], ["--host", "10.213.78.1:1,10.213.78.2:1"] + [w for k, v in mca.items() for w in ("--mca", k, v)]
+            mca = {"plm_rsh_agent": str(agent), "btl": "tcp,self", "btl_tcp_if_include": "10.213.78.0/24",
+                   "oob_tcp_if_include": "10.213.78.0/24"}
+            yield ["ip", "netns", "exec", a], ["--host", "10.213.78.1:1,10.213.78.2:1"] + [w for k, v in mca.items()
+                                                                                           for w in ("--mca", k, v)]
         finally:
             for name in (a, b):
                 subprocess.run(["ip", "netns", "del", name], capture_output=True)
@@ -117,9 +121,11 @@ def limited_link(mbit):
 def run(binary, ranks, *arguments, link=([], [])):
     command = [binary, *map(str, arguments)]
     if ranks > 1:
-        command = ["timeout", "-s", "KILL", "60", *link[0], "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *link[1],
+        command = ["timeout", "-s", "KILL", "60", *link[0], "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                   *link[1],
                    "-np", str(ranks)] + command
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True,
+                                     env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
 
 
 def check(binary, seconds, counts=(2, 4), link=([], [])):
@@ -134,10 +140,11 @@ def check(binary, seconds, counts=(2, 4), link=([], [])):
             many = run(binary, ranks, net, batch, 1, seconds, link=link)
             compute = one * max(1, ranks / cores)
             cost = lambda size: alpha + 2 * (ranks - 1) / ranks * size / bandwidth
-            # The threads that send have no core of their own here: what they do is added to the computing.
+            # The threads that send have no core of their own here: their work is added to the computing.
             predicted = step_seconds(compute, many["bucket_bytes"], cost, ranks, overlap=ranks < cores)
             rows.append({"net": net, "batch_of_a_rank": batch, "ranks": ranks, "alpha_us": 1e6 * alpha, "gb_s": bandwidth / GB,
-                         "one_rank_ms": 1e3 * one, "measured_ms": many["ms"], "model_ms": 1e3 * predicted, "model_over_measured": 1e3 * predicted / many["ms"]})
+                         "one_rank_ms": 1e3 * one, "measured_ms": many["ms"], "model_ms": 1e3 * predicted,
+                         "model_over_measured": 1e3 * predicted / many["ms"]})
             print(f"{net:6} {ranks} ranks: alpha {1e6 * alpha:.0f} us, {bandwidth / GB:.2f} GB/s, one rank {1e3 * one:.2f} ms, "
                   f"measured {many['ms']:.2f} ms, model {1e3 * predicted:.2f} ms ({1e3 * predicted / many['ms']:.2f})", flush=True)
     return rows

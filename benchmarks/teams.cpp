@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the constants of framework/backend/cpu/team.h rest on: the cost of a cheap element and of a product's operations, of calling
+// Measures the constants of framework/backend/cpu/team.h: the cost of a cheap element and of a product's operations, of calling
 // the other threads, and the work from which several threads are faster than one.
 //   teams [THREADS]
 #include <algorithm>
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     set_num_threads(1);
     const double one = elements_us(n);
     set_num_threads(threads);
-    // As many parts as threads, whatever the work: what the choice is judged by.
+    // As many parts as threads, whatever the work: the reference for the choice.
     static std::vector<float> a(1 << 20, 1.0f), b(1 << 20, 2.0f), c(1 << 20);
     const double shared = microseconds(20, [&] {
       cpu::parallel_for(n, 1024, int64_t(1) << 40, [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch side of compare_torch_cuda.py: the benchmark MLP in its variants, and what the chip reaches."""
+"""The PyTorch side of compare_torch_cuda.py: the benchmark MLP in its variants, and the rates that the chip reaches."""
 import json
 import pathlib
 import statistics
@@ -30,7 +30,7 @@ def summary(ms):
 
 
 def ceilings(torch):
-    """What the chip reaches: copy in TB/s (bytes read and written), products in TFLOP/s, on random data."""
+    """The rates that the chip reaches: copy in TB/s (bytes read and written), products in TFLOP/s, on random data."""
     def seconds(run, repeats):
         for _ in range(3):
             run()
@@ -43,7 +43,7 @@ def ceilings(torch):
             end.synchronize()
             times.append(begin.elapsed_time(end) / 1e3)
         return statistics.median(times)
-    source = torch.randn(min(1 << 30, torch.cuda.mem_get_info()[0] // 16), device="cuda")  # a half of what is free, for both
+    source = torch.randn(min(1 << 30, torch.cuda.mem_get_info()[0] // 16), device="cuda")  # a half of the free memory, for both
     target = torch.empty_like(source)
     out = {"copy_tb_s": 8 * source.numel() / seconds(lambda: target.copy_(source), 10) / 1e12}
     del source, target

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks of compare_torch_nets.py, NETS for the CPU and GPU_NETS for a GPU, each as the JSON of a config and as PyTorch's modules."""
+"""The networks of compare_torch_nets.py, NETS for the CPU and GPU_NETS for a GPU, each as the JSON of a config and as PyTorch's
+modules."""
 
 
 def net(name, pair, shape, below=None, channels_last=False):
@@ -12,7 +13,8 @@ def net(name, pair, shape, below=None, channels_last=False):
 def lenet():
     def model():
         from torch import nn
-        return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+                             nn.MaxPool2d(2),
                              nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
 
     def conv(into, out, **options):
@@ -21,7 +23,8 @@ def lenet():
     def linear(into, out):
         return {"type": "Linear", "in_features": into, "out_features": out}
     pool = {"type": "MaxPool2d", "kernel_size": 2}
-    return {"type": "Sequential", "layers": [conv(1, 6, padding=2), "ReLU", pool, conv(6, 16), "ReLU", pool, "Flatten", linear(400, 120), "ReLU",
+    return {"type": "Sequential", "layers": [conv(1, 6, padding=2), "ReLU", pool, conv(6, 16), "ReLU", pool, "Flatten",
+                                             linear(400, 120), "ReLU",
                                              linear(120, 84), "ReLU", linear(84, 10)]}, model
 
 
@@ -33,7 +36,8 @@ def resnet_block(channels):
         class Block(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.body = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+                self.body = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels),
+                                          nn.ReLU(),
                                           nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
 
             def forward(self, x):
@@ -77,7 +81,8 @@ def attention_block(width, heads, causal=False, **options):
 def resnet18():
     """For images of 224 x 224 and 1000 classes."""
     def conv(into, out, size, stride=1):
-        return {"type": "Conv2d", "in_channels": into, "out_channels": out, "kernel_size": size, "stride": stride, "padding": size // 2,
+        return {"type": "Conv2d", "in_channels": into, "out_channels": out, "kernel_size": size, "stride": stride,
+                "padding": size // 2,
                 "bias": False}
 
     def norm(channels):
@@ -92,7 +97,8 @@ def resnet18():
                 residual["shortcut"] = [{**conv(into, out, 1, stride), "padding": 0}, norm(out)]
             layers += [residual, "ReLU"]
             into = out
-    layers += [{"type": "AdaptiveAvgPool2d", "output_size": 1}, "Flatten", {"type": "Linear", "in_features": 512, "out_features": 1000}]
+    layers += [{"type": "AdaptiveAvgPool2d", "output_size": 1}, "Flatten",
+               {"type": "Linear", "in_features": 512, "out_features": 1000}]
 
     def model():
         from torch import nn
@@ -100,14 +106,17 @@ def resnet18():
         class Block(nn.Module):
             def __init__(self, into, out, stride):
                 super().__init__()
-                self.body = nn.Sequential(nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(inplace=True),
+                self.body = nn.Sequential(nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out),
+                                          nn.ReLU(inplace=True),
                                           nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out))
-                self.shortcut = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if out != into else nn.Identity()
+                self.shortcut = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False),
+                                              nn.BatchNorm2d(out)) if out != into else nn.Identity()
 
             def forward(self, x):
                 return nn.functional.relu(self.body(x) + self.shortcut(x), inplace=True)
         widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
-        return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
+        return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                             nn.MaxPool2d(3, 2, 1),
                              *[Block(i, o, 1 if i == o else 2) for i, o in zip(widths, widths[1:])],
                              nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
     return {"type": "Sequential", "layers": layers}, model
@@ -115,7 +124,8 @@ def resnet18():
 
 def gpt2(width=768, heads=12, blocks=12, words=50257, length=1024):
     """GPT-2 small, without dropout, its head not tied."""
-    common = {"d_model": width, "nhead": heads, "dim_feedforward": 4 * width, "dropout": 0.0, "norm_first": True, "activation": "gelu"}
+    common = {"d_model": width, "nhead": heads, "dim_feedforward": 4 * width, "dropout": 0.0, "norm_first": True,
+              "activation": "gelu"}
     layers = [{"type": "Embedding", "num_embeddings": words, "embedding_dim": width},
               {"type": "PositionEmbedding", "max_len": length, "d_model": width},
               {"type": "TransformerEncoder", "num_layers": blocks, "is_causal": True, "norm": True, **common},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast batches get to a GPU: Backend::copy_from_host, an upload lane filled by 1, 2, 4 and 8 threads (as the workers of a
-// DataLoader do), and what the lane's copies cost the products they run beside.
+// DataLoader do), and how much the lane's copies slow down products that run at the same time.
 //   bench_uploads [--mib 64] [--rounds 20] [--width 4096]
 // Prints one JSON object; rates are medians in GB/s, times in milliseconds.
 #include <algorithm>

@@ -203,7 +203,7 @@ void CudaAllocator::free_segments(Pool& pool) noexcept {
         continue;
       }
       it = blocks.erase(it);
-      cudaFree(block->data);  // waits for what still uses it
+      cudaFree(block->data);  // waits for work that still uses it
       stats_.reserved -= block->size;
       delete block;
     }
@@ -215,9 +215,9 @@ void CudaAllocator::retag(void* p, MemoryTag tag) noexcept {
   const auto it = live_.find(p);
   if (it == live_.end()) return;
   Block& block = *it->second;
-  const auto move = [&](std::array<size_t, kMemoryTagCount>& books) {
-    books[size_t(block.tag)] -= block.size;
-    books[size_t(tag)] += block.size;
+  const auto move = [&](std::array<size_t, kMemoryTagCount>& by_tag) {
+    by_tag[size_t(block.tag)] -= block.size;
+    by_tag[size_t(tag)] += block.size;
   };
   if (!block.pool->sealed) move(stats_.live_by_tag);
   if (block.pool != common_.get()) move(block.pool->live_by_tag);
@@ -287,10 +287,10 @@ size_t CudaAllocator::available() const {
 void CudaAllocator::out_of_memory(size_t bytes) const {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  std::ostringstream books;
+  std::ostringstream by_tag;
   for (int i = 0; i < kMemoryTagCount; ++i)
-    books << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << in_units(stats_.live_by_tag[size_t(i)]);
-  fail<MemoryError>("memory", "cuda:0: cannot allocate ", in_units(bytes), "; ", in_units(stats_.live), " are live (", books.str(),
+    by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << in_units(stats_.live_by_tag[size_t(i)]);
+  fail<MemoryError>("memory", "cuda:0: cannot allocate ", in_units(bytes), "; ", in_units(stats_.live), " are live (", by_tag.str(),
                     "), ", in_units(stats_.reserved - std::min(stats_.reserved, stats_.live)), " cached, ", in_units(free),
                     " of the device's ", in_units(total), " free",
                     Help{"use a smaller batch with train.accumulate_steps, a smaller model, or mixed precision"});

@@ -7,7 +7,7 @@
 // served from 2 MiB segments, up to 10 MiB from 20 MiB segments, above from segments of their own rounded to 2 MiB; the
 // smallest free block that fits is split, neighbours are joined on release.
 //
-// A recording (Backend::begin_recording) takes its memory from a pool of its own: its addresses must stay what they were.
+// A recording (Backend::begin_recording) takes its memory from a pool of its own: its addresses must not change.
 // Other threads' tensors stay out of it, since a replay writes to all of it. From the recording's end to its release, the most
 // that the pool ever had live counts as live. While one is under way nothing is given back to the device.
 #pragma once

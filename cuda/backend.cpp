@@ -71,7 +71,7 @@ class CudaBackend final : public Backend,
                           public MemoryReporter,
                           public DeviceGroups {
  public:
-  explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, what throws runs the destructor
+  explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, an exception runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
     queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
     const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
@@ -221,7 +221,7 @@ class CudaBackend final : public Backend,
  private:
   explicit CudaBackend(CudaAllocator* memory) : memory_(*memory) {}
 
-  // Queues what f(arguments) launches, one call at a time; errors name the call and its tensors.
+  // Queues the launches of f(arguments), one call at a time; errors name the call and its tensors.
   template <class F, class... Arguments>
   void run(std::string_view call, const F& f, const Arguments&... arguments) {
     const std::lock_guard lock(mutex_);
@@ -253,7 +253,7 @@ class CudaBackend final : public Backend,
     return args.dropout_p > 0 ? in_place(state) : state;
   }
 
-  // Copies to the host and waits, then throws what a check found meanwhile.
+  // Copies to the host and waits, then throws the error of a check that failed meanwhile.
   void read_back(const char* call, const void* src, void* dst, size_t bytes) {
     check<RecordingError>(!queue_.recording, "record", "a value cannot be read by the host while work is recorded for replay",
                           Help{"keep .item(), printing and host decisions out of the step"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on CUDA: by cuDNN, and what it declines by unfold and matrix products.
+// Convolutions on CUDA: by cuDNN, or, if it declines, by unfold and matrix products.
 #include "cuda/blas/gemm.h"
 #include "cuda/kernels/kernels.h"
 #include "framework/backend/unfold_conv.h"

@@ -46,7 +46,8 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cu
   const auto show = [&](const std::decay_t<P>&... converted) {
     const void* where[] = {&converted..., nullptr};
     const size_t sizes[] = {sizeof converted..., 0};
-    launch_watcher->launched({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
+    launch_watcher->launched(
+        {reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream, where, sizes, sizeof...(P)});
   };
   show(static_cast<P>(arguments)...);
 }
@@ -121,7 +122,7 @@ struct alignas(16) Pack {
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// For one thread of a block: true in the last of `blocks` blocks to come here, which then sees what the others wrote before. The
+// For one thread of a block: true in the last of `blocks` blocks to arrive, which then sees the earlier writes of the others. The
 // counter starts at 0, and is 0 again after the last.
 __device__ inline bool is_last_block(uint32_t* counter, unsigned blocks) {
   __threadfence();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who must know what goes into a recording: every launch, and memory that is used otherwise.
+// Notified of everything that goes into a recording: every launch, and memory that is used otherwise.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -19,7 +19,7 @@ struct LibrarySymbol {
 #define HS_OPTIONAL_SYMBOL(table, name) {#name, reinterpret_cast<void**>(&(table).name), true},
 
 // Opens the file that the environment's `variable` names, and no other; without that the first of `files` that serves; empty ones
-// are passed over. `unfit` is asked when all symbols are found: empty, or what is wrong with it ("is version 8.1.0, not 9").
+// are passed over. `unfit` is asked when all symbols are found: empty, or its defect ("is version 8.1.0, not 9").
 // Returns why none serves, file by file; empty: the symbols are those of a library that stays open until the end.
 std::string open_library(const char* variable, const std::vector<std::string>& files, const std::vector<LibrarySymbol>& symbols,
                          const std::function<std::string()>& unfit);

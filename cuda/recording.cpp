@@ -65,7 +65,8 @@ class GraphRecording final : public Recording {
     if (place == input.now) return true;
     input.now = place;
     for (Reader& reader : p_.readers) {
-      if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; })) redirect(reader);
+      if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; }))
+        redirect(reader);
     }
     return true;
   }

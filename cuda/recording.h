@@ -54,7 +54,7 @@ class Recorder final : public LaunchWatcher {
   // What a kernel that adds *random_base() is given. Throws RecordingError for draws of another generator.
   Generator::State relative(Generator::State state) const;
 
-  // `mutex` is what replays lock. Nothing has been drawn from the generator afterwards.
+  // Replays lock `mutex`. Nothing has been drawn from the generator afterwards.
   std::unique_ptr<Recording> finish(std::recursive_mutex& mutex);
   void abandon() noexcept;
 

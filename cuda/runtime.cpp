@@ -45,7 +45,7 @@ bool lacks_image(cudaError_t error) {
          error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
 }
 
-// No exceptions: the caller decides what an absent GPU means.
+// No exceptions: the caller decides how to handle a missing GPU.
 std::string find_reason() {
   choose_gpu();
   int count = 0;

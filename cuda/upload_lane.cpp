@@ -33,7 +33,7 @@ std::unique_ptr<Event> CudaUploadLane::take_event() {
   return event;
 }
 
-// The lane's next copies come after what is queued now. Nothing is being recorded: that holds the lock.
+// The lane's next copies come after the work queued now. Nothing is being recorded: a recording would hold the lock.
 void CudaUploadLane::wait_for_work() {
   const std::lock_guard work_lock(work_mutex_);
   const std::lock_guard lock(mutex_);
@@ -57,7 +57,7 @@ uint64_t CudaUploadLane::send(const void* src, void* dst, size_t bytes) {
       slot.filling = false;
     }
     filled_.notify_all();
-    if (error != cudaSuccess) cudaStreamSynchronize(stream_);  // `dst` is given back: what is on its way there arrives before
+    if (error != cudaSuccess) cudaStreamSynchronize(stream_);  // `dst` is freed: copies in progress to it must end before
     check_cuda(error, "a copy to the device");
     done += part;
   }

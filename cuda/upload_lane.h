@@ -20,7 +20,7 @@ namespace halfstep::cuda {
 // for what was queued when it was sent, since its memory may have served that; the work after receive() waits for the copy.
 class CudaUploadLane final : public UploadLane {
  public:
-  // `work`: the stream that uses what is copied, used under `mutex`.
+  // `work`: the stream that uses the copies, used under `mutex`.
   CudaUploadLane(cudaStream_t work, std::recursive_mutex& mutex);
   ~CudaUploadLane() override;
 

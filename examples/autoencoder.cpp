@@ -2,7 +2,7 @@
 // An autoencoder of drawn digits: the target of each image is the image itself, and all that passes between is a code of a few
 // numbers.
 //   autoencoder [--dtype float16|bfloat16|float32] [--code 8] [--epochs 12] [--size 8000]
-// What it is held against is the best that a linear code of the same width can do (principal components of the same images).
+// It is compared with the best linear code of the same width (principal components of the same images).
 #include <numeric>
 #include <string>
 

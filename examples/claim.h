@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples state what they show; a claim that does not hold is printed and makes the program fail.
+// Examples state claims; a claim that does not hold is printed and makes the program fail.
 #pragma once
 
 #include <iostream>

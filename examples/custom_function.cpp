@@ -17,8 +17,8 @@ struct LogOnePlusExp : Function<LogOnePlusExp> {
   static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * sigmoid(ctx.saved()[0])}; }
 };
 
-// x where |x| <= bound, and its sign times the bound beyond, with a gradient of 1 everywhere. What is no tensor follows the
-// tensors.
+// x where |x| <= bound, and its sign times the bound beyond, with a gradient of 1 everywhere. Arguments that are not tensors follow
+// the tensors.
 struct StraightClip : Function<StraightClip> {
   static Tensors forward(FunctionContext&, const Tensors& in, double bound) { return {clamp(in[0], -bound, bound)}; }
   static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0]}; }

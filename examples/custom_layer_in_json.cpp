@@ -30,7 +30,7 @@ class TwoTowers : public Module {
   std::shared_ptr<Linear> straight_, bent_;
   std::shared_ptr<Dropout> drop_;
 };
-// The fields go to the constructor in this order. The first is filled in from what comes into the layer.
+// The fields go to the constructor in this order. The first is filled in from the layer's input.
 HALFSTEP_REGISTER_MODULE(TwoTowers, arg<int64_t>(integer("in_features", nullptr, "width of the input").from_input_dim(-1)),
                          arg<int64_t>(integer("width", 32, "of a tower").at_least(1)),
                          arg<double>(number("p", 0.1, "probability of Dropout").at_least(0).below(1)));

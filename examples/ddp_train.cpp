@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data-parallel training in a loop that you write yourself:   mpirun -np 4 ddp_train   or   torchrun --no-python --nproc-per-node 4 ddp_train
+// Data-parallel training in a loop that you write yourself. Start it by
+//   mpirun -np 4 ddp_train   or   torchrun --no-python --nproc-per-node 4 ddp_train
 //
 // Every process has the whole model and computes its part of each batch, on a GPU of its own where there is one; backward() makes
 // the mean of their gradients. Without a launcher it is the same loop in one process, on the whole batch.

@@ -36,7 +36,7 @@ struct Block : Module {
   std::shared_ptr<LayerNorm> ln_1, ln_2;
   std::shared_ptr<Conv1D> c_attn, attn_proj, c_fc, mlp_proj;
   explicit Block(const GptConfig& config) : c(config) {
-    const double std = 0.02 / std::sqrt(2.0 * double(c.blocks));  // of what adds to the stream
+    const double std = 0.02 / std::sqrt(2.0 * double(c.blocks));  // of weights whose results are added to the residual stream
     c_attn = std::make_shared<Conv1D>(c.width, 3 * c.width, 0.02), attn_proj = std::make_shared<Conv1D>(c.width, c.width, std);
     c_fc = std::make_shared<Conv1D>(c.width, 4 * c.width, 0.02), mlp_proj = std::make_shared<Conv1D>(4 * c.width, c.width, std);
     using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;

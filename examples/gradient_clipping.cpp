@@ -28,7 +28,7 @@ std::pair<std::vector<float>, double> train(bool amp) {
       loss = mse_loss(net(x), y);
     }
     scaler.scale(loss).backward();
-    scaler.unscale_(opt);  // now .grad is what it would be without a scale
+    scaler.unscale_(opt);  // now .grad has the values that it would have without a scale
     clip_grad_norm_(net.parameters(), kBound);
     double squares = 0;
     for (const Tensor& p : net.parameters()) squares += p.grad().square().sum().item<double>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an autocast region does to dtypes, and why: seen on a CPU, where float16 arithmetic is rounded as on a GPU.
+// How an autocast region changes dtypes, and why, on a CPU, where float16 arithmetic is rounded as on a GPU.
 #include <cmath>
 
 #include "examples/claim.h"

@@ -48,8 +48,9 @@ struct ResNet18 : Module {
     bn1 = add("bn1", std::make_shared<BatchNorm2d>(width));
     for (int64_t i = 0, in = width; i < 4; ++i) {
       const int64_t out = width << i;
-      layers[i] = add("layer" + std::to_string(i + 1), std::make_shared<Sequential>(std::make_shared<BasicBlock>(in, out, i ? 2 : 1),
-                                                                                    std::make_shared<BasicBlock>(out, out, 1)));
+      layers[i] =
+          add("layer" + std::to_string(i + 1), std::make_shared<Sequential>(std::make_shared<BasicBlock>(in, out, i ? 2 : 1),
+                                                                            std::make_shared<BasicBlock>(out, out, 1)));
       in = out;
     }
     fc = add("fc", std::make_shared<Linear>(8 * width, classes));
@@ -94,7 +95,8 @@ int main(int argc, char** argv) {
     if (steps++ == 0) first = last;
   }
   const double share = accuracy(net, DigitsDataset({.split = Split::test, .size = 500}), amp ? std::optional(dtype) : std::nullopt);
-  std::cout << given << ": loss " << first << " -> " << last << " in " << steps << " steps, " << 100 * share << " % of test digits\n";
+  std::cout << given << ": loss " << first << " -> " << last << " in " << steps << " steps, " << 100 * share
+            << " % of test digits\n";
   claim(last < 0.7 * first, "the loss falls");
   claim(share > 0.5, "most digits are recognised");
 

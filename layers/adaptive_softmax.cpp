@@ -18,8 +18,8 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int6
   check<ValueError>(o.div_value > 0, kAdaptiveSoftmax, "div_value must be > 0, got ", o.div_value);
   int64_t last = 0;
   for (int64_t c : cutoffs) {
-    check<ValueError>(c > last && c < n_classes, kAdaptiveSoftmax, "cutoffs must grow from 1 to less than n_classes, ", n_classes, ", got ", c,
-                      " after ", last);
+    check<ValueError>(c > last && c < n_classes, kAdaptiveSoftmax, "cutoffs must grow from 1 to less than n_classes, ", n_classes,
+                      ", got ", c, " after ", last);
     last = c;
   }
   ends_.push_back(n_classes);
@@ -28,8 +28,8 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int6
   tail = std::make_shared<ModuleList>();
   for (int64_t i = 0; i < clusters; ++i) {
     const int64_t between = int64_t(std::floor(double(in_features) / std::pow(o.div_value, double(i + 1))));
-    check<ValueError>(between >= 1, kAdaptiveSoftmax, "cluster ", i, " would have no width: in_features ", in_features, " / div_value ",
-                      o.div_value, "^", i + 1);
+    check<ValueError>(between >= 1, kAdaptiveSoftmax, "cluster ", i, " would have no width: in_features ", in_features,
+                      " / div_value ", o.div_value, "^", i + 1);
     auto cluster = std::make_shared<Sequential>();
     cluster->push_back(make<Linear>(in_features, between, false));
     cluster->push_back(make<Linear>(between, ends_[size_t(i) + 1] - ends_[size_t(i)], false));
@@ -42,10 +42,10 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
   const bool batched = target.dim() == 1;
   check<ShapeError>((batched || target.dim() == 0) && input.dim() == target.dim() + 1 && input.size(-1) == in_features_ &&
                         (!batched || input.size(0) == target.size(0)),
-                    kAdaptiveSoftmax, "needs [N, in_features] and [N], or [in_features] and [], with in_features ", in_features_, ", got ",
-                    input.shape(), " and ", target.shape());
-  check<DTypeError>(target.dtype() == DType::i64 || target.dtype() == DType::i32, kAdaptiveSoftmax, "targets must be int64 or int32, got ",
-                    target.dtype());
+                    kAdaptiveSoftmax, "needs [N, in_features] and [N], or [in_features] and [], with in_features ", in_features_,
+                    ", got ", input.shape(), " and ", target.shape());
+  check<DTypeError>(target.dtype() == DType::i64 || target.dtype() == DType::i32, kAdaptiveSoftmax,
+                    "targets must be int64 or int32, got ", target.dtype());
   const Tensor x = batched ? input : input.unsqueeze(0), wanted = (batched ? target : target.unsqueeze(0)).to(DType::i64);
   if (!wanted.device().is_meta() && wanted.numel() > 0) {
     const auto [least, most] = aminmax(wanted);
@@ -69,8 +69,8 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
 }
 
 Tensor AdaptiveLogSoftmaxWithLoss::log_prob(const Tensor& input) {
-  check<ShapeError>(input.dim() == 2 && input.size(1) == in_features_, kAdaptiveSoftmax, "needs [N, in_features], with in_features ",
-                    in_features_, ", got ", input.shape());
+  check<ShapeError>(input.dim() == 2 && input.size(1) == in_features_, kAdaptiveSoftmax,
+                    "needs [N, in_features], with in_features ", in_features_, ", got ", input.shape());
   const Tensor first = log_softmax((*head)(input), 1);
   Tensors parts{first.narrow(1, 0, ends_[0])};
   for (size_t i = 0; i + 1 < ends_.size(); ++i)

@@ -28,9 +28,10 @@ struct AdaptiveLogSoftmaxResult {
 
 // Classes 0 to n_classes - 1, by falling frequency ("Efficient softmax approximation for GPUs", Grave et al., 2017): the head
 // classifies the classes below cutoffs[0] and the clusters between cutoffs; tail i, two Linears without bias and in_features /
-// div_value^(i + 1) wide between them, those of cluster i. input [N, in_features] and target [N], integers, or [in_features] and []. The host
-// reads how many targets each cluster has. Throws ValueError for cutoffs that do not grow from 1 to below n_classes and for a
-// cluster without width, ShapeError and IndexError for inputs that do not fit. Autocast: the products in 16 bits, results float32.
+// div_value^(i + 1) wide between them, those of cluster i. input [N, in_features] and target [N], integers, or [in_features] and
+// []. The host reads how many targets each cluster has. Throws ValueError for cutoffs that do not grow from 1 to below n_classes
+// and for a cluster without width, ShapeError and IndexError for inputs that do not fit. Autocast: the products in 16 bits, results
+// float32.
 class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
  public:
   AdaptiveLogSoftmaxWithLoss(int64_t in_features, int64_t n_classes, const std::vector<int64_t>& cutoffs,

@@ -97,7 +97,8 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
                     "query, key and value must all have 2 dimensions, or 3 with a batch, got ", query.shape(), ", ", key.shape(),
                     " and ", value.shape());
   const auto check_width = [](const char* name, const Tensor& t, const char* width_name, int64_t width) {
-    check<ShapeError>(t.size(-1) == width, kAttention, name, "'s last dimension must be ", width_name, ", ", width, ", got ", t.shape());
+    check<ShapeError>(t.size(-1) == width, kAttention, name, "'s last dimension must be ", width_name, ", ", width, ", got ",
+                      t.shape());
   };
   check_width("query", query, "embed_dim", embed_dim_);
   check_width("key", key, "kdim", options_.kdim.value_or(embed_dim_));
@@ -113,8 +114,8 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
   check_mask("attn_mask", inputs.attn_mask);
   if (const Tensor& m = inputs.key_padding_mask; m.defined()) {
     const Shape want = rank == 2 ? Shape{keys} : Shape{batch, keys};
-    check<ShapeError>(m.shape() == want, kAttention, "key_padding_mask must be ", rank == 2 ? "[S]" : "[N, S]", ", ", want, ", got ",
-                      m.shape());
+    check<ShapeError>(m.shape() == want, kAttention, "key_padding_mask must be ", rank == 2 ? "[S]" : "[N, S]", ", ", want,
+                      ", got ", m.shape());
   }
   if (const Tensor& m = inputs.attn_mask; m.defined()) {
     const Shape flat{rows, keys}, full{batch * num_heads_, rows, keys};

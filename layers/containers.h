@@ -30,7 +30,7 @@ class ModuleList : public Module {
   template <class M>
   M& at(size_t i) const {
     auto* const m = dynamic_cast<M*>((*this)[i].get());
-    check<ValueError>(m != nullptr, "ModuleList", "module ", i, " is ", (*this)[i]->describe(), ", not what was asked for");
+    check<ValueError>(m != nullptr, "ModuleList", "module ", i, " is ", (*this)[i]->describe(), ", not of the requested type");
     return *m;
   }
   std::shared_ptr<Module> clone() const override;
@@ -50,7 +50,7 @@ class ModuleDict : public Module {
   template <class M>
   M& at(const std::string& name) const {
     auto* const m = dynamic_cast<M*>((*this)[name].get());
-    check<ValueError>(m != nullptr, "ModuleDict", '"', name, "\" is ", (*this)[name]->describe(), ", not what was asked for");
+    check<ValueError>(m != nullptr, "ModuleDict", '"', name, "\" is ", (*this)[name]->describe(), ", not of the requested type");
     return *m;
   }
   std::shared_ptr<Module> clone() const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout: sets elements to zero while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here return
-// their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
+// Dropout: sets elements to zero while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here
+// return their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
 #pragma once
 
 #include <string>

@@ -142,7 +142,7 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
     if (node.layer && std::none_of(children().begin(), children().end(), same)) register_module(node.name, node.layer);
   }
   for (size_t v = 0; v + 1 < known.size(); ++v) {
-    check<ValueError>(last_use[v].has_value(), "Graph", "nothing takes what \"", known[v], "\" makes",
+    check<ValueError>(last_use[v].has_value(), "Graph", "no node reads the output of \"", known[v], '"',
                       Help{"the result of a graph is its last node's"});
     steps_[*last_use[v]].last.push_back(v);
   }

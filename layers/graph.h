@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules whose branches join again: skip connections, towers, and graphs of named nodes. PyTorch has no such modules; each replaces
-// a few lines of a forward, for models without one, such as those of a config.
+// Modules whose branches join again: skip connections, towers, and graphs of named nodes. PyTorch has no such modules; each
+// replaces a few lines of a forward, for models without one, such as those of a config.
 #pragma once
 
 #include <memory>

@@ -39,7 +39,7 @@ void each_tensor(T& value, F&& f) {
 }
 
 // A hook's argument: the tensors among the arguments of forward, or of its result, as each_tensor finds them. A hook that
-// returns tensors, as many as it was given, replaces them; one that returns nothing only looks.
+// returns tensors, as many as it was given, replaces them; one that returns nothing only reads.
 using ForwardPreHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs)>;
 using ForwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs, const Tensors& outputs)>;
 // Gradients are undefined for tensors that need none. What it returns replaces the gradients of the inputs.

@@ -87,7 +87,7 @@ std::string Module::str() const {
   } else {
     head += "(\n";
   }
-  // Of a ModuleList's equal children one is printed.
+  // Equal children of a ModuleList are printed once.
   const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
   for (size_t i = 0; i < children_.size();) {
     const std::string text = children_[i].second->str();
@@ -137,8 +137,8 @@ Tensor Module::share_parameter(const std::string& name, const Tensor& t) {
 }
 
 Tensor Module::forward(const Tensor&) {
-  fail<ValueError>("forward", describe(), " does not take one tensor and give one, which is what was asked of it",
-                   Help{"call it with what its forward takes; Sequential, TrainStep and configs need a module of one input"});
+  fail<ValueError>("forward", describe(), " does not take one tensor and return one, as this call needs",
+                   Help{"call it with its forward's arguments; Sequential, TrainStep and configs need a module of one input"});
 }
 
 uint64_t Module::next_hook_key() {

@@ -107,8 +107,8 @@ class Module {
   bool any_hooks() const;  // of this module or one below it
 
   // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
-  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would fuse
-  // it with its neighbour it is run by itself.
+  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
+  // fuse it with its neighbour it is run by itself.
   void recompute_in_backward(bool on) { recomputes_ = on; }
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
@@ -210,19 +210,16 @@ inline Tensor Module::operator()(const Tensor& x) {
   return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
 }
 
-// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
-// with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
-// too.
+// The forward of all modules, for a class whose own forward may take other arguments: calls that one where it takes one tensor
+// and gives one. The class's own forward hides this one on purpose, so no compiler shall warn of it in each such class: GCC warns
+// at the hidden function, here; Clang at the first function that hides it, which is ModuleOf's.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
 template <class Self>
-class ModuleOf : public Module {
+class ForwardOf : public Module {
  public:
-  template <class... Args>
-  auto operator()(Args&&... arguments) {
-    return run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
-               std::forward<Args>(arguments)...);
-  }
   Tensor forward(const Tensor& x) override {
-    constexpr bool kHasNone = requires { requires std::is_same_v<decltype(&Self::forward), Tensor (ModuleOf::*)(const Tensor&)>; };
+    constexpr bool kHasNone = requires { requires std::is_same_v<decltype(&Self::forward), typename Self::NoForward>; };
     static_assert(!kHasNone, "a class that derives from ModuleOf<itself> has a forward");
     if constexpr (requires(Self & self) {
                     { self.forward(x) } -> std::same_as<Tensor>;
@@ -232,6 +229,22 @@ class ModuleOf : public Module {
       return Module::forward(x);
   }
 };
+
+// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
+// with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
+// too.
+template <class Self>
+class ModuleOf : public ForwardOf<Self> {
+ public:
+  template <class... Args>
+  auto operator()(Args&&... arguments) {
+    return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
+                     std::forward<Args>(arguments)...);
+  }
+  void forward();  // never called or defined: a class has its own
+  using NoForward = void (ModuleOf::*)();
+};
+#pragma GCC diagnostic pop
 
 // std::make_shared<M>(arguments), for a module that can be cloned.
 template <class M, class... Args>

@@ -56,9 +56,9 @@ struct RotaryEmbeddingOptions {
   bool interleaved = false;  // pairs are (0, 1), (2, 3)...; else (0, dim / 2), (1, dim / 2 + 1)...
 };
 // Turns pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
-// depend on the distance of their positions ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a head];
-// the result has their shape and dtype and is computed in float32 or wider. Throws ValueError for an odd dim, ShapeError for fewer
-// features.
+// depend on the distance of their positions ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a
+// head]; the result has their shape and dtype and is computed in float32 or wider. Throws ValueError for an odd dim, ShapeError for
+// fewer features.
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
   explicit RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& options = {});

@@ -68,7 +68,7 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
   check<ValueError>(o.output == "sequence" || o.output == "last", type, "output must be \"sequence\" or \"last\", got \"", o.output,
                     '"');
   check<ValueError>(!o.stateful || !o.bidirectional, type,
-                    "a stateful layer cannot be bidirectional: what comes after a batch is not known");
+                    "a stateful layer cannot be bidirectional, since the next batch is not known");
   const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
   const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, ways = o.bidirectional ? 2 : 1;
   const auto add_weight = [&](const std::string& name, const Shape& shape) {

@@ -30,9 +30,9 @@ namespace halfstep {
 // last layer after the last step, of both directions side by side.
 //
 // stateful: without a given state the layer continues from the last state of the call before, detached, so that batches that
-// continue each other are read as one long sequence; no gradient flows from a batch to the one before. The state starts at zero, and
-// again after reset_states(). It is not part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError when
-// bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
+// continue each other are read as one long sequence; no gradient flows from a batch to the one before. The state starts at zero,
+// and again after reset_states(). It is not part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError
+// when bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
 // forward would advance the state again.
 struct RNNOptions {
   int64_t num_layers = 1;
@@ -140,6 +140,7 @@ class OneStateLayer : public RecurrentLayer {
       f(state);
     }
   };
+  using RecurrentLayer::forward;
   Output forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const Tensor& state);
   // forward with its hooks.
@@ -194,6 +195,7 @@ class LSTM : public RecurrentLayer {
     }
   };
   LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);
   Output operator()(const Tensor& x, const State& state = {}, const std::vector<int64_t>& lengths = {});

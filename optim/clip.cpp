@@ -11,7 +11,7 @@ namespace halfstep {
 
 namespace {
 
-// Of gradients on one device; 0 where there are none.
+// For gradients on one device; 0 if there are none.
 Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tensors& grads, double norm_type) {
   check<ValueError>(norm_type > 0, where, "norm_type must be > 0 or infinity, got ", norm_type);
   if (grads.empty()) return zeros({}, {.device = params.empty() ? Device::cpu : params.front().device()});

@@ -14,8 +14,8 @@ namespace halfstep {
 Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, double norm_type = 2, bool error_if_nonfinite = false);
 // Clamps every gradient element to [-clip_value, clip_value].
 void clip_grad_value_(const std::vector<Tensor>& params, double clip_value);
-// Adaptive clipping (Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021): the gradient of each
-// unit is scaled by min(1, clip_factor max(|w|, eps) / |g|), with w the unit's weights and |.| the 2-norm. A unit is w[i] of a
+// Adaptive clipping (Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021): the gradient of
+// each unit is scaled by min(1, clip_factor max(|w|, eps) / |g|), with w the unit's weights and |.| the 2-norm. A unit is w[i] of a
 // parameter of two dimensions or more, and the whole of any other. The paper leaves the last layer out: pass the rest. Of gradients
 // in 16 bits too, in float32. No host read.
 void clip_grad_agc_(const std::vector<Tensor>& params, double clip_factor, double eps = 1e-3);

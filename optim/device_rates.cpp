@@ -6,7 +6,8 @@
 
 namespace halfstep {
 
-DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device) : optimizer_(optimizer), schedule_(schedule), moves_momentum_(schedule && schedule->moves_momentum()) {
+DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device)
+    : optimizer_(optimizer), schedule_(schedule), moves_momentum_(schedule && schedule->moves_momentum()) {
   const MemoryScope memory(MemoryTag::optimizer);
   const int64_t rows = int64_t(host_rates().size());
   rates_ = zeros({rows}, {.dtype = DType::f64, .device = device});

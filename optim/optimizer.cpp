@@ -29,7 +29,8 @@ Optimizer::Optimizer(std::vector<ParamGroup> groups, double lr) : default_lr_(lr
 }
 
 void Optimizer::add_param_group(ParamGroup group) {
-  check<ValueError>(!rates_.defined(), "optimizer", "a group cannot be added while a TrainStep keeps the learning rates on the device",
+  check<ValueError>(!rates_.defined(), "optimizer",
+                    "a group cannot be added while a TrainStep keeps the learning rates on the device",
                     Help{"add it before the TrainStep is made"});
   place(std::move(group), true);
 }
@@ -218,7 +219,8 @@ std::optional<Tensor> Optimizer::evaluate(const Closure& closure) {
 }
 
 std::optional<Optimizer::StateLayout> Optimizer::state_layout(const std::string& name, const Tensor& param) const {
-  return name.ends_with("step") || name.ends_with("count") ? StateLayout{{}, DType::f32} : StateLayout{param.shape(), state_dtype(param)};
+  return name.ends_with("step") || name.ends_with("count") ? StateLayout{{}, DType::f32}
+                                                           : StateLayout{param.shape(), state_dtype(param)};
 }
 
 const Tensor* Optimizer::find_state(size_t param, const std::string& name) const {

@@ -67,8 +67,8 @@ class Optimizer {
   int64_t states_dropped() const { return states_dropped_; }
 
   AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: sets the result of amp() until end_amp. `check` writes amp.found_inf; it is called when somebody asks for
-  // amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
+  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when somebody asks
+  // for amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
   void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
   struct Left {
     std::function<void()> check;  // null: done
@@ -77,9 +77,9 @@ class Optimizer {
   Left end_amp();  // the parts of the step that are still to be done
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
-  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds found_inf
-  // itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step() calls
-  // followed() at its end. The optimizer must outlive it.
+  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds
+  // found_inf itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step()
+  // calls followed() at its end. The optimizer must outlive it.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }

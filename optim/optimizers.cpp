@@ -36,12 +36,13 @@ using Names = std::vector<std::string>;
 
 const std::vector<Option<SGDOptions>>& SGDOptions::list() {
   using O = SGDOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-                                          option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
-                                          decay_of<O>(),
-                                          option("nesterov", &O::nesterov, "look one step ahead"),
-                                          maximize_of<O>()};
+  static const std::vector<Option<O>> all{
+      lr_of<O>(),
+      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+      option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
+      decay_of<O>(),
+      option("nesterov", &O::nesterov, "look one step ahead"),
+      maximize_of<O>()};
   return all;
 }
 void SGDOptions::check() const {
@@ -152,13 +153,14 @@ UpdateRule AdamaxOptions::rule() const {
 
 const std::vector<Option<RMSpropOptions>>& RMSpropOptions::list() {
   using O = RMSpropOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
-                                          eps_of<O>(),
-                                          decay_of<O>(),
-                                          option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-                                          option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
-                                          maximize_of<O>()};
+  static const std::vector<Option<O>> all{
+      lr_of<O>(),
+      option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
+      eps_of<O>(),
+      decay_of<O>(),
+      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+      option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
+      maximize_of<O>()};
   return all;
 }
 Names RMSpropOptions::states() const {

@@ -15,7 +15,7 @@
 
 namespace halfstep {
 
-// Of the options struct O. Several numbers under one name are a tuple, as PyTorch's betas are.
+// An option of the struct O. Several numbers under one name are a tuple, as PyTorch's betas are.
 template <class O>
 struct Option {
   using Numbers = std::vector<double O::*>;

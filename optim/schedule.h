@@ -269,7 +269,7 @@ struct PlateauOptions {
   double threshold = 1e-4;
   std::string threshold_mode = "rel";  // "rel", "abs"
   int64_t cooldown = 0;
-  double min_lr = 0, eps = 1e-8;  // eps: a smaller change is none
+  double min_lr = 0, eps = 1e-8;  // eps: smaller changes are ignored
 };
 class ReduceLROnPlateau : public Schedule {
  public:

@@ -96,7 +96,7 @@ std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::optional<int64_t> own = count_of(i, count);
     const std::optional<double> its = parts_[i]->momentum(own.value_or(0));
-    if (its && (own || !out)) out = its;  // a schedule that has not begun yet gives its first rate
+    if (its && (own || !out)) out = its;  // a schedule that is not running counts only if none before it has a momentum
   }
   return out;
 }

@@ -24,7 +24,8 @@ def state_of(loaded, key):
     if key:
         for part in key.split("/"):
             if not isinstance(loaded, dict) or part not in loaded:
-                fail(f'there is no "{part}"; at that place the file has {", ".join(map(str, loaded)) if isinstance(loaded, dict) else type(loaded).__name__}')
+                has = ", ".join(map(str, loaded)) if isinstance(loaded, dict) else type(loaded).__name__
+                fail(f'there is no "{part}"; at that place the file has {has}')
             loaded = loaded[part]
         return loaded
     for name in KEYS:

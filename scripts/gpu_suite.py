@@ -97,7 +97,7 @@ class Suite:
                 pass
 
     def run(self, step, entry):
-        """Runs a step to its end, its limit, or that of the suite, and writes down what came of it."""
+        """Runs a step to its end, its limit, or that of the suite, and records its outcome."""
         command = [str(w) for w in step.command]
         shown = shlex.join([f"{k}={v}" for k, v in step.env.items()] + command)
         if self.a.dry_run:
@@ -119,7 +119,7 @@ class Suite:
         found = {"seconds": round(time.monotonic() - begin, 1)}
         try:
             found |= self.read(step, output, code)
-        except Exception as e:  # what a tool printed must not end the suite
+        except Exception as e:  # unexpected output of a tool must not end the suite
             found["unread"] = f"{type(e).__name__}: {e}"
         if cut:
             found |= {"state": "cut off" if self.stopping or limit < step.limit else "failed", "why": cut}
@@ -158,7 +158,7 @@ class Suite:
             self.end_child(process)
 
     def read(self, step, output, code):
-        """What the output says: a result, and a state with its reason where the exit status is not the whole truth."""
+        """Reads the output: a result, and a state with its reason where the exit status is not enough."""
         found = step.read(output, code) if step.read else {}
         if step.file and step.file.exists():
             found["result"] = json.loads(step.file.read_text())
@@ -183,7 +183,7 @@ def build(suite, wanted):
 
 
 def run_steps(suite, pending, builder):
-    """Runs each step as soon as what it needs is built, in order, those that are timed only when no compiler runs."""
+    """Runs each step, in order, as soon as its programs are built; timed steps only when no compiler runs."""
     waiting = collections.deque(pending)
     while waiting:
         step = next((s for s in waiting if s.needs in ("", *suite.ready) and not (s.quiet and builder.is_alive())), None)
@@ -224,7 +224,8 @@ def finish(suite):
         suite.note(suite.data, exit=1 if "failed" in states else 0 if states <= {"passed"} else 2,
                    state="stopped" if suite.stopping else "done")
         for part, entry in suite.data["parts"].items():
-            first = next((s for s in suite.data["steps"] if (s["part"], s["state"]) == (part, entry["state"]) and "why" in s), entry)
+            first = next((s for s in suite.data["steps"] if (s["part"], s["state"]) == (part, entry["state"]) and "why" in s),
+                         entry)
             name = f"{first['name']}: " if "name" in first else ""
             print(f"{part:<10}{entry['state']}" + (f": {name}{first['why']}" if first.get("why") else ""))
         print(f"{suite.data['seconds']} s, results in {suite.out / 'suite.json'}")

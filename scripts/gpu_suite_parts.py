@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of gpu_suite.py runs, and how its output is read."""
+"""The steps of each part of gpu_suite.py, and how their output is read."""
 import dataclasses
 import datetime
 import glob
@@ -29,7 +29,7 @@ class Step:
     part: str
     name: str
     command: list
-    needs: str = ""        # program or tests: what has to be built before
+    needs: str = ""        # program or tests: has to be built before
     quiet: bool = False    # times are taken: not while a compiler runs
     limit: float = 120     # seconds, at most
     least: float = 3       # with less than these it is not begun
@@ -69,7 +69,7 @@ def gpu_is_there(tools):
 # ---- the build
 
 def build_stages(suite, wanted):
-    """The build as (what is there after it, step). The program first: much can be run while the tests are compiled."""
+    """The build as (its result, step). The program first: many steps can run while the tests are compiled."""
     if not wanted:
         return
     cmake = suite.tools["cmake"] or "cmake"
@@ -99,7 +99,7 @@ def read_configure(output, code):
     return {"result": [line.partition("halfstep: ")[2] for line in output.splitlines() if "halfstep: " in line]}
 
 
-# ---- reading what was printed
+# ---- reading output
 
 def last_json(output):
     for line in reversed(output.splitlines()):
@@ -127,7 +127,7 @@ def read_doctest(output, code):
 
 
 def read_probe(output, code):
-    """What the library's ReLU mask is at +0, -0 and NaN, as the test prints it."""
+    """The library's ReLU mask at +0, -0 and NaN, as the test prints it."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[doctest]", "==="))]
     found = read_doctest(output, code)
     return found | {"result": found.get("result", {}) | {"lines": lines}}
@@ -151,7 +151,8 @@ def read_convolutions(output, code):
 def show_convolutions(result):
     for row in result["rows"]:
         layout = "channels last" if row["channels_last"] else "rows"
-        print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms {row['tflop_s']:>8.2f} TFLOP/s, "
+        print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms "
+              f"{row['tflop_s']:>8.2f} TFLOP/s, "
               f"first {row['first_ms']:.1f} ms")
 
 
@@ -164,11 +165,12 @@ def show_nets(result):
 
 def read_nets(output, code):
     found = read_json_line(output, code)
-    return found | ({"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2 else {})
+    return found | ({"state": "incomplete", "why": "not everything could be measured: see the notes in its result"} if code == 2
+                    else {})
 
 
 def read_bench(output, code):
-    """A run of `bench mlp --json`: what the products of its arm ran on."""
+    """A run of `bench mlp --json`: the code that the products of its arm ran on."""
     result = last_json(output)
     if result is None:
         return {}
@@ -294,7 +296,7 @@ def smoke(suite):
 
 
 def ctest_steps(suite, part, label, make):
-    """One step for each ctest test of the label; what ctest itself would run, one by one, so that each leaves a result."""
+    """One step for each ctest test of the label, with ctest's own commands, one by one, so that each leaves a result."""
     command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", f"^{label}$", "--show-only=json-v1"]
 
     def expand(suite):
@@ -339,7 +341,8 @@ def bench(suite):
                      least=30, show=keep)]
     def expand_nets(suite):
         budget = round(max(0, min(300, suite.left() * share * 0.35)))
-        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device", "cuda",
+        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device",
+                   "cuda",
                    "--budget", budget]
         return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, share=share * 0.5, read=read_nets,
                      show=show_nets)]

@@ -78,7 +78,7 @@ def arguments(code, at):
 
 
 class Place:
-    """What surrounds a position: the brackets open there, innermost first, up to the next brace."""
+    """The brackets that are open at a position, innermost first, up to the next brace."""
 
     def __init__(self, code, begin, at):
         self.brackets, self.code, self.at = [], code, at

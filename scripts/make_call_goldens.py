@@ -125,7 +125,7 @@ def make(kind, args):
 
 
 def call(module, kind, inputs, flags):
-    if kind == "MultiheadAttention":  # what is missing is the one before
+    if kind == "MultiheadAttention":  # a missing one is the one before
         inputs = dict(inputs)
         inputs.setdefault("key", inputs["query"])
         inputs.setdefault("value", inputs["key"])

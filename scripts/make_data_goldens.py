@@ -48,7 +48,7 @@ def class_metrics(scores, target):
     classes = scores.shape[-1]
     scores, target = scores.reshape(-1, classes).double(), target.reshape(-1)
     best = scores.argmax(-1)
-    table = torch.zeros(classes, classes, dtype=torch.float64)  # rows: what is, columns: what was said
+    table = torch.zeros(classes, classes, dtype=torch.float64)  # rows: the class, columns: the prediction
     for t, b in zip(target, best):
         table[t, b] += 1
     hit, said, true = table.diag(), table.sum(0), table.sum(1)

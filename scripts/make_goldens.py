@@ -4,12 +4,13 @@
 
 Run by hand where torch, numpy and safetensors are installed, after cases were added or changed; tests only read the file:
     python3 scripts/make_goldens.py
-For each case of tests/ops/cases/*.json that PyTorch can answer, and one for each row of elementwise.def, the file's metadata has the
-case (op, in, attrs, gradient) under a key, and the file has the tensors
+For each case of tests/ops/cases/*.json that PyTorch can answer, and one for each row of elementwise.def, the file's metadata has
+the case (op, in, attrs, gradient) under a key, and the file has the tensors
     KEY/0, KEY/1.0, ...   the inputs: float32 values, computed with in float64
     KEY/out, KEY/out.0    the outputs in float64
     KEY/grad.0, ...       the gradients of sum_k out.k * cos(k, k + 1, ...)
-    KEY/low.out, ...      where PyTorch's CPU autocast does with the op what halfstep's does: the outputs in a bfloat16 region, of float32
+    KEY/low.out, ...      where PyTorch's CPU autocast does with the op what halfstep's does: the outputs in a bfloat16 region, of
+    float32
                           inputs for ops that it runs low, of bfloat16 ones for those that it runs in float32
 """
 import json
@@ -27,7 +28,7 @@ import torch_ops as T  # noqa: E402
 
 
 def identity(case):
-    """What makes a case: tests/ops/golden_test.cpp looks it up by this."""
+    """The key of a case: tests/ops/golden_test.cpp looks it up by this."""
     return {"op": case["op"], "in": case["in"], "attrs": case.get("attrs", {}), "gradient": case.get("gradient", True)}
 
 

@@ -26,7 +26,8 @@ from layer_cases import layers, losses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANDOM = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "RReLU"}
-# What halfstep has in another form, or not: places of tensors, work in place, reductions (JSON has the mean alone), old spellings.
+# Options that halfstep has in another form or not at all: places of tensors, work in place, reductions (JSON has only
+# the mean), old spellings.
 NOT_ARGUMENTS = {"self", "inplace", "device", "dtype", "size_average", "reduce", "reduction", "return_indices", "sparse",
                  "_weight", "_freeze", "min_value", "max_value"}
 
@@ -59,7 +60,7 @@ def python(args):
 
 
 class SelfAttention(nn.MultiheadAttention):
-    """What a config's MultiheadAttention does: attention of x to itself."""
+    """As a config's MultiheadAttention: attention of x to itself."""
 
     def __init__(self, embed_dim, num_heads, *, is_causal=False, batch_first=True, **options):
         super().__init__(embed_dim, num_heads, batch_first=batch_first, **options)

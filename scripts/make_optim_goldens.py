@@ -102,7 +102,8 @@ CASES = [  # the names begin with the optimizer's and are those of tests/optim/p
     ("rmsprop_centered", O.RMSprop, dict(lr=0.01, alpha=0.9, eps=1e-3, centered=True)),
     ("rmsprop_all", O.RMSprop, dict(lr=0.005, alpha=0.8, eps=1e-2, momentum=0.5, centered=True, weight_decay=0.1, maximize=True)),
     ("adagrad", O.Adagrad, dict(lr=0.1)),
-    ("adagrad_all", O.Adagrad, dict(lr=0.1, lr_decay=0.02, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-4, maximize=True)),
+    ("adagrad_all", O.Adagrad, dict(lr=0.1, lr_decay=0.02, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-4,
+                                    maximize=True)),
     ("adadelta", O.Adadelta, dict(lr=1.0)),
     ("adadelta_all", O.Adadelta, dict(lr=0.5, rho=0.8, eps=1e-4, weight_decay=0.1, maximize=True)),
     ("asgd", O.ASGD, dict(lr=0.05)),
@@ -120,7 +121,8 @@ CASES = [  # the names begin with the optimizer's and are those of tests/optim/p
     ("adafactor_matrix", O.Adafactor, dict(lr=0.05, eps=(2.0**-23, 1e-3)), (2, 3)),
     ("adafactor_all", O.Adafactor, dict(lr=0.1, beta2_decay=-0.5, eps=(1e-6, 1e-2), d=1.5, weight_decay=0.1), (3, 2)),
     ("muon", O.Muon, dict(lr=0.02), (2, 3)),
-    ("muon_tall", O.Muon, dict(lr=0.02, momentum=0.8, nesterov=False, weight_decay=0.3, ns_steps=4, adjust_lr_fn="match_rms_adamw"), (3, 2)),
+    ("muon_tall", O.Muon, dict(lr=0.02, momentum=0.8, nesterov=False, weight_decay=0.3, ns_steps=4, adjust_lr_fn="match_rms_adamw"),
+     (3, 2)),
 ]
 
 
@@ -191,11 +193,13 @@ SCHEDULES = [  # the names are those of tests/optim/schedule_test.cpp
     ("restarts", lambda o: L.CosineAnnealingWarmRestarts(o, T_0=6, eta_min=0.02)),
     ("restarts_longer", lambda o: L.CosineAnnealingWarmRestarts(o, T_0=3, T_mult=2, eta_min=0.0)),
     ("one_cycle", lambda o: L.OneCycleLR(o, max_lr=0.6, total_steps=42)),
-    ("one_cycle_three", lambda o: L.OneCycleLR(o, max_lr=0.6, total_steps=42, pct_start=0.25, anneal_strategy="linear", div_factor=10,
+    ("one_cycle_three", lambda o: L.OneCycleLR(o, max_lr=0.6, total_steps=42, pct_start=0.25, anneal_strategy="linear",
+                                               div_factor=10,
                                                final_div_factor=100, three_phase=True, base_momentum=0.7, max_momentum=0.9)),
     ("cyclic", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=5, step_size_down=9)),
     ("cyclic_halving", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=6, mode="triangular2", base_momentum=0.7)),
-    ("cyclic_range", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=6, mode="exp_range", gamma=0.95, cycle_momentum=False)),
+    ("cyclic_range", lambda o: L.CyclicLR(o, base_lr=0.1, max_lr=0.5, step_size_up=6, mode="exp_range", gamma=0.95,
+                                          cycle_momentum=False)),
     ("chained", lambda o: L.ChainedScheduler([L.ConstantLR(o, factor=0.1, total_iters=5), L.ExponentialLR(o, gamma=0.9)])),
     ("sequential", lambda o: L.SequentialLR(o, [L.LinearLR(o, start_factor=0.1, total_iters=8), L.ExponentialLR(o, gamma=0.9)],
                                             milestones=[10])),
@@ -221,13 +225,15 @@ print("};\n")
 print("// Rosenbrock's function: evaluations and point after 1, 3 and 6 steps.")
 print("struct Descent {\n  const char* name;\n  int calls[3];\n  double at[3][6];\n};")
 print("inline constexpr Descent kLbfgs[] = {")
-for name, options in [("plain", dict(lr=2e-3, max_iter=8, history_size=3)), ("wolfe", dict(max_iter=6, line_search_fn="strong_wolfe")),
+for name, options in [("plain", dict(lr=2e-3, max_iter=8, history_size=3)),
+                      ("wolfe", dict(max_iter=6, line_search_fn="strong_wolfe")),
                       ("wolfe_short", dict(lr=0.5, max_iter=5, max_eval=9, history_size=2, line_search_fn="strong_wolfe"))]:
     found = lbfgs(**options)
     rows = ",\n      ".join(numbers(point, 7) for _, point in found)
     print(f'    {{"{name}",\n     {{{", ".join(str(calls) for calls, _ in found)}}},\n     {{{rows}}}}},')
 print("};\n")
-print("// lr 0.3 and momentum 0.9: pairs of rate and momentum, after 0 to 40 steps. Plateaus see 2 + cos(0.4 step) / (1 + 0.1 step).")
+print("// lr 0.3 and momentum 0.9: pairs of rate and momentum, after 0 to 40 steps. "
+      "Plateaus see 2 + cos(0.4 step) / (1 + 0.1 step).")
 print("struct Rates {\n  const char* name;\n  std::vector<double> values;\n};")
 print("inline const Rates kSchedules[] = {")
 for name, make in SCHEDULES:

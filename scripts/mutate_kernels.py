@@ -126,7 +126,8 @@ class Hunt:
         self.lock = threading.Lock()
 
     def look(self, pool):
-        """One run of every test case, unchanged: what it reaches and how long it takes. Of the same program it is known already."""
+        """One run of every test case, unchanged: the lines it reaches, and its time. For an unchanged program the old result is
+        used."""
         with open(self.program.path("plain"), "rb") as f:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
         path = os.path.join(self.work, "seen.json")
@@ -212,7 +213,7 @@ def explain(mutant, entries):
 
 
 def key_of(mutant):
-    """What stays the same when lines move; `twin` numbers equal lines."""
+    """An identity that does not change when lines move; `twin` numbers equal lines."""
     return tuple(mutant[k] for k in ("file", "code", "kind", "change", "column", "twin"))
 
 
@@ -262,7 +263,7 @@ def verdict(mutants):
 
 
 def last_results(path):
-    """{key: mutant} of the last report, but for what was not tried; explanations are looked up anew."""
+    """{key: mutant} of the last report, without mutants that were not tried; explanations are looked up again."""
     with open(path, encoding="utf-8") as f:
         results = {key_of(m): m for m in json.load(f)["mutants"] if m["status"] != "not tried"}
     for m in results.values():

@@ -5,4 +5,5 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/scripts/setup.sh"
 "$root/scripts/build.sh" default halfstep_program
+export HALFSTEP_COMMAND=$0  # for what the program says to type next
 exec "$root/build/default/halfstep" "$@"

@@ -4,7 +4,8 @@
 # Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
 #
 #   scripts/setup.sh [--with mpi] [--with gloo]
-#       training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else than MPI starts
+#       training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else than MPI
+#       starts
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds and runs the tests: scripts/test.sh [PRESET] [ctest arguments...]
-#   scripts/test.sh                   all but the slow tests, with what scripts/run.sh has built
+#   scripts/test.sh                   all but the slow tests; uses the files built by scripts/run.sh
 #   scripts/test.sh default -R ops    the tests of one folder
 #   scripts/test.sh default -L slow   the slow tests
 # HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).

@@ -11,7 +11,9 @@ packages=(nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev libre2-dev do
 limit_kib=$((20 * 1024))
 
 for tool in apt-get dpkg; do
-  command -v "$tool" >/dev/null || { echo "vendor_deps.sh: no $tool: run this on a Debian machine and copy the folder" >&2; exit 1; }
+  command -v "$tool" >/dev/null || {
+    echo "vendor_deps.sh: no $tool: run this on a Debian machine and copy the folder" >&2; exit 1
+  }
 done
 if [[ -e $folder && ! -f $folder/MANIFEST ]]; then
   echo "vendor_deps.sh: $folder exists and was not made by this script: move it away or name another folder" >&2

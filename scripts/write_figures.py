@@ -63,7 +63,8 @@ def torch_spread():
     def cell(arm):
         return f"{arm['ratio']:.2f} ({min(arm['ratios']):.2f} to {max(arm['ratios']):.2f})"
 
-    return "; ".join(f"{batch}, {width}: {cell(arms['float32'])} and {cell(arms['bfloat16'])}" for (batch, width), arms in torch_runs().items())
+    return "; ".join(f"{batch}, {width}: {cell(arms['float32'])} and {cell(arms['bfloat16'])}" 
+                     for (batch, width), arms in torch_runs().items())
 
 
 def lenet():

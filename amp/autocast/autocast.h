@@ -35,6 +35,8 @@ class Autocast {
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
   explicit Autocast(Device device, const AutocastOptions& options = {});
   Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
+  // Nothing: the region is off, as with enabled = false.
+  Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value(), {}}) {}
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
@@ -61,7 +63,7 @@ Tensor shadow_of(const Tensor& parameter);
 void shadow_is_current(const Tensor& parameter);
 // Frees the shadow.
 void drop_shadow(const Tensor& parameter);
-// Casts of this thread so far that autocast made (a shadow used again is none). For tests and reports.
+// Number of casts that autocast has made in this thread (reusing a shadow does not count). For tests and reports.
 uint64_t cast_count();
 
 // Casts the inputs of an op by its policy; used by call<Op>. Returns true when a region applied.

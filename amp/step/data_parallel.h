@@ -7,8 +7,8 @@
 //   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
 //   optimizer.step();
 //
-// Differences from TrainStep (amp/step/train_step.h), which needs none of this: every rank must give as many samples, since gradients
-// are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
+// Differences from TrainStep (amp/step/train_step.h), which needs none of this: every rank must give as many samples, since
+// gradients are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
 #pragma once
 
 #include <memory>

@@ -64,7 +64,8 @@ class GradScaler {
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
-  Tensor seed(Device device, double weight = 1);         // the gradient that backward starts from: weight * scale, or weight when disabled; 0-dim
+  // The gradient that backward starts from: weight * scale, or weight when disabled; 0-dim.
+  Tensor seed(Device device, double weight = 1);
   void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all

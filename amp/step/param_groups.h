@@ -11,8 +11,8 @@
 
 namespace halfstep {
 
-// The names of those parameters that weight decay does harm to: all of normalisations, and biases (of recurrent and attention layers
-// as well). Embeddings are not among them.
+// The names of those parameters that weight decay does harm to: all of normalisations, and biases (of recurrent and attention
+// layers as well). Embeddings are not among them.
 std::set<std::string> norms_and_biases(const Module& model);
 
 // All parameters of a model in two groups, of which the second, those of norms_and_biases, has no weight decay:

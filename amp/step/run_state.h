@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to continue as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule and
-// in the random numbers. One call writes them, one reads them back:
+// What a run needs to continue as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule
+// and in the random numbers. One call writes them, one reads them back:
 //
 //   save_run("runs/mine", step, {model, &optimizer, &scaler});
 //   const SavedRun last = load_run("runs/mine", {model, &optimizer, &scaler});   // last.step, last.own
@@ -31,8 +31,8 @@ struct RunParts {
   Generator* generator = &default_generator();
 };
 
-// As a checkpoint's contents, and back. unpack throws CheckpointError for a state that pack did not write, and ValueError for one that
-// does not fit the model or the optimizer. A part that was not there when the state was written keeps its own.
+// As a checkpoint's contents, and back. unpack throws CheckpointError for a state that pack did not write, and ValueError for one
+// that does not fit the model or the optimizer. A part that was not there when the state was written keeps its own.
 CheckpointContents pack(const RunParts& run);
 void unpack(const CheckpointContents& contents, const RunParts& run);
 

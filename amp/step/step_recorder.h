@@ -2,20 +2,20 @@
 // A training step recorded once and replayed: the host queues one CUDA graph instead of dozens of kernels.
 //
 // The first kWarmup steps of a batch shape run eagerly. The next is recorded, with input and target in memory of its own, and from
-// then on steps replay it. A batch that lies on the device is read where it is, if only kernels of halfstep's read it (autocast's
-// cast of the input, a loss); else, as when a library's product takes it, it is copied to that memory first. Batches of another
-// shape run eagerly in between. When something changes that a recording cannot follow (a parameter's memory, a weight written by
-// the user, train() and eval(), the scaler's factors), it is made anew after another warm-up. A step that cannot be recorded stays
+// then on steps replay it. A batch on the device is read in place, if only kernels of halfstep read it (autocast's
+// cast of the input, a loss); otherwise, for example if a library's product reads it, it is copied to that memory first. Batches of
+// another shape run eagerly in between. After a change that a recording cannot follow (a parameter's memory, a weight written by
+// the user, train() and eval(), the scaler's factors), it is made again after another warm-up. A step that cannot be recorded stays
 // eager, with one log line that says why: it reads values on the host, copies from the host, or draws from a generator of its own.
-// What a library has to prepare first (a convolution of a new kind) is prepared by eager steps, and the recording is made later.
-// Code of the host runs when a step is recorded and not when it is replayed; while a module has hooks, steps run eagerly.
+// Eager steps make a library's preparations (for a convolution of a new kind), and the recording is made later.
+// Host code runs when a step is recorded and not when it is replayed; while a module has hooks, steps run eagerly.
 //
-// Ranks record, replay, forget and compute eagerly alike, since a replayed step exchanges gradients in its graph: before each step
-// they agree on what the least ready of them can do (`agree`), after an attempt to record on whether all succeeded, and after the
-// timed steps on the times of the slowest. All that moves a recorder on is so agreed, and they stay in step.
+// All ranks record, replay, forget and compute eagerly together, since a replayed step exchanges gradients in its graph. Before
+// each step they agree on the choice of the least ready of them (`agree`), after an attempt to record on whether all succeeded, and
+// after the timed steps on the times of the slowest. So all changes of a recorder's state are agreed on.
 //
-// Losses and outcomes of replayed steps lie in a ring of kRing elements, which the recorded step itself fills. A full one is left
-// to those who hold results of it, and a new one taken: what was handed out is never written again.
+// Losses and outcomes of replayed steps are in a ring buffer of kRing elements, which the recorded step itself fills. A full buffer
+// is left to the holders of its results, and a new one is allocated: results that were handed out are never overwritten.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@
 namespace halfstep {
 
 // automatic: records modules and losses that are recordable (Module::is_recordable) and times kTimed steps of either way, each from
-// an idle device to an idle device. Replaying stays where it was faster.
+// an idle device to an idle device. It replays only if that was faster.
 enum class GraphMode : uint8_t { off, automatic, on };
 
 struct StepResult {
@@ -40,7 +40,7 @@ struct StepResult {
   Tensor output;         // of the module, detached; overwritten by the next step when steps are replayed; undefined from flush()
   bool stepped = false;  // this call ended a window: the optimizer was called
   StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow
-  Tensor grad_norm;  // 0-dim: the norm that clip_grad_norm bounds, before it did; undefined without it; overwritten as output is
+  Tensor grad_norm;  // 0-dim: the norm of the gradients before clipping, if it was asked for; overwritten as output is
 };
 
 class StepRecorder {
@@ -79,8 +79,8 @@ class StepRecorder {
     uint64_t version;
     bool requires_grad, stepped;
   };
-  // The choices of a rank for a batch, the least first: only an eager step; the same, and its recording does not hold any
-  // more; the same, of a batch that is not like the last ones; whatever comes next.
+  // The states of a rank for a batch, the least ready first: only an eager step; the same, and its recording is no longer
+  // valid; the same, for a batch unlike the last ones; ready for the next phase.
   enum Readiness { kEager, kChanged, kOther, kReady };
   Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
   StepResult timed(int& steps, double& shortest, const std::function<StepResult()>& step);
@@ -107,7 +107,7 @@ class StepRecorder {
   int unprepared_ = 0;  // recordings that met work that an eager step has to prepare
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
-  int timed_eager_ = 0, replays_ = 0;  // automatic: so many were
+  int timed_eager_ = 0, replays_ = 0;  // automatic: how many steps were timed or replayed
   Times times_;
   Tensor input_, target_;  // where a recording reads the batch; before it, the warm-up's batch
   BatchRows part_;         // of both

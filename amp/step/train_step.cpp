@@ -26,59 +26,81 @@ struct ScaledGradients {
 
 TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
                      const TrainStepOptions& options)
-    : module_(module), loss_(loss), optimizer_(optimizer), scaler_(scaler), schedule_(schedule), options_(options) {
-  check<ValueError>(options.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", options.accumulate_steps);
-  check<ValueError>(!options.amp || is_half(options.dtype), "TrainStep", "amp needs the dtype float16 or bfloat16, got ",
-                    options.dtype);
-  check<ValueError>(options.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", options.clip_grad_norm);
-  check<ValueError>(options.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", options.clip_grad_agc);
-  check<ValueError>(options.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", options.clip_grad_value);
-  if (options.group) {
-    check<ValueError>(!optimizer.needs_closure(), "TrainStep", optimizer.describe(), " evaluates the loss itself, which ranks do not",
-                      Help{"train in one process, or with another optimizer"});
-    check<ValueError>(options.graph != GraphMode::on || options.group->can_record(), "TrainStep",
+    : module_(module),
+      loss_(loss),
+      optimizer_(optimizer),
+      scaler_(scaler),
+      schedule_(schedule),
+      options_(options),
+      window_(options.accumulate_steps, options.group ? options.group->size() : 1),
+      buffers_(module) {
+  check_options();
+  if (options.group) ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer);
+  // An optimizer of the user's that reads found_inf back waits for the device anyway.
+  if (optimizer.needs_closure() || !options.device.is_cuda() || !optimizer.handles_amp()) return;
+  rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
+  if (!may_record()) return;
+  const auto step = [this](const Tensor& x, const Tensor& y, const BatchRows& part, math::ResultRing* ring) {
+    return eager(x, y, part, ring);
+  };
+  recorder_ =
+      std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
+                                     [this](int readiness, const BatchRows& part) { return ranks_->agree(readiness, part); });
+}
+
+void TrainStep::check_options() const {
+  const TrainStepOptions& o = options_;
+  check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
+  check<ValueError>(!o.amp || is_half(o.dtype), "TrainStep", "amp needs the dtype float16 or bfloat16, got ", o.dtype);
+  check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
+  check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
+  check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
+  if (o.group) {
+    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(),
+                      " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
+    check<ValueError>(o.graph != GraphMode::on || o.group->can_record(), "TrainStep",
                       "steps of ranks that exchange over the host are not recorded",
                       Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
-    reducer_ = std::make_unique<GradientReducer>(optimizer.parameters(), *options.group, options.reducer);
-    module.apply([&](Module& m) {
-      const auto* norm = dynamic_cast<const RunningNorm*>(&m);
-      syncs_ |= norm && norm->syncs();
-    });
   }
-  if (optimizer.needs_closure()) {
-    check<ValueError>(!scaler.is_enabled(), "TrainStep", optimizer.describe(),
-                      " evaluates the loss several times a step, which a "
-                      "gradient scaler does not allow",
-                      Help{"train in float32 or bfloat16"});
-    check<ValueError>(options.accumulate_steps == 1 && !clips(), "TrainStep", optimizer.describe(),
-                      " evaluates the loss itself: it neither accumulates nor clips gradients",
-                      Help{"leave out accumulate_steps, grad_norm and what clips"});
-    return;
-  }
-  // An optimizer of the user's that reads found_inf back waits for the device anyway.
-  if (!options.device.is_cuda() || !optimizer.handles_amp()) return;
-  rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
-  const bool may_record =
-      options.graph == GraphMode::on || (options.graph == GraphMode::automatic && module.is_recordable() && loss.is_recordable());
-  if (may_record && options.accumulate_steps == 1 && backend_for(options.device).can_record() &&
-      (!options.group || options.group->can_record())) {
-    const auto step = [this](const Tensor& x, const Tensor& y, const BatchRows& part, math::ResultRing* ring) {
-      return eager(x, y, part, ring);
-    };
-    recorder_ = std::make_unique<StepRecorder>(step, module, optimizer, scaler, *rates_, options.device, options.graph, options.group,
-                                               [this](int readiness, const BatchRows& part) { return agree(readiness, part); });
-  }
+  if (!optimizer_.needs_closure()) return;
+  check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
+                    " evaluates the loss several times a step, which a gradient scaler does not allow",
+                    Help{"train in float32 or bfloat16"});
+  check<ValueError>(o.accumulate_steps == 1 && !clips(), "TrainStep", optimizer_.describe(),
+                    " evaluates the loss itself: it neither accumulates nor clips gradients",
+                    Help{"leave out accumulate_steps, grad_norm and what clips"});
+}
+
+bool TrainStep::may_record() const {
+  const TrainStepOptions& o = options_;
+  const bool wanted =
+      o.graph == GraphMode::on || (o.graph == GraphMode::automatic && module_.is_recordable() && loss_.is_recordable());
+  return wanted && o.accumulate_steps == 1 && backend_for(o.device).can_record() && (!o.group || o.group->can_record());
 }
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
-  const BatchRows rows = checked(input, part);
+  const BatchRows rows = rows_of(input, part);
   if (!recorder_) return eager(input, target, rows, nullptr);
   StepResult result = (*recorder_)(input, target, rows);
-  notice_ = 0;
+  notify(0);
   return result;
 }
 
-BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>& part) const {
+namespace {
+
+// Does a layer normalise over ranks?
+bool syncs_over_ranks(Module& module) {
+  bool syncs = false;
+  module.apply([&](Module& m) {
+    const auto* norm = dynamic_cast<const RunningNorm*>(&m);
+    syncs |= norm && norm->syncs();
+  });
+  return syncs;
+}
+
+}  // namespace
+
+BatchRows TrainStep::rows_of(const Tensor& input, const std::optional<BatchRows>& part) const {
   const int64_t ranks = options_.group ? options_.group->size() : 1, rank = options_.group ? options_.group->rank() : 0;
   if (part) {
     const bool right = part->first >= 0 && part->rows >= 0 && part->total > 0 && part->first + part->rows <= part->total &&
@@ -87,8 +109,9 @@ BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>
                       part->first + part->rows, ") of ", part->total, " and ",
                       input.defined() ? joined("input ", input.shape()) : "no input");
     check<ValueError>(ranks > 1 || part->rows == part->total, "TrainStep", "a part of a batch needs a group of ranks");
-    check<ValueError>(!syncs_ || part->total >= ranks, "TrainStep", "batch normalisation over ranks needs a sample on each of ", ranks,
-                      ", got a batch of ", part->total, Help{"drop_last leaves out a last batch that is small"});
+    check<ValueError>(part->total >= ranks || !syncs_over_ranks(module_), "TrainStep",
+                      "batch normalisation over ranks needs a sample on each of ", ranks, ", got a batch of ", part->total,
+                      Help{"drop_last leaves out a last batch that is small"});
     return *part;
   }
   const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
@@ -98,73 +121,42 @@ BatchRows TrainStep::checked(const Tensor& input, const std::optional<BatchRows>
 
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
   if (optimizer_.needs_closure()) return by_closure(input, target);
-  const int64_t ranks = options_.group ? options_.group->size() : 1;
-  if (pending_ == 0) {
+  if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
-    keep_buffers();
-    first_ = (part.total + ranks - 1) / ranks;
-    whole_ = part.total;
-    samples_ = mine_ = 0;
-    loss_sum_ = 0;
-    random_ = default_generator().state();
+    if (scaler_.is_enabled()) buffers_.save();  // without it, every step is applied
+    window_.open(part);
+    if (ranks_) ranks_->open();
   }
-  if (reducer_ && pending_ + 1 == options_.accumulate_steps) reducer_->arm();
+  if (ranks_ && window_.at_last()) ranks_->arm();
 
   StepResult result;
   if (part.rows > 0) {
-    result = compute(input, target, part, ring != nullptr);
+    result = compute(input, target, part);
   } else if (scaler_.is_enabled()) {
     scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
   }
-  ++pending_;
-  samples_ += part.total;
-  mine_ += part.rows;
-  if (pending_ < options_.accumulate_steps) return result;
+  if (ranks_ && !ring && result.loss.defined()) {
+    ranks_->add_loss(result.loss.item<double>(), part.rows);
+    result.loss = Tensor();
+  }
+  window_.count(part);
+  if (!window_.full()) return result;
 
   StepResult last = finish_window(ring, result.loss);
-  if (options_.group) result.loss = last.loss;
+  if (ranks_) result.loss = last.loss;
   result.stepped = last.stepped;
   result.outcome = std::move(last.outcome);
   result.grad_norm = std::move(last.grad_norm);
   return result;
 }
 
-namespace {
-
-// The default generator at the window's start for a later micro-batch of it; then where it was, or where that ended.
-class AtWindow {
- public:
-  AtWindow(bool later, const Generator::State& window) : later_(later), before_(default_generator().state()) {
-    if (later_) default_generator().set_state(window);
-  }
-  ~AtWindow() {
-    if (!later_) return;
-    Generator::State now = default_generator().state();
-    now.offset = std::max(now.offset, before_.offset);
-    default_generator().set_state({before_.seed, now.offset});
-  }
-  AtWindow(const AtWindow&) = delete;
-
- private:
-  bool later_;
-  Generator::State before_;
-};
-
-}  // namespace
-
 // Forward and backward of one micro-batch.
-StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part, bool recording) {
-  const int64_t ranks = options_.group ? options_.group->size() : 1;
+StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part) {
   StepResult result;
   Tensor loss;
-  const double weight = double(part.rows) / double(options_.accumulate_steps * ranks * first_);
-  // Of the window's samples as one batch. One whose micro-batches grow needs more than it had reserved.
-  std::optional<BatchRows> rows;
-  const int64_t first = samples_ + part.first, expected_rows = options_.accumulate_steps * whole_;
-  if (options_.group || options_.accumulate_steps > 1) rows = {first, part.rows, std::max(expected_rows, first + part.rows)};
-  const DrawsOf draws(rows);
-  const AtWindow at_window(pending_ > 0, random_);
+  const double weight = window_.loss_weight(part);
+  const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && input.device() == options_.device ? scaler_.seed(options_.device) : Tensor());
@@ -176,73 +168,10 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
-  {
-    // Half the memory and traffic, but only where nobody computes with the gradients before the optimizer does.
-    const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
-    scaler_.backward(loss, weight);
-  }
-  if (options_.group && !recording) {
-    loss_sum_ += result.loss.item<double>() * double(part.rows);
-    result.loss = Tensor();
-  }
+  // Half the memory and traffic, but only if no other code computes with the gradients before the optimizer does.
+  const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
+  scaler_.backward(loss, weight);
   return result;
-}
-
-// What the ranks must know of each other before a step that may be replayed: the least readiness of any of them, 0 where they would
-// not compute the parts of one batch, which eager steps find. A replay has no other exchange over the host.
-int TrainStep::agree(int readiness, const BatchRows& part) {
-  const Generator::State random = default_generator().state();
-  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), double(random.offset)};
-  double least = readiness, samples = 0, position = 0;
-  bool one_batch = true;
-  notices_ = 0;
-  for (const std::vector<double>& of : options_.group->gather(mine)) {
-    least = std::min(least, of[0]);
-    samples += of[1];
-    one_batch = one_batch && of[2] == double(part.total);
-    notices_ |= uint32_t(of[3]);
-    position = std::max(position, of[4]);
-  }
-  default_generator().set_state({random.seed, uint64_t(position)});
-  // All ranks come to the same answer, since all see the same numbers.
-  return one_batch && samples == double(part.total) ? int(least) : 0;
-}
-
-// What the ranks must know of each other at the end of a window; its loss.
-Tensor TrainStep::exchange() {
-  ProcessGroup& group = *options_.group;
-  if (!reducer_->armed()) reducer_->arm();
-  reducer_->send_rest();
-  const Generator::State random = default_generator().state();
-  const std::vector<double> mine{loss_sum_, double(mine_), double(notice_), double(random.offset)};
-  double loss = 0, samples = 0, position = 0;
-  notices_ = 0;
-  // After the gradients, which this therefore waits for too.
-  for (const std::vector<double>& of : group.gather(mine)) {
-    loss += of[0];
-    samples += of[1];
-    notices_ |= uint32_t(of[2]);
-    position = std::max(position, of[3]);  // a rank without samples has drawn nothing
-  }
-  notice_ = 0;
-  check<ValueError>(int64_t(samples) == samples_, "TrainStep", "the ranks computed ", samples, " samples of a window of ", samples_,
-                    Help{"every rank must get its part of one and the same batch"});
-  default_generator().set_state({random.seed, uint64_t(position)});
-  reducer_->take();
-  const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
-  *out.data<float>() = float(loss / samples);
-  return out;
-}
-
-// The same on the device alone. The ranks have agreed on the rest before (agree).
-Tensor TrainStep::exchange_recorded(const Tensor& loss) {
-  const NoGrad off;
-  reducer_->send_rest();
-  const Tensor sum = loss.to(DType::f64) * double(mine_);
-  const Ticket summed = options_.group->all_reduce({sum});
-  reducer_->take_recorded();
-  options_.group->wait(summed);
-  return (sum / double(samples_)).to(DType::f32);
 }
 
 StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
@@ -269,65 +198,40 @@ bool TrainStep::clips() const {
   return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
 }
 
-void TrainStep::keep_buffers() {
-  if (!scaler_.is_enabled()) return;  // every step is applied
-  if (!buffers_) {
-    buffers_.emplace();
-    for (const NamedTensor& b : module_.named_buffers()) buffers_->push_back({b.tensor});
-  }
-  const NoGrad off;
-  const MemoryScope tag(MemoryTag::workspace);
-  for (Buffer& b : *buffers_) {
-    b.before = b.moves ? b.tensor.detach().clone() : Tensor();
-    b.version = b.tensor.version();
-  }
+// The norm of the gradients, where it is asked for.
+Tensor TrainStep::clip() {
+  scaler_.unscale_(optimizer_);
+  if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);
+  if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
+  if (options_.clip_grad_norm > 0) return clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
+  return options_.grad_norm ? grad_norm(optimizer_.parameters()) : Tensor();
 }
 
-void TrainStep::settle_buffers(const Tensor& found_inf) {
-  if (!buffers_) return;
-  const NoGrad off;
-  const MemoryScope tag(MemoryTag::workspace);
-  for (Buffer& b : *buffers_) {
-    b.moves = b.tensor.version() != b.version;
-    if (b.moves && b.before.defined() && found_inf.defined()) b.tensor.copy_(where(found_inf.ne(0), b.before, b.tensor.detach()));
-    b.before = Tensor();
-  }
-}
-
-StepResult TrainStep::flush() { return pending_ > 0 ? finish_window() : StepResult{}; }
+StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) {
   const LedgerPassScope pass(LedgerPass::update);
   StepResult result;
-  const int64_t expected = options_.accumulate_steps * (options_.group ? options_.group->size() : 1) * first_;
-  pending_ = 0;
-  result.loss = !options_.group ? loss : ring ? exchange_recorded(loss) : exchange();
+  window_.close();
+  result.loss = !ranks_ ? loss : ring ? ranks_->finish_recorded(window_, loss) : ranks_->finish(window_);
   math::StepTail tail;
   if (ring) {
     tail.ring = ring;
     tail.loss = result.loss.data();
     tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
   }
-  if (samples_ != expected) {
+  if (const double factor = window_.gradient_factor(); factor != 1) {
     NoGrad off;
-    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(double(expected) / double(samples_));
+    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
   }
-  if (clips()) {
-    scaler_.unscale_(optimizer_);
-    if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);
-    if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
-    if (options_.clip_grad_norm > 0)
-      result.grad_norm = clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
-    else if (options_.grad_norm)
-      result.grad_norm = grad_norm(optimizer_.parameters());
-  }
+  if (clips()) result.grad_norm = clip();
   result.stepped = true;
   {
     const ScaledGradients leave(optimizer_);
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail);
   }
-  settle_buffers(result.outcome.found_inf());
+  buffers_.restore_if(result.outcome.found_inf());
   if (rates_)
     rates_->advanced();
   else if (schedule_)

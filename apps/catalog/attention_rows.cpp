@@ -73,7 +73,7 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
   all.add(multihead_attention_row());
   all.add({{"TransformerEncoderLayer", "attention of [L, E] to itself, then a feed-forward net", encoder_fields()}, encoder_layer});
   std::vector<Field> fields = encoder_fields();
-  fields.push_back(width("num_layers", "how many layers").required());
+  fields.push_back(copies("num_layers", "how many layers").required());
   fields.push_back(boolean("norm", false, "a LayerNorm at the end"));
   all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
   const Field max_len = width("max_len", "positions, at most");

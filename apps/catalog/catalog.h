@@ -21,7 +21,7 @@ template <class Row>
 class Catalog {
  public:
   Catalog(std::string what, std::vector<Field> common) {
-    family_.planned = planned_components(what);
+    family_.cpp_only = cpp_only_components(what);
     family_.what = std::move(what);
     family_.common = std::move(common);
   }
@@ -32,12 +32,12 @@ class Catalog {
     const std::string& type = row.component.type;
     check<ConfigError>(!family_.find(type), family_.what, "\"", type, "\" is already in the catalogue",
                        Help{"give your class another name"});
-    std::erase(family_.planned, type);
+    std::erase(family_.cpp_only, type);
     family_.components.push_back(row.component);
     rows_.push_back(std::move(row));
   }
   const Family& family() const { return family_; }
-  // Of a component that was checked. Throws ConfigError for a type that there is not.
+  // For a component that was checked. Throws ConfigError for an unknown type.
   const Row& row(const Json& self) const {
     const std::string type = self["type"];
     for (const Row& r : rows_) {

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int kMaxLayers = 1 << 20, kMaxCopies = 1000;
+constexpr int kMaxLayers = 1 << 20;
 
 std::string child_name(const Json& layer, size_t index) {
   return layer.contains("name") && layer["name"].is_string() ? layer["name"].get<std::string>() : std::to_string(index);
@@ -132,7 +132,7 @@ ModuleRow mlp_row(const Family& layers) {
 
 std::vector<Field> combine_fields(Json fallback) {
   std::vector<std::string> ways;
-  for (int i = 0; combine_of(name(Combine(i))) && i <= int(Combine::cosine); ++i) ways.emplace_back(name(Combine(i)));
+  for (int i = 0; i <= int(Combine::cosine); ++i) ways.emplace_back(name(Combine(i)));
   return {choice("combine", std::move(fallback), ways, "how the outputs are combined"),
           integer("dim", 1, "of concat, stack, dot and cosine").at_least(-kMaxDims).at_most(kMaxDims)};
 }
@@ -193,7 +193,7 @@ ModuleRow parallel_row(const Family& layers) {
 ModuleRow repeat_row(const Family& layers) {
   return {{"Repeat",
            "copies of layers one after the other, each with weights of its own",
-           {integer("times", nullptr, "how many").at_least(1).at_most(kMaxCopies).required(),
+           {copies("times", "how many").required(),
             layers_field(layers, "layers", "layers of one copy").required()}},
           [](const Json& self) {
             auto net = std::make_shared<Sequential>();

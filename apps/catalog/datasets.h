@@ -34,7 +34,7 @@ struct DatasetRow {
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }
 
-// Of a class whose constructor takes the values of its fields, in order.
+// The row of a class whose constructor takes the values of its fields, in order.
 template <class D, class... Ts>
 DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}}, [args...](const SplitRequest& r) -> std::shared_ptr<Dataset> {

@@ -125,7 +125,8 @@ void add_image_rows(Catalog<DatasetRow>& all) {
       "EMNIST", "letters and digits in the form of MNIST, transposed as in its files",
       {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
       [](const Json& self) {
-        return MnistKind(int(MnistKind::byclass) + (std::find(parts.begin(), parts.end(), self["part"]) - parts.begin()));
+        const auto part = std::find(parts.begin(), parts.end(), self["part"].get<std::string>());
+        return MnistKind(int(MnistKind::byclass) + (part - parts.begin()));
       },
       false));
   all.add(

@@ -11,6 +11,8 @@ namespace halfstep::app {
 namespace {
 
 constexpr int64_t kSamples = 7;  // in the batch that is followed: a number that is seldom a width
+// Layers and parameter tensors of a model: copies of copies multiply, and what one config asks for must end within seconds.
+constexpr int64_t kMaxBuilt = 100'000;
 
 }  // namespace
 
@@ -45,7 +47,7 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
       self[f.key] = run_.facts.vocabulary;
     }
     if (f.from_streams && !fill_stateful(self, f.key)) return false;
-    if (f.from_input == 0) continue;
+    if (f.from_input == 0 || self[f.key].is_array()) continue;  // of a list, the layer itself says whether it fits
     const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
     const Shape sample = without_batch(x.shape());
     if (d < 1 || d >= x.dim()) {
@@ -83,19 +85,21 @@ bool Inference::fill_stateful(Json& self, const std::string& key) {
   return true;
 }
 
-// One more row: what run() makes, in a region where there is one. `of`: its input, for messages.
+// One more row: the output of run(), called in the region, if there is one. `of`: its input, for messages.
 Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std::string& of) {
   Tensor out;
   LayerRow layer;
   layer.name = name_.empty() ? "model" : name_;
   layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
   try {
-    const Autocast region(Device::meta, run_.low.value_or(DType::bf16), run_.low.has_value());
+    const Autocast region(Device::meta, run_.low);
     const LedgerScope ledger;
     out = run(layer);
     layer.calls = ledger.calls();
     layer.samples = kSamples;
   } catch (const Error& e) { return reject("", one_line(e)); }
+  if (run_.built > kMaxBuilt)
+    return reject("", "the model may have " + std::to_string(kMaxBuilt) + " layers and parameter tensors up to here, got more");
   if (out.dim() == 0 || out.size(0) != kSamples)
     return reject("", "must keep the batch as dimension 0, but made " + joined(out.shape()) + " of " + of);
   layer.output = without_batch(out.shape());
@@ -111,6 +115,7 @@ Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor&
       [&](LayerRow& layer) {
         const std::shared_ptr<Module> module = row.make(self);
         layer.what = module->describe();
+        run_.built += 1 + std::ssize(module->parameters());
         layer.parameters = module->parameter_count();
         return (*module)(x);
       },
@@ -164,7 +169,7 @@ Tensor Inference::again(const std::string& which, const std::function<Tensor(Inf
 
 Tensor Inference::elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say) {
   Issues found;
-  Run run{run_.facts, run_.low, found, run_.rows, path_};
+  Run run{run_.facts, run_.low, found, run_.rows, run_.built, path_};
   Inference at(run, path_, name_);
   const Tensor out = follow(at);
   return found.errors() > 0 ? reject("", say(found.list()[0])) : out;
@@ -176,7 +181,8 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, std::option
   const SavedGenerator generator;
   const DefaultDevice on(Device::meta);
   const NoGrad off;
-  Inference::Run run{facts, low, issues, out.layers};
+  int64_t built = 0;
+  Inference::Run run{facts, low, issues, out.layers, built};
   const int64_t before = issues.errors();
   try {
     const Tensor result =

@@ -31,6 +31,7 @@ class Inference {
     std::optional<DType> low;
     Issues& issues;
     std::vector<LayerRow>& rows;
+    int64_t& built;              // layers and parameter tensors so far
     std::string stands_at = {};  // for layers that the config does not spell out: the path of the layer that they are made from
   };
   Inference(Run& run, std::string path, std::string name) : run_(run), path_(std::move(path)), name_(std::move(name)) {}

@@ -45,7 +45,8 @@ void add_rows(Catalog<InitRow>& all) {
   all.add(init_row("normal", "normal distribution", init::normal_, real_arg("mean", 0.0, "mean"),
                    arg<double>(number("std", 1.0, "deviation").at_least(0))));
   all.add(init_row("trunc_normal", "normal distribution truncated to [a, b]", init::trunc_normal_, real_arg("mean", 0.0, "mean"),
-                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real_arg("a", -2.0, "least"), real_arg("b", 2.0, "largest")));
+                   arg<double>(number("std", 1.0, "deviation").at_least(0)), real_arg("a", -2.0, "least"),
+                   real_arg("b", 2.0, "largest")));
   all.add(init_row("eye", "the identity, of matrices", eye_));
   all.add(init_row("dirac", "passes channels on, of convolutions", dirac_,
                    arg<int64_t>(integer("groups", 1, "of the convolution").at_least(1))));
@@ -131,7 +132,8 @@ void load_file(Module& module, const Json& weights) {
 
 Catalog<InitRow>& init_catalog() {
   static Catalog<InitRow>& all = *[] {
-    auto* const made = new Catalog<InitRow>("initialiser", {pattern("match", "", "pattern to find in a parameter's name; \"\": all")});
+    auto* const made =
+        new Catalog<InitRow>("initialiser", {pattern("match", "", "pattern to find in a parameter's name; \"\": all")});
     add_rows(*made);
     return made;
   }();

@@ -34,11 +34,15 @@ ModuleRow running_norm_row(const char* type, const char* doc) {
                   if constexpr (can_sync) options.sync = self["sync"];
                   return std::make_shared<M>(self["num_features"].get<int64_t>(), options);
                 }};
-  if (can_sync) row.component.fields.push_back(boolean("sync", false, "statistics of all ranks' samples, where ranks train together"));
+  if (can_sync)
+    row.component.fields.push_back(boolean("sync", false, "statistics of all ranks' samples, where ranks train together"));
   return row;
 }
 
-Field normalized_shape() { return sizes("normalized_shape", nullptr, 0, 1, "the last dimensions").required(); }
+Field normalized_shape() {
+  return sizes("normalized_shape", nullptr, 0, 1, "sizes of the last dimensions; left out: that of the last one of the input")
+      .from_input_dim(-1);
+}
 
 template <class M>
 ModuleRow dropout_row(const char* type, const char* doc) {
@@ -133,7 +137,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<SELU>("SELU", "1.0507 (x, or 1.6733 (exp(x) - 1) for x <= 0)"));
   all.add(module_row<LeakyReLU>("LeakyReLU", "x, or negative_slope x for x <= 0", real("negative_slope", 0.01, "slope")));
   all.add(module_row<PReLU>("PReLU", "x, or weight x for x <= 0",
-                            arg<int64_t>(integer("num_parameters", 1, "1, or the number of channels").at_least(1).at_most(kMaxSample)),
+                            arg<int64_t>(integer("num_parameters", 1, "1, or one per channel").at_least(1).at_most(kMaxSample)),
                             real("init", 0.25, "first weight")));
   all.add(module_row<RReLU>("RReLU", "x, or s x for x <= 0, s drawn while training, else the mean of both bounds",
                             real("lower", 1.0 / 8, "bound of s"), real("upper", 1.0 / 3, "bound of s")));

@@ -14,6 +14,11 @@ namespace halfstep::app {
 inline Field width(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
 }
+// Copies of a layer. Each is built and followed when a config is checked, so one number must not ask for hours.
+inline constexpr int kMaxCopies = 1000;
+inline Field copies(std::string key, std::string doc) {
+  return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxCopies);
+}
 // Numbers that classes or channels are weighted with; left out: all the same. And the tensor they make.
 Field weights(std::string key, std::string doc);
 Tensor weights_of(const Json& list);
@@ -30,7 +35,7 @@ template <>
 struct ReadArg<Sizes> {
   static Sizes from(const Json& value);
 };
-// One number, or a list of `count` (0: of any length up to 8); `doc` says what for.
+// One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
 
 }  // namespace halfstep::app

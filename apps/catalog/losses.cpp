@@ -12,8 +12,8 @@ namespace halfstep::app {
 namespace {
 
 // The training step weighs batches by their samples, which takes a mean. Programs and tests that make a loss by itself may put
-// "sum" or "none" into what was checked.
-Field reduction() { return not_yet("reduction", "mean", "another reduction"); }
+// "sum" or "none" into the checked config.
+Field reduction() { return choice("reduction", "mean", {"mean"}, "over the batch; training takes no other"); }
 Reduction reduction_of(const Json& self) {
   const Json& r = self["reduction"];
   return r == "sum" ? Reduction::sum : r == "none" ? Reduction::none : Reduction::mean;
@@ -259,7 +259,7 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Autocast region(Device::meta, low.value_or(DType::bf16), low.has_value());
+    const Autocast region(Device::meta, low);
     const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));

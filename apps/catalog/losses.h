@@ -38,7 +38,7 @@ Compared by_position(const Tensor& output, const Tensor& target);
 // What metrics compare: the same, with numbers in the units of the file that `data` has them from. Rows of labels stay as they are.
 Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& data);
 
-// A loss of classes is given what by_position() makes.
+// A loss of classes gets the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts as what it has.
+// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts by its samples.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -331,8 +331,8 @@ void add_metric_rows(Catalog<MetricRow>& all) {
       choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
   all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
                            arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
-  all.add(
-      metric_row<Precision>("precision", "of the samples predicted as a class, the share that is of it", Targets::classes, average));
+  all.add(metric_row<Precision>("precision", "of the samples predicted as a class, the share that is of it", Targets::classes,
+                                average));
   all.add(metric_row<Recall>("recall", "of the samples of a class, the share predicted as it", Targets::classes, average));
   all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
   all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy",

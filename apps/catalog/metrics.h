@@ -41,7 +41,7 @@ Tensor classes_of(const Tensor& target, const Tensor& output);
 void add_label_metrics(Catalog<MetricRow>& all);  // rows of metrics of labels
 inline const Family& metric_family() { return metric_catalog().family(); }
 
-// Of a class whose constructor takes the values of its fields, in order.
+// The row of a class whose constructor takes the values of its fields, in order.
 template <class M, class... Ts>
 MetricRow metric_row(std::string type, std::string doc, std::optional<Targets> targets, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},

@@ -28,7 +28,7 @@ struct LayerPart {
 struct ModuleRow {
   Component component;
   std::function<std::shared_ptr<Module>(const Json& self)> make;
-  // Of a layer made of layers: follows a batch through them, and fills in what their configs leave out.
+  // For a layer made of layers: follows a batch through them, and fills in fields that their configs leave out.
   std::function<Tensor(Json& self, const Tensor& x, Inference& at)> follow = {};
   std::function<std::vector<LayerPart>(Json& self)> parts = {};
 };

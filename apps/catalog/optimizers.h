@@ -19,13 +19,14 @@ namespace halfstep::app {
 struct OptimizerRow {
   Component component;
   std::function<std::unique_ptr<Optimizer>(const Json& self, std::vector<ParamGroup> groups)> make;
-  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay only.
+  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay
+  // only.
   std::function<std::any(const Json& self, const Json& group)> options = {};
 };
 Catalog<OptimizerRow>& optimizer_catalog();
 inline const Family& optimizer_family() { return optimizer_catalog().family(); }
 
-// Of a class whose constructor takes the parameter groups and then the values of its fields.
+// The row of a class whose constructor takes the parameter groups and then the values of its fields.
 template <class O, class... Ts>
 OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -45,13 +46,14 @@ struct RunLength {
 struct SchedulerRow {
   Component component;
   std::function<std::shared_ptr<Schedule>(const Json& self, Optimizer& optimizer, const RunLength& run)> make;
-  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the warm-up.
+  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the
+  // warm-up.
   bool own_clock = false;
 };
 Catalog<SchedulerRow>& scheduler_catalog();
 inline const Family& scheduler_family() { return scheduler_catalog().family(); }
 
-// Of a class whose constructor takes the optimizer and then the values of its fields.
+// The row of a class whose constructor takes the optimizer and then the values of its fields.
 template <class S, class... Ts>
 SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -60,7 +62,7 @@ SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// Of one schedule, or a list of them that follow one another. `optimizer` must outlive the result. Null config: null.
+// For one schedule, or a list of schedules that follow one another. `optimizer` must outlive the result. Null config: null.
 std::shared_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, const RunLength& run);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers. The first dimension of what comes in is the batch, so batch_first is true unless a config says otherwise.
+// Recurrent layers. The first dimension of the input is the batch, so batch_first is true unless a config says otherwise.
 #include "apps/catalog/layer_rows.h"
 
 namespace halfstep::app {
@@ -15,7 +15,7 @@ Field state_nonlinearity() { return choice("nonlinearity", "tanh", {"tanh", "rel
 std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> last) {
   std::vector<Field> all = sizes_of_layer();
   const auto add = [&](std::vector<Field> fields) { all.insert(all.end(), fields.begin(), fields.end()); };
-  add({width("num_layers", "layers, each of which reads the outputs of the one below")});
+  add({copies("num_layers", "layers, each of which reads the outputs of the one below")});
   all.back().fallback = 1;
   add(std::move(after));
   add({boolean("bias", true, "add biases"), boolean("batch_first", true, "[N, T, features]; else [T, N, features]"),

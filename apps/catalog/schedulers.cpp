@@ -182,7 +182,7 @@ void add_cycles(T& made) {
               number("threshold", 1e-4, "least improvement that counts").at_least(0),
               choice("threshold_mode", "rel", {"rel", "abs"}, "relative to the best value, or not"),
               count_field("cooldown", 0, "evaluations after a change that do not count", 0),
-              number("min_lr", 0.0, "lowest rate").at_least(0), number("eps", 1e-8, "a smaller change is none").at_least(0)}},
+              number("min_lr", 0.0, "lowest rate").at_least(0), number("eps", 1e-8, "smaller changes are ignored").at_least(0)}},
             [](const Json& self, Optimizer& o, const RunLength& run) -> SchedulePtr {
               return std::make_shared<ReduceLROnPlateau>(o, PlateauOptions{.mode = run.monitor_mode,
                                                                            .factor = self["factor"],

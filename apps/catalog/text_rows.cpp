@@ -49,7 +49,7 @@ void add_text_rows(Catalog<DatasetRow>& all) {
              part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
              list("vocabulary", Json::array(), text("", nullptr, "a token"),
                   "characters or words by number; empty: those of the training data's file, stored in the run's config"),
-             integer("vocab_size", nullptr, "of u16 and u32: number of tokens, above each token; left out: that of the training data")
+             integer("vocab_size", nullptr, "of u16 and u32: number of different tokens; left out: that of the training data")
                  .at_least(1)
                  .at_most(kMaxSample),
              integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")

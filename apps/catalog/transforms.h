@@ -20,7 +20,7 @@ struct TransformRow {
 Catalog<TransformRow>& transform_catalog();
 inline const Family& transform_family() { return transform_catalog().family(); }
 
-// Of a class whose constructor takes the values of its fields, in order.
+// The row of a class whose constructor takes the values of its fields, in order.
 template <class T, class... Ts>
 TransformRow transform_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},

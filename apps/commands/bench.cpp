@@ -176,7 +176,7 @@ void check_products(const std::vector<BenchArm>& arms) {
     const int64_t calls = plain_products(a.products);
     check<DeviceError>(calls == 0, "bench", calls, " products of the arm ", name(a.precision),
                        " ran on a kernel of halfstep's own, since cuBLASLt had no code for them: these times are not the GPU's",
-                       Help{"`halfstep devices --products` shows what the library answered; HALFSTEP_CUDA_BLAS=plain measures "
+                       Help{"`halfstep devices --products` shows the library's answers; HALFSTEP_CUDA_BLAS=plain measures "
                             "without it on purpose"});
   }
 }
@@ -306,7 +306,7 @@ void add_bench(CLI::App& program, Action& chosen) {
   CLI::App* group = program.add_subcommand("bench", "Measure");
   group->require_subcommand(1);
   CLI::App* c = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");
-  c->add_option("--config", o->config, "a config like configs/mlp_amp.json: its network, data and bench section");
+  c->add_option("--config", o->config, "a config such as configs/mlp_amp.json");
   const auto count = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
     c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
   };
@@ -316,7 +316,7 @@ void add_bench(CLI::App& program, Action& chosen) {
   count("--batches", o->batches, "resident batches [10, on a GPU 50]");
   count("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
   count("--repeats", o->repeats, "runs an arm [1]");
-  c->add_option("--warmup", o->warmup, "first steps that the median leaves out [3, on a GPU 12]")
+  c->add_option("--warmup", o->warmup, "first steps, not part of the median [3, on a GPU 12]")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
   count("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
   c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
@@ -324,7 +324,7 @@ void add_bench(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   c->add_option("--export", o->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
   c->add_option("--seed", o->seed, "of weights and data [0]");
-  c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all there are]");
+  c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all available]");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->device);
   add_threads(*c, o->threads);

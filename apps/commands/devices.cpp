@@ -117,7 +117,7 @@ int products(const DevicesArguments& o) {
 
 void add_devices(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<DevicesArguments>();
-  CLI::App* c = program.add_subcommand("devices", "List what halfstep can compute on");
+  CLI::App* c = program.add_subcommand("devices", "List the devices that halfstep can compute on");
   c->add_flag("--json", o->json, "one JSON object");
   CLI::Option* products_flag = c->add_flag("--products", o->products, "how the GPU does the matrix products of a training step");
   const auto size = [&](const char* flag, int64_t& value, const char* doc) {

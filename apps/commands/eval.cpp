@@ -78,6 +78,7 @@ int eval(const EvalArguments& o) {
   std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
             << r.samples << " samples: loss " << number_text(r.loss, 6);
   for (const MetricValue& m : r.metrics) {
+    if (!m.in_lines()) continue;
     std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
   }
   std::cout << '\n';

@@ -15,6 +15,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kMaxLine = size_t(16) << 20;
+constexpr int64_t kMaxShown = 64;  // elements of a result that is printed
 
 struct OpArguments {
   std::string op, in, out, batch, autocast, device = "cpu";
@@ -34,8 +35,12 @@ int run_one(const OpArguments& o) {
     std::cout << described.dump() << '\n';
     return kDone;
   }
-  for (const Json& t : described["outputs"])
-    std::cout << t["name"].get<std::string>() << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
+  for (const Json& t : described["outputs"]) {
+    const std::string name = t["name"];
+    std::cout << name << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
+    const Tensor& values = outputs.at(name);
+    if (values.numel() <= kMaxShown) std::cout << values.detach().to(Device::cpu) << '\n';
+  }
   return kDone;
 }
 
@@ -80,7 +85,7 @@ void add_op(CLI::App& program, Action& chosen) {
   c->footer(
       "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); one that is not there is left out. The output\n"
       "holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for several; 1 if "
-      "absent).\n"
+      "absent). Results of at most 64 elements are printed.\n"
       "A line of a batch: {\"op\": \"conv2d\", \"in\": \"i.safetensors\", \"attrs\": {\"stride\": 2}, \"autocast\": null, "
       "\"device\": \"cpu\",\n"
       "\"grad\": true, \"out\": \"o.safetensors\"}; each is answered by one line of JSON.");

@@ -51,7 +51,7 @@ int ops(bool json) {
 void add_ops(CLI::App& program, Action& chosen) {
   auto json = std::make_shared<bool>(false);
   CLI::App* c =
-      program.add_subcommand("ops", "List all ops: what autocast does with them, their dtypes, whether they have a gradient");
+      program.add_subcommand("ops", "List all ops with autocast policy, dtypes and gradient");
   c->add_flag("--json", *json, "one JSON object");
   c->callback([json, &chosen] { chosen = [json] { return ops(*json); }; });
 }

@@ -97,14 +97,14 @@ void add_train(CLI::App& program, Action& chosen) {
   CLI::App* c = program.add_subcommand("train", "Train the model that a config describes");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
-  c->add_flag("--no-amp", o->config.no_amp, "train in float32, whatever the config says");
+  c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");
-  c->add_flag("--quiet", o->quiet, "print only what goes wrong");
+  c->add_flag("--quiet", o->quiet, "print only errors and warnings");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");
   add_device(*c, o->config.device);
   add_threads(*c, o->threads);

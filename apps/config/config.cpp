@@ -11,6 +11,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
   const bool object = parsed.json.is_object();  // else validate() says so
   if (options.no_amp && object) parsed.json["amp"] = false;
+  check_effective(parsed, options.sets, issues);
   if (options.device && object) {
     parsed.json["device"] = *options.device;
     parsed.origins["device"] = {"--device " + *options.device, {}, {}};
@@ -23,9 +24,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // already merged in
   static_cast<Sections&>(config) = read_sections(config.json);
-  config.device = named_device(config.device_name);
-  config.low = amp_dtype(config.amp, config.device);
-  config.scaler = scaler_options(config.amp, config.device);
+  static_cast<MixedPrecision&>(config) = result.precision;
   for (const Issue& issue : issues.list()) config.warnings.push_back(Issues::line(issue, parsed.origins));
   config.facts = std::move(result.facts);
   config.data_fault = std::move(result.data_fault);

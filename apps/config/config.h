@@ -20,11 +20,8 @@ struct ConfigOptions {
   std::optional<std::string> device = {};
 };
 
-struct Config : Sections {
-  Json json;                 // the document itself, with every key of the schema; what a run stores
-  Device device;             // that "device" names
-  std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
-  GradScalerOptions scaler;
+struct Config : Sections, MixedPrecision {
+  Json json;                 // the document itself, with every key of the schema; a run stores it
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;  // of data.train; nothing when its files are needed to know and are not there, or cannot be read
   std::string data_fault;          // why existing data cannot be read: an error of the data, thrown by the code that reads it

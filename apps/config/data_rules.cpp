@@ -164,7 +164,8 @@ class DataRules : private RuleSet {
     if (stateful && !loader["sampler"].is_null())
       issues_.error("data.loader.sampler", "must not be given with stateful: a batch starts where the one before it ended");
     if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
-      issues_.error("train.checkpoint_activations", "must not be given with stateful, whose layers would advance their state twice");
+      issues_.error("train.checkpoint_activations",
+                    "must not be given with stateful, whose layers would advance their state twice");
     if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
     for (const char* split : {"train", "val", "test"}) {
       const Json& self = c_["data"][split];

@@ -24,12 +24,25 @@ constexpr size_t kMaxChain = 32;                  // configs that extend one ano
 constexpr size_t kMaxExpanded = size_t(1) << 20;  // bytes that ${...} may come to, in all
 constexpr size_t kMaxShownOption = 200;
 
-void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& over_origins, const std::string& path) {
+bool is_off(const Tree& section) { return section.is_object() && section.contains("enabled") && section["enabled"] == false; }
+
+// A section that the base has switched off: what a config that extends it sets there would have no effect.
+void check_switched_on(const Tree& base, const Tree& over, const std::string& path, Issues& issues) {
+  if (!is_off(base) || over.contains("enabled")) return;
+  const auto given = std::find_if(over.begin(), over.end(), [](const Tree& value) { return !value.is_null(); });
+  if (given == over.end()) return;
+  issues.error(join_path(path, given.key()),
+               "has no effect: the config that this one extends has " + path + " switched off; add \"enabled\": true");
+}
+
+void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& over_origins, const std::string& path,
+                 Issues& issues) {
   const auto take_origin = [&](const std::string& p) {
     if (const auto it = over_origins.find(p); it != over_origins.end()) origins[p] = it->second;
   };
   take_origin(path);
   if (base.is_object() && over.is_object()) {
+    check_switched_on(base, over, path, issues);
     for (const auto& [key, value] : over.items()) {
       const std::string below = join_path(path, key);
       if (value.is_null()) {
@@ -37,7 +50,7 @@ void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& 
         origins.erase(below);
         erase_below(origins, below);
       } else {
-        merge_value(base[key], origins, value, over_origins, below);
+        merge_value(base[key], origins, value, over_origins, below, issues);
       }
     }
     return;
@@ -64,7 +77,7 @@ ParsedJson load_chain(const std::filesystem::path& file, Issues& issues, std::ve
                      " files, got one more at ", file.string());
   if (!own.json.is_object() || !own.json.contains("extends") || !own.json["extends"].is_string()) return own;
   ParsedJson out = load_chain(file.parent_path() / own.json["extends"].get<std::string>(), issues, open, bytes_left);
-  merge_over(out, own);
+  merge_over(out, own, issues);
   return out;
 }
 
@@ -174,7 +187,9 @@ class Expander {
 
 }  // namespace
 
-void merge_over(ParsedJson& base, const ParsedJson& over) { merge_value(base.json, base.origins, over.json, over.origins, ""); }
+void merge_over(ParsedJson& base, const ParsedJson& over, Issues& issues) {
+  merge_value(base.json, base.origins, over.json, over.origins, "", issues);
+}
 
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues) {
   std::vector<std::filesystem::path> open;
@@ -249,6 +264,24 @@ void share_data_keys(ParsedJson& config) {
       copy_origins(config.origins, join_path("data", key), join_path(join_path("data", name), key));
     }
     if (split.size() > 1) data[name] = std::move(split);
+  }
+}
+
+void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues) {
+  const auto path_of = [](const std::string& set) { return set.substr(0, set.find('=')); };
+  for (const std::string& set : sets) {
+    const std::vector<std::string> keys = split_path(path_of(set));
+    const Tree* at = &config.json;
+    std::string walked;
+    for (size_t i = 0; i + 1 < keys.size() && at->is_object() && at->contains(keys[i]); ++i) {
+      at = &(*at)[keys[i]];
+      walked = join_path(walked, keys[i]);
+      const std::string on = walked + ".enabled";
+      const bool meant = std::any_of(sets.begin(), sets.end(), [&](const std::string& other) { return path_of(other) == on; });
+      if (!is_off(*at) || meant) continue;
+      issues.error(path_of(set), "has no effect while " + walked + " is switched off; add --set " + on + "=true");
+      break;
+    }
   }
 }
 

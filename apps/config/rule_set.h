@@ -7,6 +7,7 @@
 #include <string>
 
 #include "apps/catalog/facts.h"
+#include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
 
@@ -26,12 +27,12 @@ class RuleSet {
   Issues& issues_;
 };
 
-// Of the section "data" by itself, and together with what is known of the training data.
+// Rules of the section "data" by itself, and together with the facts of the training data.
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
-// Of optimizer, schedule and steps, with a model that was inferred.
-void training_rules(Json& config, const DataFacts& facts, Issues& issues);
+// Rules of optimizer, schedule and steps, with a model that was inferred.
+void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues);
 
 // Does the run never look at this value, which checkpoint.monitor or the like may name?
 inline bool never_evaluated(const Json& config, const std::string& value) {

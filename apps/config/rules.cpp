@@ -26,17 +26,17 @@ class Rules : private RuleSet {
   RuleResult run() {
     length();
     output_dir();
-    precision();
+    RuleResult out;
+    precision(out);
     schedule();
     data_rules(c_, issues_);
-    RuleResult out;
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
       data_rules(c_, *out.facts, issues_);
       if (clean({"model"})) model(out);
     }
     if (clean({"metrics", "data"})) metrics(out.facts);
-    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, issues_);
+    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, out.precision, issues_);
     return out;
   }
 
@@ -46,7 +46,7 @@ class Rules : private RuleSet {
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
       issues_.error("train.deterministic",
-                    "must be true: every run gives the same bits on every device, and none is faster without");
+                    "must be true: every run gives the same bits on every device, at no cost in speed");
     if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
     if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !t["checkpoint_activations"].empty())
@@ -72,7 +72,7 @@ class Rules : private RuleSet {
     }
   }
 
-  void precision() {
+  void precision(RuleResult& out) {
     if (clean({"device"})) {
       try {
         named_device(c_["device"]);
@@ -81,14 +81,12 @@ class Rules : private RuleSet {
       }
     }
     if (!clean({"amp", "device"})) return;
-    const AmpSection amp = read_amp(c_["amp"]);
-    const Device device = named_device(c_["device"]);
-    const auto dtype = amp_dtype(amp, device);
-    const bool scaled = scaler_options(amp, device).enabled;
-    if (dtype == DType::f16 && !scaled) {
+    out.precision = mixed_precision(c_);
+    const auto& [device, low, scaler] = out.precision;
+    if (low == DType::f16 && !scaler.enabled) {
       issues_.warn("amp.scaler.enabled", "float16 without a gradient scaler loses small gradients; \"auto\" or true is safer");
     }
-    if (dtype == DType::bf16 && scaled) {
+    if (low == DType::bf16 && scaler.enabled) {
       issues_.warn("amp.scaler.enabled", "bfloat16 has the range of float32 and needs no gradient scaler");
     }
   }
@@ -170,8 +168,8 @@ class Rules : private RuleSet {
     return facts.classes > 0 ? out + joined(", ", facts.classes, " classes") : out;
   }
 
-  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in the
-  // same way even after the training data was removed.
+  // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in
+  // the same way even after the training data was removed.
   void hold(const DataFacts& facts) {
     Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);
@@ -195,7 +193,7 @@ class Rules : private RuleSet {
     if (clean({"metrics", "checkpoint"})) monitor(targets);
   }
 
-  // The metric that is there for such data whatever a config lists, or the loss.
+  // The metric that is always computed for such data, or the loss.
   std::string first_choice(std::optional<Targets> targets) const {
     if (targets) {
       for (const NamedMetric& m : build_metrics(c_["metrics"], targets))
@@ -242,13 +240,8 @@ class Rules : private RuleSet {
                     what + (targets == Targets::numbers ? " needs data with classes" : " needs numbers as targets"));
   }
 
-  std::optional<DType> low() const {
-    if (!clean({"amp", "device"})) return {};
-    return amp_dtype(read_amp(c_["amp"]), named_device(c_["device"]));
-  }
-
   void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, low(), "model", issues_);
+    InferredModel inferred = infer_model(c_["model"], *out.facts, out.precision.low, "model", issues_);
     c_["model"] = inferred.model;
     if (!inferred.output) return;
     out.layers = inferred.layers;
@@ -259,7 +252,7 @@ class Rules : private RuleSet {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!clean({"loss"})) return;
-    check_loss(c_["loss"], inferred, *out.facts, low(), issues_);
+    check_loss(c_["loss"], inferred, *out.facts, out.precision.low, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }

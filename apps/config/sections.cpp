@@ -10,6 +10,10 @@ template <>
 struct ReadArg<Interval> {
   static Interval from(const Json& value) { return *parse_interval(value); }
 };
+template <>
+struct ReadArg<std::optional<DType>> {
+  static std::optional<DType> from(const Json& value) { return parse_dtype(value.get<std::string>()); }  // "auto": nothing
+};
 
 namespace {
 
@@ -84,7 +88,6 @@ class Reader {
 const Section& root_schema() { return SchemaOf::section_of<Sections>(""); }
 
 Sections read_sections(const Json& config) { return Reader::read<Sections>(config); }
-AmpSection read_amp(const Json& amp) { return Reader::read<AmpSection>(amp); }
 
 Device named_device(const std::string& device) {
   if (device == "auto") return has_backend(Device::Type::cuda) ? Device::cuda : Device::cpu;
@@ -93,20 +96,16 @@ Device named_device(const std::string& device) {
   } catch (const DeviceError& e) { throw ConfigError(e.what()); }
 }
 
-std::optional<DType> amp_dtype(const AmpSection& amp, Device device) {
-  if (!amp.enabled) return {};
-  if (amp.dtype == "auto") return device.is_cuda() ? DType::f16 : DType::bf16;
-  return parse_dtype(amp.dtype);
-}
-
-GradScalerOptions scaler_options(const AmpSection& amp, Device device) {
-  const std::optional<DType> dtype = amp_dtype(amp, device);
-  const ScalerSection& s = amp.scaler;
-  return {.init_scale = s.init_scale,
-          .growth_factor = s.growth_factor,
-          .backoff_factor = s.backoff_factor,
-          .growth_interval = s.growth_interval,
-          .enabled = dtype && s.enabled.value_or(dtype == DType::f16)};
+MixedPrecision mixed_precision(const Json& config) {
+  const AmpSection amp = Reader::read<AmpSection>(config["amp"]);
+  MixedPrecision out{.device = named_device(config["device"]), .low = {}, .scaler = {}};
+  if (amp.enabled) out.low = amp.dtype.value_or(out.device.is_cuda() ? DType::f16 : DType::bf16);
+  out.scaler = {.init_scale = amp.scaler.init_scale,
+                .growth_factor = amp.scaler.growth_factor,
+                .backoff_factor = amp.scaler.backoff_factor,
+                .growth_interval = amp.scaler.growth_interval,
+                .enabled = out.low && amp.scaler.enabled.value_or(out.low == DType::f16)};
+  return out;
 }
 
 }  // namespace halfstep::app

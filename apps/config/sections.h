@@ -38,7 +38,7 @@ struct ScalerSection {
 
 struct AmpSection {
   bool enabled;
-  std::string dtype;
+  std::optional<DType> dtype;
   ScalerSection scaler;
   bool report;
 
@@ -174,7 +174,7 @@ struct TrainSection {
     key.switched(ema, "ema", "exponential average of the weights");
     key.switched(swa, "swa", "mean of the last weights");
     key.switched(lookahead, "lookahead", "slow weights");
-    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate on this number of first batches only, in one order")
+    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate only on these first batches, in one order")
                              .at_least(1)
                              .at_most(kMaxCount));
     key(early_stopping, optional_section("early_stopping", early_stopping_section(), "end when a value gets no better"));
@@ -230,7 +230,7 @@ struct PerformanceSection {
     key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
     key(channels_last, boolean("channels_last", false, "the channels of a pixel are adjacent in memory: faster in 16 bits"));
     key(cudnn_benchmark, boolean("cudnn_benchmark", false,
-                                 "time some of cuDNN's algorithms for each kind of convolution and keep the fastest; last bits may differ"));
+                                 "time some of cuDNN's algorithms for a convolution and keep the fastest; last bits may differ"));
     key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB of workspace that one call of cuDNN may use")
                              .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
@@ -238,7 +238,7 @@ struct PerformanceSection {
   }
 };
 
-// Of ranks that train together (docs/distributed.md).
+// For ranks that train together (docs/distributed.md).
 struct DistributedSection {
   std::string backend, wire, sum;
   double bucket_mb, timeout_s;
@@ -248,7 +248,7 @@ struct DistributedSection {
     key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
                         "transport of gradients; auto: NCCL on GPUs if it can be opened, else the host, over MPI or Gloo "
                         "depending on the launcher; mpi: an old name of host"));
-    key(bucket_mb, number("bucket_mb", 25.0, "size of the buckets that gradients are sent in; the first has 1").above(0).at_most(1024));
+    key(bucket_mb, number("bucket_mb", 25.0, "size of buckets of gradients; the first has 1").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
                      "dtype of transfers; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
     key(sum, choice("sum", "ordered", {"ordered", "library"},
@@ -316,14 +316,19 @@ struct Sections {
 // The whole config.
 const Section& root_schema();
 
-// Of a document, or its section "amp", that was held against the schema and has no errors.
+// For a document, or its section "amp", that was checked against the schema without errors.
 Sections read_sections(const Json& config);
-AmpSection read_amp(const Json& amp);
+
+// What "device" and "amp" come to.
+struct MixedPrecision {
+  Device device;
+  std::optional<DType> low;  // the dtype of autocast; nothing when it is off
+  GradScalerOptions scaler;
+};
+// Of a document whose "device" and "amp" have no errors.
+MixedPrecision mixed_precision(const Json& config);
 
 // "auto": cuda when there is one. Throws ConfigError for an unknown name.
 Device named_device(const std::string& device);
-// The dtype of mixed precision on that device, or nothing when it is off.
-std::optional<DType> amp_dtype(const AmpSection& amp, Device device);
-GradScalerOptions scaler_options(const AmpSection& amp, Device device);
 
 }  // namespace halfstep::app

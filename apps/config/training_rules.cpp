@@ -15,7 +15,7 @@ namespace {
 
 class TrainingRules : private RuleSet {
  public:
-  using RuleSet::RuleSet;
+  TrainingRules(Json& config, const MixedPrecision& precision, Issues& issues) : RuleSet(config, issues), precision_(precision) {}
 
   // Optimizer, schedule and the like are made on the device that computes nothing: an exception there is an error of the config.
   void run(const DataFacts& facts) {
@@ -70,7 +70,7 @@ class TrainingRules : private RuleSet {
   void closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
-    if (clean({"amp", "device"}) && scaler_options(read_amp(c_["amp"]), named_device(c_["device"])).enabled)
+    if (clean({"amp", "device"}) && precision_.scaler.enabled)
       issues_.error("optimizer", type +
                                      " evaluates the loss several times a step, which a gradient scaler does not allow; train in "
                                      "float32 or bfloat16");
@@ -104,6 +104,7 @@ class TrainingRules : private RuleSet {
     return std::max<int64_t>(rounded_up(batches, accumulate), 1);
   }
 
+  const MixedPrecision& precision_;
   static constexpr int64_t kUnknownSteps = int64_t(1) << 20;  // of an epoch: more than others count on
 
   static bool has_type(const Json& schedule, const char* type) {
@@ -115,6 +116,8 @@ class TrainingRules : private RuleSet {
 
 }  // namespace
 
-void training_rules(Json& config, const DataFacts& facts, Issues& issues) { TrainingRules(config, issues).run(facts); }
+void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues) {
+  TrainingRules(config, precision, issues).run(facts);
+}
 
 }  // namespace halfstep::app

@@ -81,7 +81,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   backend.synchronize();
   memory.reset_peak();
   auto* const reporter = dynamic_cast<ProductReporter*>(&backend);
-  if (reporter) reporter->take_product_reports();  // what came before is not this arm's
+  if (reporter) reporter->take_product_reports();  // earlier reports are not this arm's
   std::vector<Tensor> losses;
   std::vector<StepOutcome> outcomes;
   arm.steps = o.epochs * o.batches;

@@ -20,7 +20,7 @@ namespace {
 
 std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
 
-constexpr int64_t kStep = 8;           // elements: what Tensor Cores and AMX take 16-bit operands in steps of
+constexpr int64_t kStep = 8;           // elements: Tensor Cores and AMX take 16-bit operands in steps of this
 constexpr int64_t kTile = 64;          // of a product's columns, which a GPU computes together
 constexpr double kWaste = 0.2;         // of a tile, that is worth a word
 constexpr double kShare = 0.05;        // of a step's operations, below which nothing is worth a word

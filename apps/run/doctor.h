@@ -13,7 +13,7 @@ namespace halfstep::app {
 struct Finding {
   std::string where;   // path in the config: "model.layers.1", "amp.scaler.enabled"
   std::string what;    // with its numbers
-  std::string remedy;  // what to change
+  std::string remedy;  // the change to make
   std::string gain;    // that this would bring
 };
 
@@ -22,7 +22,7 @@ struct DoctorOptions {
   std::optional<double> memory;  // bytes of the device; empty: it is asked
 };
 
-// Throws what loading data and a step would throw. Most important first.
+// Throws as loading data and a step do. Most important first.
 std::vector<Finding> examine(const Config& config, const DoctorOptions& options = {});
 
 }  // namespace halfstep::app

@@ -28,7 +28,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
     if (input.defined()) {
       Tensor output, value;
       {
-        const Autocast region(device, low.value_or(DType::bf16), low.has_value());
+        const Autocast region(device, low);
         output = module(input);
         value = loss(output, target);
       }
@@ -60,7 +60,7 @@ Json metrics_json(const std::string& split, const std::vector<MetricValue>& metr
     if (row.always) out[split + "." + row.component.type] = nullptr;
   for (const MetricValue& m : metrics) {
     out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
-    if (!m.details.is_null()) out[split + "." + m.name + ".table"] = m.details;
+    if (!m.details.empty()) out[split + "." + m.name + ".table"] = m.details;
   }
   return out;
 }

@@ -17,7 +17,9 @@ struct MetricValue {
   std::string name;  // "accuracy"
   double value;
   bool is_share;  // see Metric, as details
-  Json details = {};
+  Json details = {};  // empty, and not null, where the value was read from a checkpoint
+  // Is the value for the lines that people read? Not where there is a table, which holds it and which `halfstep eval` prints.
+  bool in_lines() const { return details.is_null(); }
 };
 
 struct EvalResult {
@@ -29,11 +31,12 @@ struct EvalResult {
 
 // One pass over `loader` without gradients, in eval mode, under the same autocast as training (`low` empty: none). Stateful layers
 // begin at zero. With a group every rank computes its part of each batch, and all have the whole result. The module is left in the
-// mode and with the states that it was in. Metrics are given what as_measured() makes.
+// mode and with the states that it was in. Metrics get the results of as_measured().
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
                     std::optional<DType> low, ProcessGroup* group = nullptr);
 
-// Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for other data are null.
+// Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for
+// other data are null.
 Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics);
 
 // The batch on `device`; the copy, if any, counts as data.

@@ -29,7 +29,7 @@ int64_t step_of(std::string_view line, bool& evaluation) {
   } catch (const JsonError&) { return -1; }
 }
 
-// Of the steps up to `from`, what has been written and will not be written again.
+// The lines of steps up to `from` that have been written and will not be written again.
 std::string lines_until(const ResumePoint& from, const std::string& text, int64_t& foreign) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {

@@ -29,7 +29,7 @@ class MetricsFile {
 
   // Writes the whole line or nothing. The first failure prints a warning; training continues, and lost() counts.
   void write(const Json& entry);
-  void sync();  // to the disk; what fails counts as a line lost
+  void sync();  // to the disk; a failure counts as a line lost
   int64_t lost() const { return lost_; }
 
  private:

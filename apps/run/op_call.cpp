@@ -34,7 +34,7 @@ std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_vie
 
 struct Inputs {
   std::vector<TensorArgument> arguments;
-  TensorMap floating;  // by the names of the file: what gets a gradient
+  TensorMap floating;  // by the names of the file: tensors that get a gradient
   TensorMap weights;
 };
 
@@ -202,9 +202,9 @@ Json describe_exception() {
   };
   try {
     throw;
-  } catch (const std::bad_alloc&) { return failure("MemoryError", "[memory] the host has no memory left"); } catch (const Error& e) {
-    return failure(type_name(e), e.what());
-  } catch (...) {
+  } catch (const std::bad_alloc&) {
+    return failure("MemoryError", "[memory] the host has no memory left");
+  } catch (const Error& e) { return failure(type_name(e), e.what()); } catch (...) {
     // A third-party library's message would not help a user.
     return failure("Exception", "[halfstep] a defect of halfstep itself\nhelp: please report the line");
   }

@@ -39,12 +39,12 @@ nlohmann::json read_attributes(std::string_view text);
 // The region's dtype by name; throws ConfigError unless float16 or bfloat16.
 DType autocast_dtype(const std::string& name);
 
-// Runs it, writes `out`, and returns what was written. Throws as the op does.
+// Runs it, writes `out`, and returns the tensors written. Throws as the op does.
 TensorMap run_op_call(const OpCall& call);
 
 // {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}
 Json describe_outputs(const TensorMap& outputs);
-// Of the exception being handled, whatever it is: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
+// Describes the exception being handled, of any type: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
 Json describe_exception();
 
 }  // namespace halfstep::app

@@ -61,7 +61,7 @@ Json flops_json(const std::array<double, kDTypeCount>& flops) {
   return out;
 }
 
-// Without what others hold on Device::meta.
+// Without memory that others hold on Device::meta.
 MemoryStats since(const MemoryStats& before, MemoryStats now) {
   now.peak -= before.live;
   for (size_t i = 0; i < now.peak_by_tag.size(); ++i) now.peak_by_tag[i] -= before.live_by_tag[i];

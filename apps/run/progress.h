@@ -12,10 +12,11 @@ namespace halfstep::app {
 
 struct ProgressOptions {
   std::FILE* out = stdout;
-  bool quiet = false;   // only what goes wrong
+  bool quiet = false;   // only errors and warnings
   bool silent = false;  // not even that: another rank says it
   bool color = true;   // on a terminal, unless NO_COLOR is set
-  bool plain = false;  // even on a terminal: it is the launcher's, which passes on what ranks print, to a file or beside others' lines
+  // Even on a terminal: it is the launcher's, which passes the output of ranks on to a file or mixes it with that of others.
+  bool plain = false;
 };
 
 // A moment of training.

@@ -29,8 +29,8 @@ struct RateSearch {
   std::optional<double> steepest;   // where the smooth loss falls fastest over log lr: a good rate; nothing where it never falls
   std::optional<double> lowest;     // where it was lowest: too large a rate
 };
-// Trains the config's model from its first weights with rates that grow from one to the other by a constant factor (Smith 2017). Rates
-// of groups keep their proportions to the first one's. Nothing is written. Throws ValueError for a range that is none.
+// Trains the config's model from its first weights with rates that grow from one to the other by a constant factor (Smith 2017).
+// Rates of groups keep their proportions to the first one's. Nothing is written. Throws ValueError for an empty range.
 RateSearch find_rate(Config config, const RateRange& range);
 
 }  // namespace halfstep::app

@@ -21,10 +21,11 @@ namespace halfstep::app {
 class RunDir {
  public:
   // Locks the folder if it exists, and cleans up after killed runs. resume: nothing, "auto" or a checkpoint's path. Nothing of
-  // an older run is changed. Throws ConfigError when another run holds the lock, or when the folder holds an older run that is neither
-  // resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and IoError.
+  // an older run is changed. Throws ConfigError when another run holds the lock, or when the folder holds an older run that is
+  // neither resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and
+  // IoError.
   RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
-  // Of a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
+  // For a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
   struct Found {
     std::optional<std::filesystem::path> checkpoint;
     bool continues = false;
@@ -63,7 +64,7 @@ class RunDir {
   MetricsFile metrics_;
 };
 
-// Where a run is that --overwrite was replacing when its successor was killed; nothing when there is none. For messages.
+// The folder of a run that --overwrite was replacing when its successor was killed, if there is one. For messages.
 std::optional<std::filesystem::path> replaced_run(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

@@ -17,7 +17,7 @@
 namespace halfstep::app {
 namespace {
 
-// 0, or the errno of what failed. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
+// 0, or the errno of the failure. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
 // of fcntl may. Both belong to this process: no other one is ever forked with the file open.
 int try_lock(int fd) {
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
@@ -87,13 +87,13 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
     return;
   }
   const std::string text = description() + '\n';
-  // Only for a message of others, hence no error.
+  // It is only for messages of other processes, so a failure is not an error.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
 
 RunLock::~RunLock() {
   if (fd_ < 0) return;
-  ::unlink(path_.c_str());  // before the lock goes, so that nobody removes another's file
+  ::unlink(path_.c_str());  // before unlocking, so that no process removes another's file
   ::close(fd_);
 }
 

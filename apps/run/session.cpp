@@ -272,7 +272,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .seconds = t.number("seconds")};
   for (const NamedMetric& m : s.metrics) {
     const auto value = t.number_or_null("val_" + m.name);
-    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share()});
+    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details()});
   }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
   check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint was saved after batch ", at.next_batch,

@@ -20,7 +20,7 @@
 
 namespace halfstep::app {
 
-// The model and the loss alone; what `eval` needs.
+// Only the model and the loss, for `eval`.
 struct ModelParts {
   Device device;
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
@@ -50,7 +50,7 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
                                                                  int64_t steps_per_epoch, int64_t total_steps);
 // Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
 int use_averages(const CheckpointContents& contents, StateDict& state);
-// Of "train", "val" or "test", on the config's device.
+// The data of "train", "val" or "test", on the config's device.
 std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "apps/catalog/infer.h"
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
 #include "amp/step/data_parallel.h"
@@ -21,21 +22,25 @@ constexpr int64_t kBadLosses = 10;         // in a row, before a run without a s
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
 
-// "accuracy 97.31 %"
-std::string shown(const MetricValue& m) {
-  if (!m.is_share) return m.name + " " + number_text(m.value, 4);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * m.value);
-  return m.name + " " + text;
-}
-
-Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
-
 // A checkpoint's config, with defaults for keys newer than the halfstep that wrote it.
 Json with_defaults(const Json& stored) {
   try {
     return resolve_config(stored, "the checkpoint's config").json;
   } catch (const Error&) { return stored; }  // then it differs in more than its age
+}
+
+[[noreturn]] void refuse_state(const std::filesystem::path& checkpoint, const Error& why) {
+  fail<ConfigError>("resume", "the config must fit the state of ", checkpoint.string(), ": ", one_line(why),
+                    Help{"take the config that the checkpoint was trained with, or start over in another output_dir"});
+}
+
+// A state that does not fit the model, the optimizer or the schedule is of another config.
+Counters restored(const CheckpointContents& contents, Session& session, const std::filesystem::path& checkpoint) {
+  try {
+    return unpack(contents, session);
+  } catch (const ValueError& e) { refuse_state(checkpoint, e); } catch (const ShapeError& e) {
+    refuse_state(checkpoint, e);
+  } catch (const DTypeError& e) { refuse_state(checkpoint, e); }
 }
 
 // What resuming changes about the run, as paths of the config.
@@ -61,8 +66,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, group)) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
+    n_ = restored(contents, s_, *dir_.checkpoint());
     report_changes(config_.json, stored_config(contents), progress_);
-    n_ = unpack(contents, s_);
     if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
                             " when the checkpoint was written: the run will not repeat bit for bit"));
@@ -100,7 +105,7 @@ TrainSummary Trainer::run() {
   logged_.samples = n_.samples;
   while (!finished()) {
     train_batch();
-    // Only between optimizer steps: gradients of an open window are in no checkpoint.
+    // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
       save();
       return stopped(joined("after step ", n_.steps, "; continue with --resume auto"));
@@ -128,7 +133,9 @@ void Trainer::introduce() const {
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
-  if (group_) progress_.line(describe_ranks(*group_) + joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
+  if (group_)
+    progress_.line(describe_ranks(*group_) +
+                   joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
   if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
 }
 
@@ -198,7 +205,7 @@ void Trainer::end_epoch() {
   line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
   if (evaluated) line += "  val loss " + number_text(*n_.val_loss, 4);
   if (evaluated)
-    for (const MetricValue& m : n_.val_metrics) line += "  val " + shown(m);
+    for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "  val " + shown(m) : "";
   line += "  lr " + number_text(s_.optimizer->lr(), 3);
   if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
   progress_.line(line + "  " + duration_text(seconds()));
@@ -315,8 +322,8 @@ void Trainer::evaluate_now() {
   for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
 }
 
-// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so that
-// it holds the decisions.
+// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so
+// that it holds the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
   if (s_.schedule && config_.checkpoint.monitor == what && value) s_.schedule->observe(*value);
   const Json& stop = config_.train.early_stopping;
@@ -359,36 +366,6 @@ double Trainer::training_seconds() const { return std::chrono::duration<double>(
 
 std::optional<double> Trainer::scale() const {
   return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
-}
-
-TrainSummary Trainer::summary(Ending ending) {
-  if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
-  TrainSummary out;
-  out.ending = ending;
-  out.json = metrics_json("val", n_.val_metrics);
-  out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
-                       {"train.loss", or_null(n_.train_loss)},
-                       {"epochs", epoch()},
-                       {"stopped_early", n_.stopped},
-                       {"steps_applied", n_.steps - n_.skipped},
-                       {"steps_skipped", n_.skipped},
-                       {"seconds", seconds()},
-                       {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
-                       {"metrics_lines_lost", dir_.metrics().lost()},
-                       {"peak_bytes", allocator(s_.device).stats().peak},
-                       {"scale", scale() ? Json(*scale()) : Json(1.0)},
-                       {"device", joined(s_.device)},
-                       {"dtype", joined(s_.low.value_or(DType::f32))},
-                       {"output_dir", dir_.path().string()}});
-  if (ending == Ending::finished) {
-    std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ");
-    for (const MetricValue& m : n_.val_metrics) line += "val " + shown(m) + ", ";
-    line += duration_text(seconds()) + ", " + count_text(out.json["samples_per_second"]) + " samples/s, peak " +
-            bytes_text(out.json["peak_bytes"]);
-    if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
-    progress_.line(line);
-  }
-  return out;
 }
 
 }  // namespace halfstep::app

@@ -25,6 +25,11 @@ struct TrainSummary {
   Json json;  // "val.accuracy", "val.loss", "steps_applied", ...
 };
 
+// "accuracy 97.31 %"
+std::string shown(const MetricValue& metric);
+// Infinite and NaN are no JSON.
+Json or_null(const std::optional<double>& value);
+
 class Trainer {
  public:
   // Resumes when `dir` says so. All arguments must outlive it. With a group, every rank runs one.
@@ -70,6 +75,8 @@ class Trainer {
   double training_seconds() const;  // of this process, without evaluations
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
+  void report_end(const Json& summary);  // of a run that was not interrupted
+  void say_next();
 
   Config config_;
   RunDir& dir_;

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-// Notices of ranks: a signal, and what rank 0's clock says is due.
+// Notices of ranks: a signal, and actions that are due by rank 0's clock.
 constexpr uint32_t kInterrupt = 1, kStop = 2, kLogDue = 4, kEvalDue = 8, kSaveDue = 16;
 
 }  // namespace

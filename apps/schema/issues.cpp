@@ -27,7 +27,7 @@ const Origin* find_origin(std::string path, const Origins& origins, bool& exact)
   }
 }
 
-// At most `n` bytes, without what would move a terminal's cursor.
+// At most `n` bytes, without characters that would move a terminal's cursor.
 std::string printable(std::string text, size_t n) {
   if (text.size() > n) {
     while (n > 0 && (text[n] & 0xc0) == 0x80) --n;  // not inside a character

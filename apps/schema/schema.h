@@ -46,7 +46,8 @@ struct Field {
   bool also_integer = false;   // text: or an integer
   bool is_pattern = false;     // text: a regular expression
   bool also_boolean = false;   // a list: or true or false
-  int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch)
+  int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch), and a
+                              // number must be that size; a list, where the field is one, may say more
   bool from_target = false;   // "auto" is the number of classes, or the width of the target
   bool from_tokens = false;   // "auto" is the number of tokens of the data
   bool from_streams = false;  // "auto" is true if the data is read in streams
@@ -100,12 +101,12 @@ struct Family {
   std::string what;  // "layer", "optimizer"
   std::vector<Component> components;
   std::vector<Field> common;         // fields of every component
-  std::vector<std::string> planned;  // types that are known but do not exist yet
+  std::vector<std::string> cpp_only;  // types that a config cannot use, and a program can
   const Component* find(std::string_view type) const;
 };
 
-// Types that are known but do not exist yet, by the kind of component: "layer".
-std::vector<std::string> planned_components(const std::string& what);
+// Types that only programs can use, by the kind of component: "layer".
+std::vector<std::string> cpp_only_components(const std::string& what);
 
 // A whole document.
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);

@@ -60,7 +60,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"NLLLoss", "CrossEntropyLoss"}, {"SparseCategoricalCrossentropy", "CrossEntropyLoss"}, {"MSE", "MSELoss"}, {"L2", "MSELoss"},
     {"EuclideanLoss", "MSELoss"}, {"MeanSquaredError", "MSELoss"}, {"Cosine", "CosineAnnealingLR"},
     {"CosineDecay", "CosineAnnealingLR"}, {"Step", "StepLR"}, {"Synthetic", "Random"}, {"Tabular", "CSV"}, {"half", "float16"},
-    {"fp16", "float16"}, {"16-mixed", "float16"}, {"bf16", "bfloat16"}, {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"},
+    {"f16", "float16"}, {"fp16", "float16"}, {"16-mixed", "float16"}, {"f32", "float32"}, {"fp32", "float32"}, {"bf16", "bfloat16"},
+    {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"},
     {"gpu", "cuda"}, {"maximize", "max"}, {"minimize", "min"}, {"top1", "accuracy"}, {"acc", "accuracy"},
 };
 // clang-format on

@@ -56,7 +56,7 @@ class Checker {
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
                const std::string& path, const Json& head = Json::object()) {
     Json out = head;
-    std::vector<std::string> known, offered;  // what does not work yet is known, but not offered
+    std::vector<std::string> known, offered;  // types that do not work yet are known, but not offered
     for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
@@ -75,7 +75,7 @@ class Checker {
         if (group == &common && own(f.key)) continue;  // a type's own meaning of the key holds
         const auto it = value.find(f.key);
         Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
-        if (f.kind != Kind::not_yet || !checked.is_null()) out[f.key] = std::move(checked);
+        if (f.kind != Kind::not_yet) out[f.key] = std::move(checked);
       }
     }
     return out;
@@ -149,7 +149,18 @@ class Checker {
     if (!f.short_for.empty() && value.is_string()) {
       return section(Json{{f.short_for, value}}, f.section->fields, {}, f.section->name, path);
     }
-    return value.is_object() ? section(value, f.section->fields, {}, f.section->name, path) : wrong(value, f, path);
+    if (value.is_object()) return section(value, f.section->fields, {}, f.section->name, path);
+    issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + word_of(*f.section, value, path));
+    return nullptr;
+  }
+  // Where a section is given a word that one of its keys takes, such as "amp": "bf16".
+  static std::string word_of(const Section& section, const Json& value, const std::string& path) {
+    if (!value.is_string()) return "";
+    for (const Field& f : section.fields) {
+      const std::string word = f.kind == Kind::text ? suggest(value.get<std::string>(), f.words) : "";
+      if (!word.empty()) return "; did you mean " + join_path(path, f.key) + ", \"" + word + "\"?";
+    }
+    return "";
   }
 
   Json component(const Json& value, const Family& family, const Field& f, const std::string& path) {
@@ -170,8 +181,8 @@ class Checker {
     const std::string name = type->get<std::string>();
     const Component* found = family.find(name);
     if (!found) {
-      if (contains(family.planned, name)) {
-        issues_.error(type_path, name + " is not supported yet; use " + one_of(types));
+      if (contains(family.cpp_only, name)) {
+        issues_.error(type_path, name + " takes several tensors, where a config has one: it is for C++ only (docs/layers.md)");
       } else {
         const std::string hint = did_you_mean(name, types);
         issues_.error(type_path, "unknown " + family.what + " " + shown(name) + (hint.empty() ? "; use " + one_of(types) : hint));

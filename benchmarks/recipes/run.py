@@ -6,8 +6,8 @@
     HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/run.py --binary build/default/halfstep --json FILE --resume-check
     python3 benchmarks/recipes/run.py --json FILE --docs
 
-For each recipe, seed and precision both sides run one after the other on the same number of threads. A file that exists keeps its other
-rows, and its rows of the same name are replaced: a long table can be recorded in pieces, also by several of these at once.
+For each recipe, seed and precision both sides run one after the other on the same number of threads. A file that exists keeps its
+other rows, and its rows of the same name are replaced: a long table can be recorded in pieces, also by several of these at once.
 """
 import argparse
 import datetime
@@ -34,8 +34,10 @@ RECIPES = {
     "optdigits_mlp": {"metric": "val.accuracy", "data": "UCI digits, 8 x 8", "reference": 0.97, "of": "expected of an MLP"},
     "cifar10_conv": {"metric": "val.accuracy", "data": "4,000 images of CIFAR-10, 1,000 to test", "reference": 0.254,
                      "of": "the nearest neighbour on pixels"},
-    "char_lstm": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 1.75, "of": "required; a 4-gram has 1.784"},
-    "char_transformer": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 2.046, "of": "a trigram"},
+    "char_lstm": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 1.75,
+                  "of": "required; a 4-gram has 1.784"},
+    "char_transformer": {"metric": "val.loss", "data": "tiny Shakespeare, last 10 % held out", "reference": 2.046,
+                         "of": "a trigram"},
     "airline_lstm": {"metric": "val.rmse", "data": "airline passengers, last 33 % held out", "reference": 41.85,
                      "of": "the value of a year before"},
     "wine_regression": {"metric": "val.rmse", "data": "red wine, all 1,599 rows", "reference": 0.64558, "of": "least squares"},
@@ -59,7 +61,8 @@ def run(command, threads):
 
 def halfstep(a, recipe, precision, seed, folder, *more):
     amp = "amp=false" if precision == "float32" else f'amp={{"dtype":"{precision}"}}'
-    return run([a.binary, "train", f"configs/recipes/{recipe}.json", "--json", "--quiet", "--threads", str(a.threads), "--device", "cpu",
+    return run([a.binary, "train", f"configs/recipes/{recipe}.json", "--json", "--quiet", "--threads", str(a.threads), "--device",
+                "cpu",
                 "--set", f"seed={seed}", "--set", amp, "--set", f"output_dir={folder}", *more], a.threads)
 
 
@@ -67,12 +70,14 @@ def sides(a, recipe, precision, seed):
     """Rows of one run of each side."""
     with tempfile.TemporaryDirectory() as folder:
         out, resident = halfstep(a, recipe, precision, seed, folder + "/run")
-    rows = [{"side": "halfstep", "result": out[RECIPES[recipe]["metric"]], "peak_bytes": out["peak_bytes"], "process_bytes": resident,
+    rows = [{"side": "halfstep", "result": out[RECIPES[recipe]["metric"]], "peak_bytes": out["peak_bytes"],
+             "process_bytes": resident,
              "seconds": out["seconds"], "samples_per_second": out["samples_per_second"], "epochs": out["epochs"],
              "steps_applied": out["steps_applied"], "steps_skipped": out["steps_skipped"], "scale": out["scale"]}]
     if a.twin and seed < a.twin_seeds:
         try:
-            out, resident = run([sys.executable, "benchmarks/recipes/twins.py", recipe, "--precision", precision, "--seed", str(seed),
+            out, resident = run([sys.executable, "benchmarks/recipes/twins.py", recipe, "--precision", precision, "--seed",
+                                 str(seed),
                                  "--threads", str(a.threads)], a.threads)
             rows.append({"side": "torch", "result": out["result"], "process_bytes": resident, "seconds": out["seconds"],
                          "samples_per_second": out["samples_per_second"]})
@@ -118,7 +123,8 @@ def write(a, list_name, new, key):
         rows = {key(r): r for r in old.get(list_name, []) + new}
         order = lambda r: (list(RECIPES).index(r["recipe"]), PRECISIONS.index(r["precision"]), r.get("side", ""), r.get("seed", 0))
         git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-        record = {"date": datetime.date.today().isoformat(), "machine": machine(), "cores": os.cpu_count(), "commit": git.stdout.strip(),
+        record = {"date": datetime.date.today().isoformat(), "machine": machine(), "cores": os.cpu_count(),
+                  "commit": git.stdout.strip(),
                   "torch": importlib.metadata.version("torch"), "note": a.note or old.get("note", ""), "rows": old.get("rows", []),
                   "resumed": old.get("resumed", []), list_name: sorted(rows.values(), key=order)}
         file.write_text(json.dumps(record, indent=1) + "\n")
@@ -141,7 +147,8 @@ def summary(recipe, values):
     text = shown(recipe, statistics.mean(values))
     if len(values) == 1:
         return text + " (one seed)"
-    return text.replace(" %", "") + " ± " + shown(recipe, statistics.stdev(values)) + ("" if len(values) == 3 else f" ({len(values)} seeds)")
+    return text.replace(" %", "") + " ± " + shown(recipe, statistics.stdev(values)) + ("" if len(values) == 3
+                                                                                       else f" ({len(values)} seeds)")
 
 
 def bound(recipe):
@@ -176,15 +183,19 @@ def write_docs(file):
     out = [f"""<!-- Written by benchmarks/recipes/run.py --docs from {file.name}; do not edit. -->
 # Recipes
 
-`configs/recipes/` holds configs that train small models on real data. They read their data from the folder in the environment variable
-`HALFSTEP_DATA`; a comment in each config lists the files:
+`configs/recipes/` holds configs that train small models on real data. They read their data from the folder in the environment
+variable `HALFSTEP_DATA`; a comment in each config lists the files:
 
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json
-    HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set 'amp={{"dtype":"bfloat16"}}'
+    HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set amp.dtype=float16
+    HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --no-amp
+
+They train in mixed precision, in bfloat16 on a CPU and in float16 on a GPU; `--no-amp` trains in float32. `wine_regression` has it
+switched off, since both 16-bit precisions change its result by more than seeds do (below).
 
 Two more models need a training loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
-`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. Each trains on drawn digits in float16 and bfloat16 as
-a test, and is not compared with PyTorch.
+`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. Each trains on drawn digits in float16 and
+bfloat16 as a test, and is not compared with PyTorch.
 
 All numbers here come from `benchmarks/results/{file.name}`, recorded on {record['date']} on
 {record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` records them again.
@@ -193,8 +204,8 @@ The longest run of halfstep took {longest:.0f} seconds.
 
 ## Results
 
-Mean ± standard deviation over the seeds 0, 1 and 2. The seed determines weights, order and augmentation, and for `ctc_digits` also the
-data.
+Mean ± standard deviation over the seeds 0, 1 and 2. The seed determines weights, order and augmentation, and for `ctc_digits` also
+the data.
 
 | recipe | data | bound | float32 | bfloat16 | float16 | PyTorch, float32 |
 | --- | --- | --- | --- | --- | --- | --- |"""]
@@ -202,7 +213,8 @@ data.
     for recipe, about in RECIPES.items():
         limit, lower = bound(recipe)
         cells = [summary(recipe, values(recipe, "halfstep", p)) for p in PRECISIONS]
-        out.append(f"| [`{recipe}`](../configs/recipes/{recipe}.json) | {about['data']} | {limit} ({about['of']}) | " + " | ".join(cells) +
+        out.append(f"| [`{recipe}`](../configs/recipes/{recipe}.json) | {about['data']} | {limit} ({about['of']}) | "
+                   + " | ".join(cells) +
                    f" | {summary(recipe, values(recipe, 'torch', 'float32'))} |")
         for r in rows:  # the bound is rounded to the printed digits
             if r["recipe"] == recipe and r["side"] == "halfstep" and (
@@ -210,9 +222,9 @@ data.
                 missed.append(f"`{recipe}` in {r['precision']} with seed {r['seed']} ({shown(recipe, r['result'])})")
     out.append("""
 Accuracy on the test images for `mnist_*`, `optdigits_mlp` and `cifar10_conv`; nats a character for `char_*`; root mean square error
-for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`. Widths and rates of `optdigits_mlp`
-and `airline_lstm` were chosen in a few tries on these held-out data: the results show that both programs train alike, not
-how well the models would do on unseen data.
+for `airline_lstm` (thousands of passengers) and `wine_regression`; label error rate for `ctc_digits`. Widths and rates of
+`optdigits_mlp` and `airline_lstm` were chosen in a few tries on these held-out data: the results show that both programs train
+alike, not how well the models would do on unseen data.
 """)
     runs = sum(r["side"] == "halfstep" for r in rows)
     out.append(f"Of the {runs} runs of halfstep " + ("all reach their bounds." if not missed else
@@ -220,15 +232,16 @@ how well the models would do on unseen data.
     short = [(n, p) for n in RECIPES for p in PRECISIONS[1:] if values(n, "torch", p)]
     if short:
         out.append("\nPyTorch in 16 bit, where it was run (one seed): " +
-                   ",\n".join(f"`{n}` in {p} {summary(n, values(n, 'torch', p)).replace(' (one seed)', '')}" for n, p in short) + ".")
+                   ",\n".join(f"`{n}` in {p} {summary(n, values(n, 'torch', p)).replace(' (one seed)', '')}" for n, p in short)
+                   + ".")
     errors = sorted({(r["recipe"], r["precision"], r["error"].split(". ")[0]) for r in rows if "error" in r})
     if errors:
         out.append("\nPyTorch failed in these:\n" + ",\n".join(f"`{n}` in {p} ({e})" for n, p, e in errors) + ".")
     out.append(f"""
 ## Precisions
 
-Difference of the means over three seeds, 16-bit minus float32. In brackets: the difference that seeds alone would cause in at most 5 of
-100 cases (Student's t).
+Difference of the means over three seeds, 16-bit minus float32. In brackets: the difference that seeds alone would cause in at most
+5 of 100 cases (Student's t).
 
 | recipe | bfloat16 | float16 |
 | --- | --- | --- |""")
@@ -237,20 +250,22 @@ Difference of the means over three seeds, 16-bit minus float32. In brackets: the
         cells = [verdict(recipe, values(recipe, "halfstep", "float32"), values(recipe, "halfstep", p)) for p in PRECISIONS[1:]]
         outside += [f"`{recipe}` in {p}" for p, cell in zip(PRECISIONS[1:], cells) if "outside" in cell]
         out.append(f"| `{recipe}` | " + " | ".join(cells) + " |")
-    skipped = [f"{sum(r['steps_skipped'] for r in rows if r['recipe'] == n and r['precision'] == 'float16' and r['side'] == 'halfstep')} of `{n}`"
+    float16 = [r for r in rows if r["precision"] == "float16" and r["side"] == "halfstep"]
+    skipped = [f"{sum(r['steps_skipped'] for r in float16 if r['recipe'] == n)} of `{n}`"
                for n in RECIPES if any(r["recipe"] == n and r.get("steps_skipped") for r in rows)]
-    out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none") + ".\nSteps that the scaler skipped, over all seeds: " +
+    out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none")
+               + ".\nSteps that the scaler skipped, over all seeds: " +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
-        out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so its seeds have next to no noise: the difference is the
-rounding of weights and outputs to 16 bits.""")
+        out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so its seeds have next to no noise:
+the difference is the rounding of weights and outputs to 16 bits.""")
     out.append(f"""
 ## Time and memory
 
 Medians over the seeds, float32 / bfloat16 / float16. Seconds are the time of the whole run with its evaluations; samples/s are
-without evaluations. Peak MiB is counted by the allocator, data sets included; process MiB is the largest resident size of the process, in
-float32: PyTorch's includes Python and its libraries. PyTorch's program, the twin, runs right after halfstep's run of the same seed, on the
-same number of threads.
+without evaluations. Peak MiB is counted by the allocator, data sets included; process MiB is the largest resident size of the
+process, in float32: PyTorch's includes Python and its libraries. PyTorch's program, the twin, runs right after halfstep's run of
+the same seed, on the same number of threads.
 
 | recipe | threads | seconds | samples/s | peak MiB | process MiB | PyTorch: seconds | samples/s | process MiB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |""")
@@ -258,7 +273,8 @@ same number of threads.
         threads = sorted({r["threads"] for r in rows if r["recipe"] == recipe})
         theirs = [values(recipe, "torch", "float32", k) for k in ("seconds", "samples_per_second", "process_bytes")]
         median = lambda v, form: form(statistics.median(v)) if v else "-"
-        out.append(f"| `{recipe}` | {', '.join(map(str, threads))} | {each(recipe, 'seconds', lambda v: f'{v:.1f}')} | {each(recipe, 'samples_per_second', count)} | "
+        out.append(f"| `{recipe}` | {', '.join(map(str, threads))} | "
+                   f"{each(recipe, 'seconds', lambda v: f'{v:.1f}')} | {each(recipe, 'samples_per_second', count)} | "
                    f"{each(recipe, 'peak_bytes', mib)} | {median(values(recipe, 'halfstep', 'float32', 'process_bytes'), mib)} | "
                    f"{median(theirs[0], lambda v: f'{v:.1f}')} | {median(theirs[1], count)} | {median(theirs[2], mib)} |")
     out.append("""
@@ -269,17 +285,20 @@ generator, so single results differ as much as those of two seeds.
 ## Interrupted and resumed
 
 Each recipe was run as a whole, and then resumed in another folder from a checkpoint of that run at a step within an epoch. At the
-end the SHA-256 of `model.safetensors` (weights, running statistics) and of `state.safetensors` (moments, averages, scaler, generator,
-states of streams) were compared; the last column has their first digits.
+end the SHA-256 of `model.safetensors` (weights, running statistics) and of `state.safetensors` (moments, averages, scaler,
+generator, states of streams) were compared; the last column has their first digits.
 
 | recipe | precision | from step | of | restored state | at the end |
 | --- | --- | --- | --- | --- | --- |""")
     special = {"mnist_resnet_small": "accumulation, running statistics", "cifar10_conv": "augmentation, EMA, running statistics",
-               "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping", "char_transformer": "clipping",
+               "char_lstm": "streams and their states, clipping", "optdigits_mlp": "dropout", "ctc_digits": "clipping",
+               "char_transformer": "clipping",
                "wine_regression": "momentum"}
     for r in record["resumed"]:
-        out.append(f"| `{r['recipe']}` | {r['precision']} | {r['at']} | {r['steps']} | {special.get(r['recipe'], 'order of the data')}, schedule | " +
-                   (f"equal: {r['whole']['model.safetensors'][:8]}, {r['whole']['state.safetensors'][:8]}" if r["equal"] else "**different**") + " |")
+        out.append(f"| `{r['recipe']}` | {r['precision']} | {r['at']} | {r['steps']} | "
+                   f"{special.get(r['recipe'], 'order of the data')}, schedule | " +
+                   (f"equal: {r['whole']['model.safetensors'][:8]}, {r['whole']['state.safetensors'][:8]}" if r["equal"]
+                    else "**different**") + " |")
     (ROOT / "docs/recipes.md").write_text("\n".join(out) + "\n")
     return 0
 
@@ -308,7 +327,8 @@ def main():
             for precision in a.precisions:
                 row = resume_check(a, recipe, precision)
                 failed |= not row["equal"]
-                print(f"{recipe:20} {precision:9} from step {row['at']} of {row['steps']}: {'equal' if row['equal'] else 'DIFFERENT'}", flush=True)
+                print(f"{recipe:20} {precision:9} from step {row['at']} of {row['steps']}: "
+                      f"{'equal' if row['equal'] else 'DIFFERENT'}", flush=True)
                 write(a, "resumed", [row], lambda r: (r["recipe"], r["precision"]))
             continue
         for seed in a.seeds:

@@ -58,7 +58,8 @@ class Lstm(nn.Module):
 
     def __init__(self, inputs, hidden, last=False, stateful=False, bidirectional=False):
         super().__init__()
-        self.lstm, self.last, self.stateful, self.state = nn.LSTM(inputs, hidden, batch_first=True, bidirectional=bidirectional), last, stateful, None
+        self.lstm, self.last, self.stateful, self.state = nn.LSTM(inputs, hidden, batch_first=True,
+                                                                  bidirectional=bidirectional), last, stateful, None
 
     def reset(self):
         self.state = None
@@ -110,7 +111,8 @@ def table(path, scale=None):
 
 
 def text_pieces(seq_len, streams):
-    """Pieces [n, seq_len] of the training part and of the rest: one after the other, or batches of the next piece of each stream."""
+    """Pieces [n, seq_len] of the training part and of the rest: one after the other, or batches of the next piece of each
+    stream."""
     raw = np.frombuffer((DATA / "tinyshakespeare/input.txt").read_bytes(), np.uint8)
     tokens = np.searchsorted(np.unique(raw), raw).astype(np.int64)
     cut, out = int(0.9 * len(tokens)), []
@@ -131,7 +133,8 @@ def mnist_data():
 
 
 def mnist_lenet(c):
-    model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+    model = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+                          nn.MaxPool2d(2),
                           nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))
     return model, *mnist_data(), cross_entropy, accuracy, None
 
@@ -309,7 +312,8 @@ def train(name, precision, seed, overrides):
     c["train"].update(overrides)
     torch.manual_seed(seed)
     model, train_data, val_data, loss, measure, finish = RECIPES[name](c)
-    autocast = lambda: torch.autocast("cpu", getattr(torch, precision) if precision != "float32" else torch.bfloat16, precision != "float32")
+    autocast = lambda: torch.autocast("cpu", getattr(torch, precision) if precision != "float32" else torch.bfloat16,
+                                      precision != "float32")
     scaler = torch.amp.GradScaler("cpu", enabled=precision == "float16")
     optimizer, t, size = optimizer_of(c, model), c["train"], c["data"]["loader"]["batch_size"]
     drop_last, window = c["data"]["loader"].get("drop_last", False), t.get("accumulate_steps", 1)

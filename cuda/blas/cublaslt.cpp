@@ -21,7 +21,8 @@ CublasLt load() {
         return version / 10000 == CUBLAS_VER_MAJOR ? "" : "is version " + library_version(version) + ", not " + major;
       });
 #undef HS_FIND
-  check<DeviceError>(tried.empty(), "cublaslt", "matrix products on cuda need cuBLASLt ", major, ", which cannot be loaded: ", tried,
+  check<DeviceError>(tried.empty(), "cublaslt", "matrix products on cuda need cuBLASLt ", major,
+                     ", which cannot be loaded: ", tried,
                      Help{"install it (Debian: libcublas of the CUDA repository), or give its path in HALFSTEP_CUBLASLT; "
                           "HALFSTEP_CUDA_BLAS=plain does without, slowly"});
   return lt;

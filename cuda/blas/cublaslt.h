@@ -32,7 +32,7 @@ struct CublasLt {
 };
 
 // The file that HALFSTEP_CUBLASLT in the environment names; without that the one that the build found, or that the loader finds.
-// Throws DeviceError with what was tried when there is none of the version that the build knows.
+// Throws DeviceError with the files that were tried when there is none of the version that the build knows.
 const CublasLt& cublaslt();
 
 // "cuBLASLt 13.1.0", or the first line of the error.

@@ -147,7 +147,7 @@ struct Ladder {
   }
   void add(const char* name, const GemmArgs& part, bool by_default) { rungs[count++] = {name, part, by_default}; }
 
-  // Whether to try a rung, with what was measured in mind.
+  // Whether to try a rung, given the measured times.
   bool tries(int i, const std::optional<int>& best) const { return best ? i >= *best : rungs[i].by_default; }
 
   // By rung i alone; false: the library does not take it.
@@ -193,7 +193,7 @@ struct Ladder {
     }
   }
 
-  // Finds the fastest rung, here or in what an earlier run has left.
+  // Finds the fastest rung, by measuring or in the file of an earlier run.
   void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
     if (const auto known = recall_verdict(machine(), key.text())) {
       for (int i = 0; i < count; ++i) {

@@ -88,9 +88,10 @@ class Library {
                              &candidate.algo, workspace_, candidate.workspaceSize, q.stream);
   }
 
-  // Whether the chosen candidate's ReLU does what PyTorch's and ours does: NaN stays NaN, and the mask of what the gradient passes
-  // is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs with a factor of NaN, and of 0
-  // with a bias of zeros, whose results are overwritten later. A recording cannot ask. A refusal of a run is left in `status`.
+  // Whether the chosen candidate's ReLU behaves like PyTorch's and ours: NaN stays NaN, and the mask of elements that pass the
+  // gradient is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs with a factor of NaN,
+  // and of 0 with a bias of zeros, whose results are overwritten later. A recording cannot ask. A refusal of a run is left in
+  // `status`.
   bool relu_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
     status = CUBLAS_STATUS_SUCCESS;
     if (plan.relu_of == plan.chosen) return !plan.relu_fault;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One cuBLASLt call for a product and what a single epilogue can do with it.
+// One cuBLASLt call for a product and the work of a single epilogue.
 //
 // The library is column-major: a row-major matrix is its transpose there, so c = a b is asked for as c^T = b^T a^T with no copy.
-// Its matrix A is our b, its B our a, and the rows of its D are our columns, which is what bias epilogues want.
+// Its matrix A is our b, its B our a, and the rows of its D are our columns, as bias epilogues require.
 #pragma once
 
 #include <array>
@@ -57,12 +57,12 @@ class MatmulDescriptors {
   bool has_vector_, has_aux_;
 };
 
-// c = act(a b + bias) and so on, for what one epilogue can do: the caller has left the rest out. false, and nothing done, when
+// c = act(a b + bias) and so on, as far as one epilogue goes: the caller has left the rest out. false, and nothing done, when
 // the library has no code for it, or code whose ReLU makes a number of NaN, or whose mask says something else of z = 0 than ours:
 // there the gradient is 0.
 bool matmul(const Queue& q, const GemmArgs& args);
 
-// What the library answered for a kind, and what it uses. Nothing is run.
+// The library's answer for a kind, and the algorithm it uses. Nothing is run.
 struct MatmulFacts {
   int candidates = 0, candidate = 0;  // how many, and which is used
   int algorithm = -1;                 // CUBLASLT_ALGO_CONFIG_ID of that one

@@ -21,7 +21,7 @@ struct Verdict {
   double ms = 0;
 };
 
-// `device`: what a verdict depends on beside the product, in one line.
+// `device`: everything besides the product that a verdict depends on, in one line.
 std::optional<Verdict> recall_verdict(const std::string& device, const std::string& product);
 void remember_verdict(const std::string& device, const std::string& product, const Verdict& verdict);
 

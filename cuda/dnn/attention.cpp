@@ -16,7 +16,7 @@ constexpr int64_t kLargestSize = 256;
 
 Numbers numbers(const Dims& d) { return {d.begin(), d.end()}; }
 
-// Rows in one piece, each beginning on a multiple of 16 bytes, as the kernels read them: the strides that are passed to the library.
+// Rows in one piece, each beginning on a multiple of 16 bytes, as the kernels read them: the strides for the library.
 std::optional<Strides> readable(const TensorView& v) {
   Strides strides = contiguous_strides(v.shape);
   for (int d = 0; d < 4; ++d) {

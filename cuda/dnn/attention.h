@@ -16,7 +16,7 @@ namespace halfstep::cuda::dnn {
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
   Numbers q, k;                             // [B, H, L, E] and, of v too, [B, G, S, E]
-  Numbers q_strides, k_strides, v_strides;  // what is written, and what comes with it, is contiguous
+  Numbers q_strides, k_strides, v_strides;  // outputs and their companions are contiguous
   bool causal = false;
   double dropout = 0;
   float scale = 1;

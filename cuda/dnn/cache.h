@@ -33,7 +33,7 @@ class Cache {
     items_.splice(items_.begin(), items_, found->second);
     return &found->second->second;
   }
-  // Replaces what is there.
+  // Replaces an existing entry.
   Value& put(const Key& key, Value value) {
     if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
     items_.emplace_front(key, std::move(value));

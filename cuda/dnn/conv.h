@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). False, and nothing is done, where the library
-// is not there or declines: float64, integers, tensors that begin off their elements' size, and what it has no engine for.
+// is not there or declines: float64, integers, tensors whose address is not a multiple of their element size, and work that it has
+// no engine for.
 #pragma once
 
 #include <functional>

@@ -57,7 +57,7 @@ struct Cudnn {
 // of the log says so, once. It is the file that HALFSTEP_CUDNN in the environment names; without that the one that the build found,
 // or that the loader finds.
 const Cudnn* find_cudnn();
-// The same where it is known to be there. Throws DeviceError with what was tried otherwise.
+// The same if it is known to exist; otherwise throws DeviceError with the files that were tried.
 const Cudnn& cudnn();
 
 // "cuDNN 9.19.0", or why there is none.

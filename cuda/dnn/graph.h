@@ -19,7 +19,7 @@ struct Tensor {
 };
 
 struct Operands {
-  const Tensor *b = nullptr, *t = nullptr;  // the second, and what chooses between the two
+  const Tensor *b = nullptr, *t = nullptr;  // the second operand, and the tensor that chooses between the two
   int64_t axis = -1;                        // of GEN_INDEX
 };
 
@@ -30,7 +30,7 @@ struct ConvWindow {
   Numbers before, after, stride, dilation;  // of each spatial dimension; rows of padding before the first and after the last
 };
 
-// Products and pointwise operations compute in float32. ReLU leaves NaN what it is.
+// Products and pointwise operations compute in float32. ReLU keeps NaN.
 class Graph {
  public:
   explicit Graph(int64_t alignment = 16) : alignment_(alignment) {}  // of every tensor in memory, in bytes

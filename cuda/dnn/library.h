@@ -39,7 +39,7 @@ class Library {
 
   // Whether the library takes it, as far as is known before it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
-  // But for `yes` nothing is done. Throws NotPrepared and, of what must be done, MemoryError.
+  // Unless the result is `yes`, nothing is done. Throws NotPrepared, and MemoryError for work that must be done here.
   Done run(const Queue& q, const Work& work);
 
   // With the queue's stream, for calls that are not graphs. Hold the mutex.

@@ -71,7 +71,7 @@ class Plans {
 
   // The i-th; null: there are no more. Valid until settle().
   const Plan* at(size_t i, const Target& target);
-  // The one to run: the first, or what choose() has said. Null: the library declines.
+  // The one to run: the first, or the choice of choose(). Null: the library declines.
   const Plan* chosen(const Target& target) { return at(chosen_, target); }
   void choose(size_t i) { chosen_ = i; }
   // The chosen one was refused when it ran: on to the next.

@@ -76,7 +76,7 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   return out;
 }
 
-// A call of the library: the lock, and what it knows of the network. Null where it declines.
+// A call of the library: the lock, and the library's data for the network. Null if it declines.
 class Call {
  public:
   Call(const Queue& q, const RecurrentArgs& args) : q_(q) {
@@ -119,7 +119,7 @@ class Call {
     try {
       space.emplace(Device::cuda, bytes);
     } catch (const MemoryError&) {
-      if (mode == kBackward) throw;  // nothing else knows what the forward left
+      if (mode == kBackward) throw;  // nothing else can read the state that the forward saved
       logging::warn_once(
           "[cudnn] device memory is short: recurrent networks for whose workspace there is none run step by step, which takes "
           "longer");

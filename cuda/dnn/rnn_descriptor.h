@@ -38,7 +38,7 @@ struct RnnProblem {
 
   // All that the library can do at all: no float64, no sizes beyond 32 bits, no projection to the full width.
   bool is_for_the_library() const;
-  Key network_key() const;  // all but the sequences: what the parameters' layout depends on
+  Key network_key() const;  // all but the sequences: the layout of the parameters depends on these
   Key key() const;
 };
 

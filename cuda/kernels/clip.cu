@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms over lists of tensors, and clipping by one. Tensors are cut into chunks by their sizes alone, a block takes a chunk, and
-// one block joins what they found, in order, in double.
+// one block joins their results, in order, in double.
 #include <cmath>
 
 #include "cuda/kernels/lists.cuh"

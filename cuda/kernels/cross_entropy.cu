@@ -7,7 +7,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// C: what rows are computed in, and the weights' type.
+// C: the type that rows are computed in, and the weights' type.
 template <class C>
 struct Classes {
   const int64_t* target;

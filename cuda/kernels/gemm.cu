@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products one thread an element: for what cuBLASLt does not take (integers, odd mixtures) and for the emulator.
+// Matrix products, one thread for each element: for operands that cuBLASLt does not take (integers, odd mixtures) and for the
+// emulator.
 #include "cuda/kernels/elementwise.cuh"
 
 namespace halfstep::cuda {
@@ -10,7 +11,7 @@ struct ProductShape {
   int64_t a_batch, a_row, a_column, b_batch, b_row, b_column, bias;
 };
 
-// T: what a and b hold; void: any integer.
+// T: the type of a and b; void: any integer.
 template <class C, class T>
 __device__ inline C element(const Operand& x, int64_t i) {
   if constexpr (std::is_void_v<T>)

@@ -7,7 +7,7 @@
 
 namespace halfstep::cuda {
 
-// Entry: what a kernel must know of a tensor. Chunk: elements of a block, whole packs.
+// Entry: a kernel's data for a tensor. Chunk: elements of a block, whole packs.
 template <class Entry, int64_t Chunk>
 struct List {
   static constexpr int kCapacity = 96;

@@ -17,7 +17,7 @@ struct Norm {
   bool centered;
 };
 
-// Mean and squared distances of what a thread has seen.
+// Mean and squared distances of a thread's elements.
 template <class C>
 struct Seen {
   C mean = 0, squares = 0, count = 0;

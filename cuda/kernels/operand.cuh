@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any dtype, anywhere: what a kernel reads and writes when its operands are not all dense and of one type.
+// Elements of any dtype, anywhere: operands of a kernel when they are not all dense and of one type.
 #pragma once
 
 #include <initializer_list>
@@ -179,7 +179,7 @@ struct Space {
     offsets(i, at);
     return at[0];
   }
-  // The same in much less code: for what is compiled for many ops, or several times in one kernel.
+  // The same in much less code: for functions that are compiled for many ops, or several times in one kernel.
   __device__ void short_offsets(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d > 0; --d) {

@@ -41,7 +41,7 @@ struct Control {
   bool write_back, check;
   const double *lr, *momentum;
   Progress* progress;
-  void* steps;         // of each parameter, what Rule::begin made of its count
+  void* steps;         // of each parameter, the result of Rule::begin for its count
   uint32_t first = 0;  // so many blocks have to be done before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
   template <class Rule>

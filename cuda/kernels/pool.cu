@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
-// of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by side.
+// of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by
+// side.
 #include "cuda/kernels/divide.cuh"
 #include "cuda/kernels/elementwise.cuh"
 
@@ -202,7 +203,8 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
         const I row = (oz * p.y.out + oy) * p.x.out;
         C part = 0;
 #pragma unroll 1
-        for (I ox = x0; ox < x1; ++ox) part += C(to_f(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
+        for (I ox = x0; ox < x1; ++ox)
+          part += C(to_f(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
         sum += part / C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads));
       }
     }

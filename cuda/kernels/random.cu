@@ -16,7 +16,7 @@ struct Stream {
   __device__ uint64_t start() const { return offset + (base ? *base : 0); }
 };
 
-// ---- what to draw: element `lane` of a block, before rounding; a rounded one that is `beyond` becomes `lo`
+// ---- distributions: element `lane` of a block, before rounding; a rounded one that is `beyond` becomes `lo`
 template <class Number>
 struct Narrow {
   using C = Number;

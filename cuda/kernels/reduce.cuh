@@ -34,7 +34,7 @@ __device__ inline int64_t highest<int64_t>() {
   return INT64_MAX;
 }
 
-// identity: what an empty reduction gives. first maps an element before it is joined.
+// identity: the result of an empty reduction. first maps an element before it is joined.
 #define HS_REDUCTION(name, Join, start, mapped) \
   struct name : Join {                          \
     template <class W>                          \

@@ -82,7 +82,7 @@ void unfold_as(const Queue& q, const TensorView& x, const Sizes& s, const Tensor
     launch(unfold_kernel<Bits, 1>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const Bits>(), columns.as<Bits>(), s, n);
 }
 
-// Each pixel sums what the taps read from it, in the order of the taps.
+// Each pixel sums the gradients of the columns' elements read from it, in the order of the kernel's elements.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To* out, Sizes s, int64_t count) {
   using C = typename ComputeOf<From>::type;

@@ -68,7 +68,7 @@ void Communicator::wait_for(const std::string& what, const Event& event) {
     const cudaError_t state = cudaEventQuery(event.get());
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
-    cudaGetLastError();  // that it is not ready is no error of what comes next
+    cudaGetLastError();  // "not ready" is not an error of the next call
     held(what, progress());
     pause(what, i, from);
   }
@@ -133,7 +133,7 @@ void Communicator::broke(const std::string& why) {
 void Communicator::abort() {
   ncclComm_t const comm = std::exchange(comm_, nullptr);
   if (!comm) return;
-  if (recorded_)  // what runs ends at once, the call when the recordings are gone
+  if (recorded_)  // running work ends at once, the call when the recordings are gone
     std::thread([&nccl = nccl_, comm] { nccl.ncclCommAbort(comm); }).detach();
   else
     nccl_.ncclCommAbort(comm);

@@ -38,7 +38,7 @@ class Communicator {
   void recorded() { recorded_ = true; }
 
   void leave() { host_ = nullptr; }  // at the end, together with all ranks
-  void abort();                      // also what runs on the device
+  void abort();                      // also work that runs on the device
   void broke(const std::string& why);
 
  private:

@@ -139,7 +139,7 @@ class NcclGroup final : public ProcessGroup {
     }
     try {
       for (; !hosted_.empty() && hosted_.front().first <= ticket; hosted_.pop_front()) host_->wait(hosted_.front().second);
-    } catch (const PeerLostError& e) {  // what other ranks would have to do on the device never ends either
+    } catch (const PeerLostError& e) {  // work on the device that needs other ranks never ends either
       comm_->broke(e.what());
       throw;
     }
@@ -163,7 +163,7 @@ class NcclGroup final : public ProcessGroup {
     std::string what;
     Tensors written = {};         // kept until the end
     Tensors read = {};            // kept as well
-    std::vector<Copy> back = {};  // what to do with results
+    std::vector<Copy> back = {};  // copies of the results
     std::unique_ptr<Event> done = nullptr;
     Ticket ticket = 0;
     bool recorded = false;
@@ -279,7 +279,7 @@ class NcclGroup final : public ProcessGroup {
     }
   }
 
-  // Sends each rank what it sums up, and sums up what this one is sent.
+  // Sends each rank the part that it sums, receives this rank's part, and sums it.
   void sum(Operation& o, std::vector<Sum>& sums, ncclDataType_t type, DType dtype) {
     const auto bytes = int64_t(size_of(dtype));
     size_t room = 0;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group over NCCL: tensors of the GPU stay there. What is on the host goes over a group of the host, which also brings
-// the ranks together.
+// A process group over NCCL: tensors of the GPU stay there. Data on the host is exchanged over a group of the host, which also
+// brings the ranks together.
 //
-// Order. NCCL works on a stream of its own, behind what was queued when an operation begins, beside what is queued afterwards.
-// wait() returns when the operation has ended on the device, so all that is queued then finds its result.
+// Order. NCCL works on a stream of its own: an operation starts after all work queued before it, and runs in parallel with work
+// queued later. wait() returns when the operation has ended on the device, so all work queued after that finds its result.
 //
 // Recordings (Backend::begin_recording). An operation that begins in one becomes part of it, on a branch of the graph, and wait()
-// joins that branch: every rank must record the same operations, and replay them together. Nobody waits for what is recorded; who
-// waits for the device does so with the group's deadline (DeviceQueue::before_waiting).
+// joins that branch: every rank must record the same operations, and replay them together. Recorded operations are not waited for;
+// waiting for the device uses the group's deadline (DeviceQueue::before_waiting).
 //
-// Sums of floating numbers are taken in the order of the ranks, those of 16 bits in float32 and rounded once: each rank is sent its
-// part of everybody's numbers, adds them up (cuda/kernels/rank_sum.h), and the sums are gathered. They are the host group's to the
-// bit, whatever NCCL would do. For two ranks NCCL's own sum has these bits too, and is taken. With GroupOptions::library_sums it
-// always is: in the order of its rings or trees, those of 16-bit numbers rounded at every addition. Every rank gets the same bits
-// then, too.
+// Sums of floating-point numbers are taken in the order of the ranks, those of 16 bits in float32 and rounded once: each rank
+// receives its part of the numbers of all ranks, adds them up (cuda/kernels/rank_sum.h), and the sums are gathered. They equal the
+// host group's sums to the bit. For two ranks NCCL's own sum has these bits, too, and is used. With GroupOptions::library_sums it
+// is always used: it adds in the order of its rings or trees, and rounds 16-bit numbers at every addition. Every rank gets the same
+// bits then, too.
 #pragma once
 
 #include <functional>
@@ -31,11 +31,11 @@ std::string why_no_nccl();
 // "NCCL 2.30.7", or "no NCCL: " and why.
 std::string describe_nccl();
 
-// What computes: all of it must outlive the group.
+// The device's queue and its companions: all of them must outlive the group.
 struct DeviceQueue {
   const Queue& queue;                               // used under ...
   std::recursive_mutex& mutex;                      // ... this
-  std::function<void(std::shared_ptr<void>)> keep;  // until the recording that is under way is gone
+  std::function<void(std::shared_ptr<void>)> keep;  // until the current recording is gone
   std::function<void()>& before_waiting;            // called before the host waits for the queue, without limit
 };
 

@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores the state before it.
+// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores both at its end.
 struct Surroundings {
   std::array<AutocastOptions, kDeviceTypeCount> regions;
   Generator::State random;

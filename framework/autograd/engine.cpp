@@ -27,7 +27,7 @@ struct Inbox {
   Tensors grads;
   std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
 
-  // dtype: of the sum. A gradient that nobody else holds takes the other one up: a weight that two layers share may be large.
+  // dtype: of the sum. A gradient without another owner is added to in place: a weight that two layers share may be large.
   void add(uint32_t index, Tensor g, DType dtype) {
     if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
     Tensor& slot = grads[index];

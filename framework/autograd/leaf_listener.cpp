@@ -11,7 +11,7 @@ namespace {
 
 std::mutex g_mutex;
 std::vector<LeafListener*> g_listeners;
-std::atomic<int> g_count{0};  // of them, so that a backward nobody listens to pays one read a leaf
+std::atomic<int> g_count{0};  // number of listeners, so that a backward without listeners only costs a read for each leaf
 
 std::vector<LeafListener*> listeners() {
   if (g_count.load(std::memory_order_relaxed) == 0) return {};

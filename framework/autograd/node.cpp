@@ -13,9 +13,10 @@ namespace {
 
 std::atomic<uint64_t> next_sequence{1};
 
-// The end of the graph at a leaf: adds gradients that arrive to its .grad. It is made before the first op that uses the leaf gets its
-// number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of the
-// backward is still to come. The ops that use the leaf keep it alive; a graph that outlives others may run it later than it could.
+// The end of the graph at a leaf: adds gradients that arrive to its .grad. It is made before the first op that uses the leaf gets
+// its number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of
+// the backward is still to come. The ops that use the leaf keep it alive; a graph that outlives others may run it later than it
+// could.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) {

@@ -62,7 +62,7 @@ class Node : public std::enable_shared_from_this<Node> {
  public:
   virtual ~Node() = default;
   virtual std::string_view name() const = 0;
-  // grads: one per output, undefined where no gradient arrived; passed by value, so that each can be released once it has been used.
+  // grads: one per output, undefined where no gradient arrived; passed by value, so that each can be freed after its use.
   // Returns one gradient per edge; undefined means zero. Runs with grad mode on when the backward is itself recorded.
   virtual Tensors backward(Tensors grads, const BackwardCall& call) = 0;
   virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph

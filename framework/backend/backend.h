@@ -118,8 +118,8 @@ class Recording {
 class UploadLane {
  public:
   virtual ~UploadLane() = default;
-  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may be freed when
-  // it returns. Waits while all buffers are in use. Returns the number of the copy.
+  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may be freed
+  // when it returns. Waits while all buffers are in use. Returns the number of the copy.
   virtual uint64_t send(const void* src, void* dst, size_t bytes) = 0;
   // Once for each copy: work that is queued from here on comes after it. Call it even if `dst` is freed without being read.
   virtual void receive(uint64_t copy) = 0;
@@ -152,8 +152,8 @@ class Backend {
   // Unless a device says otherwise: of GELU its input, of ReLU nothing.
   virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const;
 
-  // ---- many products with one matrix b [k, n], which is laid out for them once. The memory that pack() fills; an empty shape where
-  // products gain nothing by it.
+  // ---- many products with one matrix b [k, n], which is laid out for them once. The memory that pack() fills; an empty shape
+  // where products gain nothing by it.
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
 

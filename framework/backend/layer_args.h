@@ -12,7 +12,7 @@ namespace halfstep {
 
 using Spatial = std::array<int64_t, 3>;
 
-// A window that slides over the spatial dimensions. Its tap k, at output position o, reads input position
+// A window that slides over the spatial dimensions. Its tap k (element k of the kernel), at output position o, reads input position
 // o * stride - padding + k * dilation; positions outside the input read as zero (pooling: as absent).
 struct Window {
   int dims = 2;  // 1, 2 or 3

@@ -16,7 +16,7 @@ namespace {
 
 using Views = std::initializer_list<std::reference_wrapper<const TensorView>>;
 
-// Of the elements that there are: those of a repeated dimension count once, a C++ number not at all.
+// Counts stored elements: those of a repeated dimension count once, a C++ number not at all.
 double bytes(const TensorView& v) {
   if (!v || v.number) return 0;
   double n = double(size_of(v.dtype));
@@ -143,7 +143,7 @@ class MetaBackend final : public Backend {
     count("check_indices", {index}, {});
     return -1;
   }
-  // Of a table that is read or written by index, as much as is taken or given.
+  // Of a table that is read or written by index, only the elements that are read or written.
   void gather(const TensorView&, int, const TensorView& index, const TensorView& out) override {
     count("gather", {index, out}, {out});
   }
@@ -224,7 +224,8 @@ class MetaBackend final : public Backend {
     count("lstm_cell", {x_gates, h_gates, c}, {h_out, c_out, activated});
   }
   void lstm_cell_backward(const TensorView& dh, const TensorView& dh_more, const TensorView& dc, const TensorView& activated,
-                          const TensorView& c, const TensorView& c_out, const TensorView& dgates, const TensorView& dc_in) override {
+                          const TensorView& c, const TensorView& c_out, const TensorView& dgates,
+                          const TensorView& dc_in) override {
     count("lstm_cell_backward", {dh, dh_more, dc, activated, c, c_out}, {dgates, dc_in});
   }
   void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const TensorView& h, const TensorView& h_out,

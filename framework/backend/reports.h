@@ -19,9 +19,9 @@ struct ProductReport {
   std::string compute;   // precision of the sums: "f32", "tf32" (operands rounded), "f64" or "i64"
   // The operations requested together with the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": none.
   std::string epilogue;
-  // How it runs. "fused": one call of the library does as much as one call can; "unfused_mask": all but a ReLU's mask; "unfused_sum":
-  // all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Kernels of our own do the
-  // rest. "top" is the rung that does the most of it, whether it is taken or not.
+  // How it runs. "fused": one call of the library does as much as one call can; "unfused_mask": all but a ReLU's mask;
+  // "unfused_sum": all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Kernels of
+  // our own do the rest. "top" is the rung that does the most of it, whether it is taken or not.
   std::string rung, top;
   int candidates = 0;    // ways that the library offers for this rung
   std::string status;    // its answer, "success"; for skipped rungs the reason: "fused: not supported; bias: success"

@@ -22,7 +22,7 @@ struct Sizes {
     inner = channels / groups * g.taps();
     plain = g.taps() == 1 && g.stride == Spatial{1, 1, 1} && g.padding == Spatial{0, 0, 0} && g.in == g.out;
   }
-  // Images to take at once when each needs so many bytes.
+  // Number of images to process at once when each needs this many bytes.
   int64_t portion(const ConvKernels& kernels, int64_t bytes) const {
     return std::clamp(kernels.workspace_bytes() / std::max<int64_t>(bytes, 1), int64_t(1), images);
   }

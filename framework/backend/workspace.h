@@ -10,7 +10,7 @@
 namespace halfstep {
 
 // While it lives, this thread's kernels of the CPU compute nothing and read nothing: a product or a convolution only decides how it
-// would run, and takes its workspace from the books of Device::meta. So a step on that device has the peak of one on the CPU.
+// would run, and counts its workspace in the statistics of Device::meta. So a step on that device has the peak of one on the CPU.
 class WorkspacePlan {
  public:
   WorkspacePlan() : outer_(std::exchange(open_, this)) {}

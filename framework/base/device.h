@@ -29,7 +29,8 @@ inline constexpr Device Device::cuda{Device::Type::cuda, 0};
 inline constexpr Device Device::meta{Device::Type::meta, 0};
 inline constexpr int kDeviceTypeCount = 3;
 
-// While it lives, tensors that this thread makes without naming a device are made there: { DefaultDevice on(Device::meta); Net net; }
+// While it lives, tensors that this thread makes without naming a device are made there:
+// { DefaultDevice on(Device::meta); Net net; }
 class DefaultDevice {
  public:
   explicit DefaultDevice(Device device) : saved_(current_) { current_ = device; }

@@ -33,8 +33,8 @@ std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Dev
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Device device, std::string_view backend,
                                          const GroupOptions& options = {});
 
-// The library with which ranks that compute on this device would exchange its memory: "NCCL 2.30.7", or "no NCCL: ranks 0 and 1 share a GPU". All
-// ranks call it.
+// The library with which ranks that compute on this device would exchange its memory: "NCCL 2.30.7", or "no NCCL: ranks 0 and 1
+// share a GPU". All ranks call it.
 std::string describe_library(ProcessGroup& host, Device device);
 
 }  // namespace halfstep

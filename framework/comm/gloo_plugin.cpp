@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that knows Gloo: see transport_plugin.h. It is no part of the library halfstep.
 //
-// Of Gloo it uses connections and buffers: a buffer is sent to, or received from, one rank, so it is known whose connection failed.
+// It uses Gloo's connections and buffers: a buffer is sent to, or received from, one rank, so it is known whose connection failed.
 // Gloo can only be waited for, so a thread waits, and test() checks whether it is done.
 #include <gloo/config.h>
 #include <gloo/transport/address.h>
@@ -167,13 +167,13 @@ struct Part {
   int receive_bytes;
 };
 
-// Begins an exchange with all others; part(r) is the data for rank r. Empty parts are not sent.
+// Begins an exchange with all others; part(r): the bytes to send to rank r, and to receive from it. Empty parts are left out.
 template <class F>
 int exchange(const F& part) {
   Job& job = *g_job;
   ++job.operation;
   job.pending.clear();
-  for (const bool receives : {true, false}) {  // first the places, then their data
+  for (const bool receives : {true, false}) {  // first post all receives, then send
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
       const Part p = part(other);
@@ -227,7 +227,7 @@ int barrier() {
 }
 
 // Is a connection broken that the operation needs? Gloo forgets a send whose connection breaks at the wrong moment, and nothing
-// wakes the waiting thread then. But it refuses what is new on a broken connection, so a byte is offered, which nobody takes.
+// wakes the waiting thread then. But it refuses new operations on a broken connection, so a byte is offered, which no rank takes.
 int broken_connection() {
   for (const Pending& p : g_job->pending) {
     try {

@@ -25,7 +25,7 @@ struct Launch {
   std::optional<MeetingPlace> meeting;  // else this does, where it is known
 };
 
-// Reads the environment; `get` for tests. Throws ConfigError for values that are not numbers, or if two launchers contradict each other.
+// Reads the environment; `get` for tests. Throws ConfigError for values that are not numbers, and for contradictory launchers.
 //
 // Open MPI: OMPI_COMM_WORLD_{SIZE,RANK,LOCAL_RANK}; MPICH and others: PMI_{SIZE,RANK}, MPI_LOCALRANKID; Slurm:
 // SLURM_{NTASKS,PROCID, LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun:

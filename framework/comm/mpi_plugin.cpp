@@ -57,7 +57,7 @@ int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 int sign_to(int rank) {
   if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
   g_told[rank] = 1;
-  MPI_Request sent;  // of one byte, which needs nobody's answer
+  MPI_Request sent;  // of one byte, which needs no answer
   if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
   return MPI_Request_free(&sent);
 }

@@ -6,8 +6,8 @@
 //   group->wait(sum);
 //
 // Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums are taken in the order of
-// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one process
-// gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
+// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one
+// process gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ using Ticket = uint64_t;  // of an operation that has begun
 
 struct GroupOptions {
   double timeout_s = 600;     // after which an operation that has not ended counts as lost
-  bool library_sums = false;  // of a device: in whatever order its library likes (cuda/nccl/group.h), for many machines
+  bool library_sums = false;  // on devices: sums in the library's own order (cuda/nccl/group.h), for many machines
   double stage_mb = 64;       // of a device: of others' numbers that are summed at a time
 };
 

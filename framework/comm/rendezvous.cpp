@@ -45,7 +45,7 @@ std::string this_process() {
   return joined("process ", getpid(), " on ", host);
 }
 
-// Of a rank that waits: it has ended, or lost patience, and may come again.
+// For a waiting rank: it has ended, or its wait timed out, and it may connect again.
 void forget_if_gone(int& fd) {
   char byte = 0;
   if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 0) close(std::exchange(fd, -1));
@@ -160,7 +160,7 @@ void Rendezvous::receive_all() {
   }
 }
 
-// Its connection is kept, or it is none of ours.
+// Keeps its connection, or closes it if it does not belong to this job.
 bool Rendezvous::welcome(Visitor& v, const std::string& job) {
   std::istringstream said(v.said.substr(0, v.said.find('\n')));
   std::string greeting, theirs, as;
@@ -253,7 +253,7 @@ Rendezvous::Answer Rendezvous::try_to_join(const std::string& host, int port, co
   std::string verdict;
   if (!send_bytes(fd, hello.data(), hello.size(), soon) || !receive_text(fd, verdict, soon, kLongestHello) ||
       (verdict != "welcome" && verdict.compare(0, 3, "no ") != 0)) {
-    why = verdict == "other" ? "rank 0 of another job answers" : "what listens there is not halfstep";
+    why = verdict == "other" ? "rank 0 of another job answers" : "the program that listens there is not halfstep";
     close(fd);
     return Answer::nobody;
   }

@@ -13,13 +13,13 @@ namespace halfstep {
 class Rendezvous {
  public:
   // Returns when all ranks of `launch` have come to its meeting place. Throws ConfigError where they contradict each other (two of
-  // one number, another size, a port that something else uses, a host that there is none of), and PeerLostError, which names the
+  // one number, another size, a port that something else uses, a host that does not exist), and PeerLostError, which names the
   // ranks that have not come within the time.
   Rendezvous(const Launch& launch, double timeout_s);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
 
-  // Of this machine, a numeric address that the others reach: the one of its connection with rank 0.
+  // A numeric address of this machine that the others reach: that of its connection with rank 0.
   const std::string& address() const { return address_; }
   // What the ranks gave, one after the other; all give equally much. Throws PeerLostError.
   std::string gather(const std::string& mine);

@@ -23,7 +23,7 @@ int port_of(int fd);
 struct Connection {
   int fd = -1;
   bool known_host = true;
-  std::string why = {};  // there is none, in plain words
+  std::string why = {};  // why there is none
 };
 Connection connect_to(const std::string& host, int port, Clock::time_point until);
 

@@ -51,8 +51,8 @@ int64_t classes_of(const Tensor& target, const ArrayOptions& o) {
 }  // namespace
 
 ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o)
-    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens), read_target(label, target, has_classes(target, o)),
-                    classes_of(target, o), {}, label) {
+    : TensorDataset(input_of(label, checked_rows(label, input, target), o.tokens),
+                    read_target(label, target, has_classes(target, o)), classes_of(target, o), {}, label) {
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
 }
 

@@ -93,7 +93,7 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
   for (size_t r = 0; r < sheet.rows(); ++r) {
     if (std::none_of(columns.begin(), columns.end(), [&](size_t c) { return cells.is_missing(r, c); })) whole.push_back(r);
   }
-  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so that none is left");
+  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
   sheet.keep(whole);
 }
 

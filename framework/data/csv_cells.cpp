@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <clocale>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
@@ -143,6 +144,26 @@ std::string_view without_unit(std::string_view cell, std::string& what) {
   return cell;
 }
 
+#ifdef __cpp_lib_to_chars
+std::from_chars_result read_double(std::string_view s, double& value) {
+  return std::from_chars(s.data(), s.data() + s.size(), value);
+}
+#else  // libc++, whose from_chars reads integers only
+std::from_chars_result read_double(std::string_view s, double& value) {
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+  const std::string text(s);
+  // strtod takes more than from_chars does: blanks, a plus sign, hexadecimal digits.
+  if (text.find_first_of("+xX \t\r\n\v\f") == 0 || text.find_first_of("xX") != std::string::npos)
+    return {s.data(), std::errc::invalid_argument};
+  char* end = nullptr;
+  const double read = strtod_l(text.c_str(), &end, plain);
+  if (end == text.c_str()) return {s.data(), std::errc::invalid_argument};
+  const char* const stop = s.data() + (end - text.c_str());
+  value = read;  // infinite where the number is too large, which the caller wants as well
+  return {stop, std::errc()};
+}
+#endif
+
 std::string option(const char* key, char c) { return joined('"', key, "\": \"", c, '"'); }
 
 }  // namespace
@@ -154,7 +175,7 @@ bool parse_integer(std::string_view s, int64_t& value) {
 
 bool parse_number(std::string_view cell, double& value) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  const auto [end, error] = read_double(cell, value);
   if (error == std::errc::result_out_of_range && end == cell.data() + cell.size()) {
     // from_chars leaves the value alone; too small is as good as zero, too large is not finite.
     value = std::strtod(std::string(cell).c_str(), nullptr);

@@ -58,7 +58,7 @@ class Dataset {
   virtual TargetScale target_scale() const { return {}; }
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  // The same in an epoch, on which random transforms depend. What a DataLoader calls.
+  // The same in an epoch, on which random transforms depend. A DataLoader calls this.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
   virtual std::string describe() const = 0;  // one line: kind, samples, shapes
   virtual DataNotes notes() const { return {}; }

@@ -75,7 +75,7 @@ std::vector<Stroke> glyph(int digit, SampleNumbers& r) {
 
 class Canvas {
  public:
-  // The darker of the pixels and a line of half-width `w` pixels with an edge one pixel soft.
+  // Sets each pixel to the darker of itself and a line of half-width `w` pixels with an edge one pixel soft.
   void line(Point a, Point b, float w, float ink) {
     const float reach = w + 1;
     const int x0 = pixel(std::min(a.x, b.x) - reach), x1 = pixel(std::max(a.x, b.x) + reach);

@@ -28,8 +28,8 @@ struct ImageFolderOptions {
 // Images [3, H, W] f32, [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that the file lies in, at any
 // depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Files whose names do
 // not end in .png, .jpg or .jpeg are passed over; notes() warns of pictures in other formats. Throws DataError: for a root that is
-// no folder or has no folders, a class without pictures, a folder that is none of `classes`; and as read_picture, when a batch has
-// the file in question.
+// no folder or has no folders, a class without pictures, a folder that is not among `classes`; and as read_picture, when a batch
+// has the file in question.
 class ImageFolderDataset : public Dataset {
  public:
   explicit ImageFolderDataset(const std::filesystem::path& root, const ImageFolderOptions& options = {});

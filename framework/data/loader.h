@@ -38,12 +38,12 @@ struct LoaderState {
 
 // One pass of a range-for is one epoch:
 //   for (auto& [x, target] : loader) ...
-// The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state put the loader;
-// otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
+// The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state
+// put the loader; otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
 //
-// With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks together
-// read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole batches,
-// so that a saved one fits any number of ranks.
+// With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks
+// together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole
+// batches, so that a saved one fits any number of ranks.
 class DataLoader {
  public:
   // Throws ValueError for options out of range and for a data set that gives no batch.
@@ -56,8 +56,8 @@ class DataLoader {
   const Dataset& dataset() const { return *dataset_; }
   const LoaderOptions& options() const { return options_; }
 
-  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows exceptions of the data set
-  // threw for this batch; the same batch is tried again by the next call.
+  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows an exception of the data
+  // set for this batch; the next call tries the same batch again.
   std::optional<Batch> next();
 
   // Which rows of the whole batch the last one is.

@@ -11,8 +11,8 @@
 
 namespace halfstep {
 
-// Of the values of one channel, which is dimension 1 of a batch; without it, and of integers such as tokens, there is one. What is not finite is counted, and enters
-// nothing else.
+// Statistics of one channel, which is dimension 1 of a batch; without that dimension, and for integers such as tokens, there is
+// one. What is not finite is counted, and enters nothing else.
 struct ChannelStatistics {
   int64_t count = 0, nan = 0, inf = 0;
   double mean = 0, std = 0;  // std: over all values, divided by their count

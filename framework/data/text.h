@@ -29,8 +29,8 @@ class Vocabulary {
  public:
   Vocabulary() = default;
   explicit Vocabulary(std::vector<std::string> tokens);  // throws ValueError for one that is there twice
-  // Of a file. max_words > 0: no more words than that, the most frequent. Throws IoError, and DataError for text that is not UTF-8,
-  // with its line and byte.
+  // The tokens of a file. max_words > 0: at most this many words, the most frequent. Throws IoError, and DataError for text that is
+  // not UTF-8, with its line and byte.
   static Vocabulary of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words = 0);
 
   int64_t size() const { return int64_t(tokens_.size()); }
@@ -46,7 +46,7 @@ struct TextOptions {
   Tokenizer tokenizer = Tokenizer::character;
   int64_t seq_len = 128;      // tokens of a sample
   double begin = 0, end = 1;  // the part of the file, by tokens: [floor(begin n), floor(end n))
-  // More than 0: the part is cut into so many streams of equal length, and sample i is the next piece of stream i % streams; see
+  // More than 0: the part is cut into this many streams of equal length, and sample i is the next piece of stream i % streams; see
   // Dataset::streams(). 0: sample i is the i-th piece.
   int64_t streams = 0;
   Vocabulary vocabulary{};  // of characters and words; empty: the whole file's, whatever the part

@@ -49,8 +49,8 @@ TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t e
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
   const TimeSeriesOptions& o = options_;
-  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries, "window, horizon and stride must be at least 1, got ",
-                    o.window, ", ", o.horizon, " and ", o.stride);
+  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries,
+                    "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
   const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));

@@ -27,8 +27,8 @@ struct TimeSeriesOptions {
 };
 
 // Inputs f32 [window, 1], targets f32 [horizon], in order of time. target_scale() is the scaling from the column's values to
-// targets, so that errors can be reported in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a part
-// without a window.
+// targets, so that errors can be reported in its units. Throws as CsvDataset; also DataError for times that do not grow, and for a
+// part without a window.
 class TimeSeriesDataset : public Dataset {
  public:
   explicit TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options = {});

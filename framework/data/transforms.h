@@ -47,7 +47,7 @@ struct Draws {
   std::span<const int64_t> indices = {};  // of the batch's samples in the data set; empty on Device::meta
   int place = 0;                          // of the transform in the list
   int64_t classes = 0;                    // of the data set
-  bool writable = false;                  // nobody else reads the input: it may be written into and returned
+  bool writable = false;                  // no other code reads the input: it may be written into and returned
 };
 
 // The random numbers of one sample: Philox with a key made of the seed, the epoch and the place, and a counter that begins at the

@@ -40,7 +40,7 @@ class Reader {
   const std::string& bytes_;
 };
 
-// Of the record at the end that says where the directory is.
+// The record at the end that says where the directory is.
 uint64_t find_end(const std::string& path, const std::string& bytes) {
   constexpr uint64_t kSize = 22, kComment = 65535;
   const Reader in(path, bytes);

@@ -32,7 +32,8 @@ class AtomicFile {
 };
 
 // Removes what AtomicFile left beside `path` in processes that are gone, and in earlier ones that had this process's id. Process
-// ids mean something on one host only: call it where no other host, and nobody in this process, writes `path`. Throws IoError.
+// ids mean something on one host only: call it only if no other host, and no other code in this process, writes `path`. Throws
+// IoError.
 void remove_abandoned(const std::filesystem::path& path);
 
 // The whole file. Throws IoError.

@@ -88,14 +88,16 @@ json read_manifest(const fs::path& checkpoint) {
     const json entry = value(files, file), bytes = value(entry, "bytes");
     check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kCheckpoint, path.string(),
                            ": must hold bytes and sha256 of ", file, ", got ", entry.dump().substr(0, 100));
-    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kCheckpoint, (checkpoint / file).string(), ": the file is missing");
+    check<CheckpointError>(fs::is_regular_file(checkpoint / file), kCheckpoint, (checkpoint / file).string(),
+                           ": the file is missing");
     const uint64_t size = fs::file_size(checkpoint / file);
-    check<CheckpointError>(bytes == size, kCheckpoint, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ", size);
+    check<CheckpointError>(bytes == size, kCheckpoint, (checkpoint / file).string(), ": must have ", bytes.dump(), " bytes, has ",
+                           size);
   }
   return files;
 }
 
-// As good as verify_checkpoint where nobody changed bytes, and as quick as reading one small file.
+// As reliable as verify_checkpoint if no bytes were changed, and as fast as reading one small file.
 bool looks_whole(const fs::path& checkpoint) {
   try {
     read_manifest(checkpoint);
@@ -293,7 +295,7 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     std::string list;
     for (const std::string& fault : faults) list += "\n  " + fault;
     fail<CheckpointError>(kCheckpoint, dir.string(),
-                          newer ? ": was written by a newer halfstep, and going on from less would lose what it did:"
+                          newer ? ": was written by a newer halfstep, and resuming from an older one would lose its steps:"
                                 : ": holds checkpoints, but none can be read:",
                           list);
   });

@@ -8,8 +8,8 @@
 //   <dir>/latest, <dir>/best                text files holding the name of such a directory
 //
 // A checkpoint is written as <dir>/step-00001234.tmp, synced, and renamed: a crash leaves the older ones as they were.
-// One that is to go is renamed to <dir>/step-00001234.old first. One that cannot be read is never removed or replaced: it becomes
-// <dir>/step-00001234.unreadable where its name is needed.
+// A checkpoint to remove is first renamed to <dir>/step-00001234.old. One that cannot be read is never removed or replaced: it is
+// renamed to <dir>/step-00001234.unreadable if its name is needed.
 //
 // All functions throw IoError when a file cannot be read or written, and CheckpointError, which is one, for a checkpoint that is
 // missing, damaged or of a newer version; the message names the file and the fault.
@@ -44,7 +44,7 @@ struct CheckpointContents {
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, int64_t step, const CheckpointContents& contents,
                                       int keep_last = 0, const std::vector<int64_t>& keep = {});
 
-// Points <dir>/latest and <dir>/best at the checkpoint of `step`, which must be there. Nothing is written where they do already.
+// Points <dir>/latest and <dir>/best at the checkpoint of `step`, which must exist. Nothing is written if they already do.
 void mark_latest(const std::filesystem::path& dir, int64_t step);
 void mark_best(const std::filesystem::path& dir, int64_t step);
 
@@ -68,7 +68,7 @@ std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path
 
 // Steps for which <dir> holds a checkpoint, ascending; whether they are whole is not checked.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& dir);
-// The step of a checkpoint's path; -1 for a path that is none.
+// The step of a checkpoint's path; -1 for any other path.
 int64_t checkpoint_step(const std::filesystem::path& checkpoint);
 
 // For the one process that may write `dir`:

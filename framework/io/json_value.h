@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON value as a member: its type is only declared here, so that headers that hold one cost nothing to those who do not look at it.
+// A JSON value as a member: its type is only declared here, so that headers that hold one cost nothing to those who do not look at
+// it.
 // Who does includes <nlohmann/json.hpp>:
 //   contents.meta["epoch"] = 3;    contents.meta->dump()
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file, read from bytes that nobody vouches for.
+// The JSON header of a safetensors file, read from untrusted bytes.
 #pragma once
 
 #include <cstdint>

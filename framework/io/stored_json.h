@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that names the key.
+// The state.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that names the
+// key.
 #pragma once
 
 #include <cstdint>

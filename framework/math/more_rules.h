@@ -220,7 +220,7 @@ struct AverageRule {
   bool equal = false;    // an equal one (SWA) in its place
   bool warm_up = false;  // the decay of step t is at most (1 + t) / (10 + t)
   double start = 0;      // steps that are left out
-  double every = 1;      // takes part in every so many steps
+  double every = 1;      // updates once in this number of steps
 
   static constexpr int kStates = 1;  // none
   static constexpr bool kCostly = true, kCounts = true;

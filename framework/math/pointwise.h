@@ -26,8 +26,9 @@ namespace functor::pointwise {
 
 // Which of g, a, b, c the gradient of Input names; 0: it is 0 everywhere.
 template <class Row, int Input>
-inline constexpr unsigned gradient_names =
-    Row::template gradient<Input>(math::Names::of(0), math::Names::of(1), math::Names::of(2), math::Names::of(3), math::Names(0), math::Names(0)).bits;
+inline constexpr unsigned gradient_names = Row::template gradient<Input>(math::Names::of(0), math::Names::of(1), math::Names::of(2),
+                                                                         math::Names::of(3), math::Names(0), math::Names(0))
+                                               .bits;
 
 struct PointwiseRow {
   std::string_view op;
@@ -37,9 +38,13 @@ struct PointwiseRow {
   std::string_view doc;
 };
 inline constexpr PointwiseRow kPointwiseRows[] = {
-#define HS_POINTWISE(row, op, arity, policy, forward, da, db, dc, doc)                                                \
-  {#op, arity, CastPolicy::policy,                                                                                    \
-   {gradient_names<functor::pointwise::row, 0>, gradient_names<functor::pointwise::row, 1>, gradient_names<functor::pointwise::row, 2>}, doc},
+#define HS_POINTWISE(row, op, arity, policy, forward, da, db, dc, doc)                      \
+  {#op,                                                                                     \
+   arity,                                                                                   \
+   CastPolicy::policy,                                                                      \
+   {gradient_names<functor::pointwise::row, 0>, gradient_names<functor::pointwise::row, 1>, \
+    gradient_names<functor::pointwise::row, 2>},                                            \
+   doc},
 #include "framework/math/pointwise.def"
 };
 inline constexpr int kPointwiseCount = sizeof(kPointwiseRows) / sizeof(kPointwiseRows[0]);

@@ -23,7 +23,7 @@ HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, double 
   }
 }
 
-// Results that outlive the next step, one element for each step. It is in device memory, and so is the memory that it points to.
+// Results that outlive the next step, one element for each step. This struct and the memory it points to are on the device.
 struct ResultRing {
   void* loss;        // of any floating dtype
   float* found_inf;

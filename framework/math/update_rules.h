@@ -11,7 +11,7 @@
 //                                        computes its Step from the number of steps applied so far and from ParamUpdate::number (0
 //                                        without one); the type is the rule's. The step stores the Step's `number` there
 //   bool idle(const Step&) const         optional: true if the step changes nothing, so that no memory need be read
-//   static constexpr bool kCostly        begin takes long: it is called once for each parameter and step, not by every block of a GPU
+//   static constexpr bool kCostly        begin takes long: it is called once for each parameter and step, not by every block
 //   static constexpr bool kCounts        whether the pass counts the step; false for the second pass of an optimizer with two
 //   T update(T p, T g, T (&state)[kStates], const Step&) const
 //                                        the new parameter, from the old one and the unscaled gradient; T: float or double.

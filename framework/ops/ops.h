@@ -115,8 +115,8 @@ enum class RoundingMode : uint8_t { trunc, floor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
 Tensor div(const Tensor& a, double b, RoundingMode mode);
 Tensor div(const Tensor& a, const Tensor& b, std::string_view mode);  // "trunc" or "floor"
-// To so many places behind the point, or, negative, before it; computed as round(x 10^decimals) / 10^decimals. Floating x. The
-// gradient is 0.
+// To `decimals` places after the decimal point, or, if negative, before it; computed as round(x 10^decimals) / 10^decimals.
+// Floating x. The gradient is 0.
 Tensor round(const Tensor& x, int64_t decimals);
 // input + value a b, input + value a / b. Broadcast and promote; addcmul takes integers, with a whole value.
 Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value = 1);
@@ -165,7 +165,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 // x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
-// Of a weight [in], with a bias [], the result has no last dimension.
+// With a weight [in] and a bias [] the result has no last dimension.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
 struct MlpLayer {
   Tensor weight;     // [out, in]
@@ -189,7 +189,8 @@ std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false
 std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
-Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // bool: is one of them not 0? all: is none 0?
+// Bool: whether one of them is not 0. all: whether none of them is 0.
+Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
 

@@ -121,7 +121,8 @@ void GradientReducer::take_recorded() {
   if (buckets_.empty()) return;
   group_.wait(buckets_.back().ticket);
   for (const Slot& s : slots_) {
-    check<RecordingError>(s.given == s.expected, "record", "a step that is recorded must use the parameters that the last one used");
+    check<RecordingError>(s.given == s.expected, "record",
+                          "a step that is recorded must use the parameters that the last one used");
     s.parameter.set_grad(s.shared ? part(s) : Tensor());
   }
 }

@@ -2,10 +2,11 @@
 // Sums gradients over ranks while backward still computes the others.
 //
 // Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full
-// and all before it are sent, so that every rank sends the same in the same order. The first one is small, to begin early.
+// and all buckets before it are sent, so that every rank sends the same buckets in the same order. The first is small, to begin
+// early.
 //
-// A parameter that some ranks did not use counts as zero there (as -0, the number that no sum sees); one that no rank used is left
-// without a gradient, as in one process.
+// The gradient of a parameter counts as zero on ranks that did not use the parameter (as -0, which changes no sum); if no rank used
+// it, it gets no gradient, as in one process.
 #pragma once
 
 #include <unordered_map>
@@ -27,7 +28,7 @@ class GradientReducer final : public LeafListener {
   // Parameters that require no grad are left out. Throws ValueError for a bucket that is not positive.
   GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options = {});
 
-  // The next backward makes the gradients that are to be summed. Every rank arms and finishes as often as the others.
+  // The next backward makes the gradients to sum. Every rank must arm and finish equally often.
   void arm();
   bool armed() const { return armed_; }
   // Has a gradient arrived since?
@@ -36,8 +37,8 @@ class GradientReducer final : public LeafListener {
   void send_rest();
   // Waits, and puts the sums in the gradients' place: parts of the buckets, valid until the next arm(). Throws PeerLostError.
   void take();
-  // The same in a recording (Backend::begin_recording), of a group that can record: which parameters have a gradient on any rank is
-  // what the last take() found. Throws RecordingError where this rank uses others than then.
+  // The same in a recording (Backend::begin_recording), for a group that can record: the parameters that have a gradient on any
+  // rank are those of the last take(). Throws RecordingError if this rank uses other parameters than then.
   void take_recorded();
   void forget() { armed_ = false; }  // after a backward that threw
 

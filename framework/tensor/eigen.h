@@ -13,8 +13,8 @@ using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMaj
 template <class T>
 using MatrixView = Eigen::Map<RowMatrix<T>, Eigen::Unaligned, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
 
-// The memory of a matrix [N, M], or of a vector [N] as N x 1, on the CPU; T is its dtype. Without a copy, whatever the strides, so x
-// must outlive it; autograd does not notice writes. Throws ShapeError, DTypeError and DeviceError.
+// The memory of a matrix [N, M], or of a vector [N] as N x 1, on the CPU; T is its dtype. Without a copy, whatever the strides, so
+// x must outlive it; autograd does not notice writes. Throws ShapeError, DTypeError and DeviceError.
 template <class T>
 MatrixView<T> as_eigen(const Tensor& x) {
   check<ShapeError>(x.dim() == 1 || x.dim() == 2, "as_eigen", "needs a vector or a matrix, got ", x.shape());
@@ -29,7 +29,8 @@ template <class Derived>
 Tensor from_eigen(const Eigen::MatrixBase<Derived>& m) {
   using T = typename Derived::Scalar;
   const bool vector = Derived::IsVectorAtCompileTime;
-  const Tensor out = Tensor::empty(vector ? Shape{m.size()} : Shape{m.rows(), m.cols()}, {.dtype = dtype_of<T>, .device = Device::cpu});
+  const Tensor out =
+      Tensor::empty(vector ? Shape{m.size()} : Shape{m.rows(), m.cols()}, {.dtype = dtype_of<T>, .device = Device::cpu});
   if (m.size() > 0) Eigen::Map<RowMatrix<T>>(out.data<T>(), m.rows(), m.cols()) = m;
   return out;
 }

@@ -132,10 +132,10 @@ class HostAllocator final : public Allocator {
   }
 
   [[noreturn]] void out_of_memory(size_t bytes) const {
-    std::ostringstream books;
+    std::ostringstream by_tag;
     for (int i = 0; i < kMemoryTagCount; ++i)
-      books << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
-    fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", books.str(), ")",
+      by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
+    fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", by_tag.str(), ")",
                       Help{"use a smaller batch or model"});
   }
 

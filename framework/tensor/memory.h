@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: the allocator interface, its registry and its books.
+// Device memory: the allocator interface, its registry and its statistics.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@ struct MemoryStats {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  virtual void* allocate(size_t bytes, MemoryTag tag) = 0;  // 64-byte aligned; throws MemoryError with the books by tag
+  virtual void* allocate(size_t bytes, MemoryTag tag) = 0;  // 64-byte aligned; throws MemoryError with the live bytes by tag
   virtual void release(void* p) noexcept = 0;
-  virtual void retag(void* p, MemoryTag tag) noexcept = 0;  // moves a live block to another column of the books
+  virtual void retag(void* p, MemoryTag tag) noexcept = 0;  // counts a live block under another tag
   virtual MemoryStats stats() const = 0;
   virtual void reset_peak() = 0;
   virtual void empty_cache() = 0;                           // gives cached blocks back to the system
@@ -49,7 +49,7 @@ class PlanFor {
 // The host's allocator throws MemoryError instead of holding more bytes than this, cached ones included; 0: no limit.
 void limit_host_memory(size_t bytes);
 
-// The caching allocator of a device; that of Device::meta only keeps books. Throws DeviceError when the device is not built in or
+// The caching allocator of a device; that of Device::meta only counts. Throws DeviceError when the device is not built in or
 // not present. Thread-safe.
 Allocator& allocator(Device device);
 void register_allocator(Device::Type type, Allocator* allocator);  // `allocator` must outlive all tensors

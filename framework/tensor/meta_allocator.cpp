@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of the device meta: sizes and purposes are counted as the planned device's allocator counts them, and no memory is
+// Memory statistics of the device meta: sizes and purposes are counted as the planned device's allocator counts them, no memory is
 // taken.
 #include <algorithm>
 #include <atomic>

@@ -21,8 +21,8 @@ struct TensorView {
   template <class T> T* as() const { return static_cast<T*>(data); }
 };
 
-// The same elements with their dimensions in the order of memory: contiguous where `v` is so in `format`. Elementwise kernels, which
-// do not care for the order, are given all their tensors in that of the result.
+// The same elements with their dimensions in the order of memory: contiguous where `v` is so in `format`. Elementwise kernels,
+// which do not care for the order, are given all their tensors in that of the result.
 inline TensorView in_memory_order(TensorView v, MemoryFormat format) {
   if (format == MemoryFormat::contiguous) return v;
   v.shape = in_memory_order(v.shape, format);

@@ -26,7 +26,9 @@ endif()
 include(CheckLanguage)
 check_language(CUDA)
 if(HALFSTEP_CUDA STREQUAL "AUTO" AND CMAKE_CUDA_COMPILER AND NOT gpus)
-  message(STATUS "halfstep: built for the CPU, since no GPU was found. HALFSTEP_CUDA=ON before the command builds the CUDA backend as well")
+  message(STATUS
+          "halfstep: built for the CPU, since no GPU was found. "
+          "HALFSTEP_CUDA=ON before the command builds the CUDA backend as well")
   return()
 endif()
 if(NOT CMAKE_CUDA_COMPILER)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# generated/TABLE_names.def: the names of the rows of framework/math/TABLE.def, which enums and declarations are made of (op_kinds.h).
-# A file whose text would be the same is left alone, so that an edit of a formula does not recompile them.
+# generated/TABLE_names.def: the names of the rows of framework/math/TABLE.def, which enums and declarations are made of
+# (op_kinds.h). A file whose text would be the same is left alone, so that an edit of a formula does not recompile them.
 foreach(table elementwise pointwise)
   set(source ${PROJECT_SOURCE_DIR}/framework/math/${table}.def)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})

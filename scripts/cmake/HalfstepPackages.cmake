@@ -38,9 +38,9 @@ include(HalfstepDnnl)
 set(HALFSTEP_GEMM_PACKAGES Eigen3::Eigen OpenMP::OpenMP_CXX)
 if(TARGET halfstep_dnnl)
   list(APPEND HALFSTEP_GEMM_PACKAGES halfstep_dnnl)
-  add_compile_definitions(HALFSTEP_WITH_DNNL=1)
 else()
-  message(WARNING "oneDNN 2 (libdnnl-dev) was not found: CPU matrix products fall back to Eigen, and bf16 is not faster than float32")
+  message(WARNING "oneDNN 2 or 3 (libdnnl-dev) was not found: matrix products on the CPU use halfstep's own loops, "
+                  "and bfloat16 is not faster than float32")
 endif()
 
 include(HalfstepCuda)

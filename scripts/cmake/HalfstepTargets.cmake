@@ -2,8 +2,8 @@
 set(HALFSTEP_FLOORS "" CACHE INTERNAL "")
 set(HALFSTEP_LINK "" CACHE INTERNAL "")
 
-# With HALFSTEP_UNITY the sources of a folder become one translation unit, so that a header is read once a folder and not once a file.
-# halfstep_unity(TARGET source...): sources by their path from the current folder. Call it where the target is created.
+# With HALFSTEP_UNITY the sources of a folder become one translation unit, so that a header is read once a folder and not once a
+# file. halfstep_unity(TARGET source...): sources by their path from the current folder. Call it where the target is created.
 function(halfstep_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HALFSTEP_UNITY} UNITY_BUILD_MODE GROUP)
   foreach(source IN LISTS ARGN)
@@ -18,7 +18,8 @@ function(halfstep_unity target)
 endfunction()
 
 # halfstep_floor(NAME DIRS dir... [ALONE dir...] [EXCLUDE file...] [PACKAGES target...])
-# All .cpp of the folders (not recursive) as the object library halfstep_NAME. ALONE: folders in which each file stays a translation unit.
+# All .cpp of the folders (not recursive) as the object library halfstep_NAME. ALONE: folders in which each file stays a translation
+# unit.
 function(halfstep_floor name)
   cmake_parse_arguments(ARG "" "" "DIRS;ALONE;EXCLUDE;PACKAGES" ${ARGN})
   foreach(kind DIRS ALONE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call per op, taken from the op table, for the tests of what a region does to dtypes.
+// One call per op, taken from the op table, for the tests of dtypes in a region.
 #pragma once
 
 #include <cstring>

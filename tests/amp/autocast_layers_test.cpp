@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The law for the ops of layers: what amp_policies checks op by op, with the values that matter.
+// The policies of the ops of layers: as amp_policies checks op by op, with the values that matter.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -80,6 +80,11 @@ TEST_CASE("amp 29: the enabled flag at every point") {
         const Autocast again(Device::cpu);
         CHECK(enabled());
         CHECK(autocast::nesting() == 3);
+        const std::optional<DType> low[] = {DType::f16, std::nullopt};
+        const Autocast in_float16(Device::cpu, low[0]);
+        CHECK((enabled() && autocast::dtype(Device::Type::cpu) == DType::f16));
+        const Autocast none(Device::cpu, low[1]);
+        CHECK(!enabled());
       }
       CHECK(!enabled());
     }

@@ -66,7 +66,7 @@ TEST_CASE("training in channels_last takes the course of training in rows") {
   check(muon, false, 0.05);  // its products are rounded to bfloat16
 }
 
-// What a step of a residual network asks of the backend, by op and pass.
+// The backend's calls in a step of a residual network, by op and pass.
 std::map<std::string, int> kernels_of(MemoryFormat format, bool amp) {
   const DefaultDevice on(Device::meta);
   const auto conv = [](int64_t in, int64_t out, int64_t size) {

@@ -7,7 +7,7 @@ using namespace halfstep;
 
 namespace {
 
-// What a function saw when it ran.
+// The state that a function found when it ran.
 struct Seen {
   bool enabled;
   DType autocast, input;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GradScaler: saved state, limits, and what step forwards. Numbers as in grad_scaler_test.cpp.
+// GradScaler: saved state, limits, and the results that step forwards. Numbers as in grad_scaler_test.cpp.
 #include <doctest/doctest.h>
 
 #include <cmath>

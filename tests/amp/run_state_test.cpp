@@ -106,8 +106,8 @@ TEST_CASE("a state that does not fit changes nothing") {
   CheckpointContents contents = pack(r.parts());
   contents.meta["scaler"]["scale"] = "high";
   const auto values = r.values();
-  CHECK_THROWS_WITH_AS(unpack(contents, r.parts()), doctest::Contains("the state of a run must hold scaler.scale, a number, got \"high\""),
-                       CheckpointError);
+  CHECK_THROWS_WITH_AS(unpack(contents, r.parts()),
+                       doctest::Contains("the state of a run must hold scaler.scale, a number, got \"high\""), CheckpointError);
   contents.meta["format"] = 99;
   CHECK_THROWS_WITH_AS(unpack(contents, r.parts()), doctest::Contains("which a newer halfstep wrote"), CheckpointError);
   CHECK(r.values() == values);

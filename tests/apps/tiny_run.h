@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of twelve steps, and what tests do to its folder.
+// A run of twelve steps, and changes that tests make to its folder.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -143,7 +143,7 @@ TEST_CASE("memory is freed after backward, and when a graph is dropped unused") 
   y = Tensor();
   loss.backward();
   w.zero_grad();
-  // What was saved is gone though `loss` is still held.
+  // Saved tensors are freed although `loss` is still held.
   CHECK(allocator(Device::cpu).stats().live - start <= 64);
   loss = Tensor();
   CHECK(allocator(Device::cpu).stats().live == start);

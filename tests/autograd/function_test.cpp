@@ -37,7 +37,7 @@ struct Exp : Function<Exp> {
   static Tensors backward(FunctionContext& ctx, const Tensors& g) { return {g[0] * ctx.saved()[0]}; }
 };
 
-// a b and a + b; counts what it was asked for.
+// a b and a + b; counts the gradients that it was asked for.
 // a b, whose backward does something else on the way.
 struct Asks : Function<Asks> {
   static inline std::function<void(FunctionContext&)> inside;

@@ -32,7 +32,7 @@ TEST_CASE("hooks of a leaf act before the gradient is added") {
   sum(x).backward();
   CHECK(values(x.grad()) == V{2, 2});
   sum(x).backward();
-  CHECK(values(x.grad()) == V{4, 4});  // not what was there before
+  CHECK(values(x.grad()) == V{4, 4});  // not the old value
   x.remove_hook(key);
   sum(x).backward();
   CHECK(values(x.grad()) == V{5, 5});
@@ -64,7 +64,7 @@ TEST_CASE("a leaf's hook sees its whole gradient while the rest of the backward 
     a.register_hook(note("a ", 3 * 3 * 5));
     b.register_hook(note("b ", 3 * 5));
     (c * last).backward();
-    CHECK(order == "last b shared a first ");  // `shared` once, after both of its uses and before what comes below them
+    CHECK(order == "last b shared a first ");  // `shared` once, after both of its uses and before the nodes below them
     first.remove_hook(keys[0]);
     shared.remove_hook(keys[1]);
     last.remove_hook(keys[2]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes keep: as little as backward needs, and never silently stale.
+// Tensors saved by nodes: as few as backward needs, and never silently stale.
 #include <doctest/doctest.h>
 
 #include "framework/autograd/autograd.h"
@@ -61,7 +61,7 @@ TEST_CASE("a matrix product saves a factor only for the other's gradient") {
 TEST_CASE("a norm that is not differentiated is freed") {
   const Tensor x = rand({64, 64}, {.requires_grad = true});
   const size_t before = live();
-  x.norm(2, {1}, true);  // what is saved is the output, too
+  x.norm(2, {1}, true);  // the output is saved, too
   CHECK(live() == before);
 }
 

@@ -14,7 +14,7 @@ struct Arm {
   bool amp, scaled;
 };
 
-// The books of a device after some steps, since before the model was made.
+// Memory statistics of a device after some steps, relative to the time before the model was made.
 MemoryStats train(Device device, const Arm& arm, bool adam, const TrainStepOptions& extra, int steps) {
   Allocator& memory = allocator(device);
   const MemoryStats before = memory.stats();
@@ -57,7 +57,7 @@ MemoryStats train(Device device, const Arm& arm, bool adam, const TrainStepOptio
 
 }  // namespace
 
-TEST_CASE("a training step on meta keeps the CPU's books") {
+TEST_CASE("a training step on meta counts memory as the CPU does") {
   for (const Arm& arm : {Arm{DType::bf16, false, false}, Arm{DType::bf16, true, false}, Arm{DType::f16, true, true}}) {
     for (const bool adam : {false, true}) {
       for (const TrainStepOptions& extra :

@@ -11,7 +11,10 @@ TEST_CASE("the cpu backend is always there and says what it is") {
   CHECK(cpu().device_type() == Device::Type::cpu);
   const std::string text = cpu().describe();
   CHECK(text.find("thread") != std::string::npos);
-  CHECK(text.find("bf16 matmul: ") != std::string::npos);
+  const bool fast = text.find(", products: oneDNN ") != std::string::npos;
+  CHECK(fast == (text.find(", products: without oneDNN") == std::string::npos));
+  CHECK(text.find(", bf16 ") != std::string::npos);
+  CHECK(text.find(", f16 ") != std::string::npos);
   CHECK(text.find('\n') == std::string::npos);
   cpu().synchronize();
 }

@@ -14,7 +14,7 @@
 
 namespace halfstep::testing {
 
-// What all of them see. An operation is a round: everybody says what it gives, then everybody takes.
+// The state shared by all of them. An operation is a round: every rank gives its data, then every rank takes its result.
 struct Room {
   explicit Room(int ranks) : posted(size_t(ranks)), offsets(size_t(ranks)), counts(size_t(ranks)), calls(size_t(ranks), 0) {}
   std::mutex mutex;
@@ -111,7 +111,7 @@ class LocalTransport final : public Transport {
   bool entered_ = false, took_ = false;
 };
 
-// f(group) on each of so many ranks, which owns it. What it throws on rank 0 is thrown here.
+// f(group) on each of `ranks` ranks, which owns the group. An exception on rank 0 is thrown here.
 inline void with_ranks(int ranks, const std::function<void(std::unique_ptr<ProcessGroup>)>& f, const GroupOptions& options = {}) {
   const auto room = std::make_shared<Room>(ranks);
   std::vector<std::thread> threads;

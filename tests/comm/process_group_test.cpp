@@ -16,7 +16,7 @@ using halfstep::testing::on_ranks;
 
 namespace {
 
-// What rank r gives: numbers whose sum depends on the order that they are added in.
+// The data of rank r: numbers whose sum depends on the order of the additions.
 float given(int rank, int64_t i) { return std::ldexp(float((i * 7919 + rank * 104729) % 4096 - 2048), int((i + 3 * rank) % 17)); }
 
 Tensor of_rank(int rank, int64_t n) {

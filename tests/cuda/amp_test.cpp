@@ -97,7 +97,7 @@ TEST_CASE("shadow weights: written by the optimizer, never cast in a steady step
       const uint64_t in_one = autocast::cast_count() - casts;
       step();
       CHECK(autocast::cast_count() - casts == 2 * in_one);
-      CHECK(in_one <= 2);  // the input, and what the loss takes as float32
+      CHECK(in_one <= 2);  // the input, and the loss's input as float32
       int shadowed = 0;
       for (const Tensor& p : net->parameters()) {
         const Tensor shadow = autocast::shadow_of(p);

@@ -313,7 +313,7 @@ TEST_CASE("attention's dropout: forward and backward agree, a share of the proba
   double most = 0;
   for (double s : one.to_vector<double>()) most = std::max(most, std::fabs(s - 1));
   CHECK(most > 0.05);  // it is not the same for every row
-  // What was dropped is known to the library alone.
+  // Only the library knows which elements were dropped.
   manual_seed(3);
   const Tensor v = heads(k, DType::f16, Device::cuda).detach().set_requires_grad();
   const Tensor y = scaled_dot_product_attention(v, v, v, o);

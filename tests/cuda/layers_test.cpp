@@ -40,7 +40,7 @@ Tensors results(const Golden& g, DType low, Device device) {
   const Tensor x = input(g, DType::f32, device);
   const Autocast region(device, is_half(low) ? low : DType::bf16, is_half(low));
   const Tensor y = (*module)(x), weight = waves(y.shape(), y.dtype()).to(device);
-  const Tensors eager = step(*module, x, weight);  // which also prepares what can only be prepared so
+  const Tensors eager = step(*module, x, weight);  // which also makes the preparations that only an eager step can make
   if (device.is_cpu() || !module->is_recordable()) return eager;
   Backend& backend = backend_for(device);
   backend.begin_recording(default_generator());

@@ -168,7 +168,7 @@ TEST_CASE("memory: counted by category, used again, and an error that says where
 TEST_CASE("what is cached is given back when another size does not fit") {
   Allocator& memory = allocator(Device::cuda);
   memory.empty_cache();
-  // Two thirds of what is free, twice, in different sizes.
+  // Two thirds of the free memory, twice, in different sizes.
   size_t largest_fit = size_t(24) << 20;
   while (largest_fit < (size_t(1) << 38)) {
     try {

@@ -39,8 +39,8 @@ Tensors gradients(const OpCase& c, const Tensors& in) {
   return out;
 }
 
-// |got - want| <= relative * max(|want|, floor) + absolute, or both NaN. `truth`, asked where that fails: what lies nearer to it than
-// `want` does will do as well.
+// |got - want| <= relative * max(|want|, floor) + absolute, or both NaN. `truth`, asked where that fails: what lies nearer to it
+// than `want` does will do as well.
 void check_close(const Tensor& got, const Tensor& want, double relative, double absolute, double floor = 0,
                  const std::function<Tensor()>& truth = {}) {
   REQUIRE(got.defined() == want.defined());

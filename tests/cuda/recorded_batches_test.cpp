@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes into a recorded step and comes out of it: batches wherever they lie, and results for as long as they are held.
+// Inputs and results of a recorded step: batches in any memory, and results for as long as they are held.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ std::string train(const Make& make, const std::vector<Pair>& batches, DType low,
   std::vector<StepResult> results;
   std::string outputs;
   for (const Pair& b : batches) {
-    const bool there = mode == GraphMode::on;  // a recorded step fetches what lies on the host
+    const bool there = mode == GraphMode::on;  // a recorded step copies batches on the host
     results.push_back(step(there ? b.first : b.first.to(Device::cuda), b.second));
     outputs += bytes(results.back().output);
   }
@@ -67,8 +67,10 @@ TEST_CASE("recorded steps take batches from anywhere") {
     batches.emplace_back(row(i).clone(), row(i + 1).clone());  // memory that is free again after the step
     batches.emplace_back(row(i), row(i));                      // both the same
     batches.emplace_back(row(i).to(Device::cpu), row(i));      // on the host
-    batches.emplace_back(all.narrow(0, 0, kImageWidth * kBatch).narrow(1, i, 1).reshape({kImageWidth, kBatch}).t(), row(i));  // transposed
-    batches.emplace_back(flat.narrow(0, i, kBatch * kImageWidth).reshape({kBatch, kImageWidth}), row(i));                     // not aligned
+    // Transposed.
+    batches.emplace_back(all.narrow(0, 0, kImageWidth * kBatch).narrow(1, i, 1).reshape({kImageWidth, kBatch}).t(), row(i));
+    // Not aligned.
+    batches.emplace_back(flat.narrow(0, i, kBatch * kImageWidth).reshape({kBatch, kImageWidth}), row(i));
     batches.emplace_back(row(i).to(Device::cpu).t().contiguous().t(), row(3));  // on the host, transposed
   }
   const Tensor bad = row(2).clone();
@@ -112,7 +114,8 @@ TEST_CASE("a step whose output is its input") {
   manual_seed(4);
   std::vector<Pair> batches;
   for (int i = 0; i < 8; ++i)
-    batches.emplace_back(randn({kBatch, kImageWidth}, {.device = Device::cuda}), randn({kBatch, kImageWidth}, {.device = Device::cuda}));
+    batches.emplace_back(randn({kBatch, kImageWidth}, {.device = Device::cuda}),
+                         randn({kBatch, kImageWidth}, {.device = Device::cuda}));
   same_as_eager([] { return std::make_shared<Hands>(); }, batches);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that are not recorded: what reads values, what fails halfway, what may decide on the host.
+// Steps that are not recorded: those that read values, fail halfway, or may decide on the host.
 #include <doctest/doctest.h>
 
 #include "tests/cuda/support.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks by the device's library: against the CPU in float64, recorded, and what it declines.
+// Recurrent networks by the device's library: against the CPU in float64, recorded, and work that it declines.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -54,7 +54,9 @@ struct Problem {
     const int64_t parts = g.layers * (g.both ? 2 : 1);
     const bool single = g.input == Input::single;
     const auto made = [&](const Shape& shape) { return randn(shape).to(dtype).to(wide).to(device).set_requires_grad(); };
-    x = made(single ? Shape{kSteps, kFeatures} : first ? Shape{kSequences, kSteps, kFeatures} : Shape{kSteps, kSequences, kFeatures});
+    x = made(single  ? Shape{kSteps, kFeatures}
+             : first ? Shape{kSequences, kSteps, kFeatures}
+                     : Shape{kSteps, kSequences, kFeatures});
     if (!g.states) return;
     const auto state = [&](int64_t width) { return made(single ? Shape{parts, width} : Shape{parts, kSequences, width}); };
     h = state(g.proj > 0 ? g.proj : kUnits);
@@ -321,7 +323,7 @@ TEST_CASE("the 16-bit weights of a recurrent layer lie where the library wants t
     const uint64_t casts = autocast::cast_count();
     for (int i = 0; i < 3; ++i) step();
     CHECK(places() == first);
-    CHECK(autocast::cast_count() - casts <= 3 * 4);  // the input, and what the loss takes
+    CHECK(autocast::cast_count() - casts <= 3 * 4);  // the input, and the loss's input
     net.eval();
     (void)forward();  // another network where there is dropout: they stay
     net.train();

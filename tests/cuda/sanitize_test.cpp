@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every family of kernels once, at odd sizes: what compute-sanitizer runs, slowly.
+// Every family of kernels once, at odd sizes: compute-sanitizer runs these, slowly.
 //   compute-sanitizer --tool memcheck|racecheck|initcheck|synccheck test_cuda --test-suite=sanitize
 #include <doctest/doctest.h>
 

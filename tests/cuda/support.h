@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the framework on the CUDA device: bytes of what is there, and models on either device.
+// For tests of the framework on the CUDA device: bytes of tensors, and models on either device.
 #pragma once
 
 #include <cstdio>
@@ -45,7 +45,7 @@ inline Tensors moved(const Tensors& in, Device device) {
 
 inline uint64_t host_reads() { return backend_for(Device::cuda).host_reads(); }
 
-// What the log says meanwhile: of the libraries a line for each new kind of work.
+// The log's lines in the meantime: the libraries write one for each new kind of work.
 struct Listening {
   Listening() { said.clear(); }
   int count(const std::string& word) const {

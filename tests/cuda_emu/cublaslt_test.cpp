@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to the library: what it is asked for, and what becomes of a refusal. On the emulator's library, fake_cublaslt.cpp.
+// The way to the library: the requests to it, and the handling of refusals. On the emulator's library, fake_cublaslt.cpp.
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/matmul.h"
 #include "framework/base/check.h"

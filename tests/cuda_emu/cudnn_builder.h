@@ -272,7 +272,7 @@ class DnnGraph {
   }
   Desc& add(cudnnBackendDescriptorType_t type) { return ops.emplace_back(type); }
 
-  // What the heuristic proposes, in its order.
+  // The heuristic's proposals, in its order.
   std::vector<DnnEngine> engines(cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A) {
     Desc graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     std::vector<cudnnBackendDescriptor_t> raw;
@@ -333,7 +333,7 @@ inline void conv(DnnGraph& g, const DnnGraph::T& x, const DnnGraph::T& w, const 
   g.conv(0, x, w, y, {0, 0}, {1, 1}, {1, 1});
 }
 
-// A convolution that runs, and what one may break of it.
+// A convolution that runs, and ways to break it.
 struct RunningConv {
   RunningConv()
       : x(uniform(DType::f16, {1, 2, 3, 3}, 1)), w(uniform(DType::f16, {2, 2, 1, 1}, 2)), y(poisoned(DType::f16, {1, 2, 3, 3})) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulated device says of itself, and errors.
+// Properties of the emulated device, and errors.
 #include <cstdio>
 
 #include "runtime.h"

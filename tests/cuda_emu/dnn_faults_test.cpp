@@ -126,7 +126,7 @@ TEST_CASE("dnn: attention of queries in two layouts") {
 
 namespace {
 
-// A cap of the workspace above all that the stand-in's engines take, and above what the emulated device has.
+// A limit of the workspace above that of all engines of the fake, and above the memory of the emulated device.
 struct NoCap {
   NoCap() { set_dnn_options({.workspace = int64_t(64) << 30}); }
   ~NoCap() { set_dnn_options({}); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA kernels on the CPU: what nvcc builds in, as plain C++. cuda/gpu.cuh includes this when HALFSTEP_CUDA_EMU is defined.
+// CUDA kernels on the CPU: nvcc's built-in functions and variables, as plain C++. cuda/gpu.cuh includes this when HALFSTEP_CUDA_EMU
+// is defined.
 // One OS thread runs everything: the blocks of a launch one after another, the threads of a block as fibers (scheduler.cpp).
 // A broken rule (divergent barrier, absent lane, illegal launch...) ends the program with "cuda_emu: ERROR: ..." and status 99.
 #pragma once
@@ -46,10 +47,10 @@ Options& options();
 
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
 
-// What a stream is given.
+// An operation given to a stream.
 struct Task {
   std::function<void()> work;
-  const char* what = "";  // of what is no kernel
+  const char* what = "";  // of operations that are not kernels
   const void* kernel = nullptr;
   std::function<Task(const cudaKernelNodeParams&)> with;  // the same kernel, launched otherwise
 };
@@ -75,7 +76,7 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_by
   return submit(stream, kernel_task<P...>(kernel, grid, block, shared_bytes, {static_cast<P>(arguments)...}));
 }
 
-// What all streams were given while it lives, in order, and whether as part of a graph. One at a time.
+// Records the work given to all streams while it lives, in order, and whether as part of a graph. One at a time.
 struct Operation {
   std::string name;  // a kernel's, or copy, fill, product
   bool in_graph;

@@ -30,7 +30,7 @@ struct Preference {
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
   uint32_t a_align = 256, b_align = 256, c_align = 256, d_align = 256;
 };
-// In a cublasLtMatmulAlgo_t: which candidate, and what it was proposed for.
+// In a cublasLtMatmulAlgo_t: which candidate, and the product that it was proposed for.
 struct Algorithm {
   uint64_t candidate, problem, workspace;
   uint32_t a_align, b_align, c_align, d_align;
@@ -130,7 +130,7 @@ void check_alignment(const char* what, const void* p, uint64_t promised) {
   if (alignment(p) < promised) fail("cublasLtMatmul: %s is at %p, but an alignment of %lu was promised", what, p, promised);
 }
 
-// Memory on the device, of live allocations; what is written overlaps nothing that is read.
+// Memory on the device, of live allocations; outputs overlap no inputs.
 void check_memory(const FakeProduct& p) {
   const auto bytes = [](const FakeLayout& l) { return size_t(l.elements() * size_of(l.type)); };
   struct Range {

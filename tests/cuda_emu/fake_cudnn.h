@@ -33,7 +33,7 @@ struct Failure {
 [[noreturn]] void refuse(cudnnStatus_t status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 cudnnStatus_t report(const char* call, const Failure& failure);
 
-// Around what a C function does.
+// Wraps the body of a C function.
 template <class F>
 cudnnStatus_t guarded(const char* call, const F& body) {
   const Lock lock(runtime_mutex());
@@ -110,7 +110,7 @@ struct Pointwise {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   double lower = 0, upper = 0, slope = 0, elu_alpha = 1, softplus_beta = 1, swish_beta = 1;
   bool has_lower = false, has_upper = false;
-  bool keeps_nan = false;  // else a ReLU makes of NaN what it makes of the least number
+  bool keeps_nan = false;  // otherwise a ReLU treats NaN as the least number
   int64_t axis = -1;
 };
 struct Reduction {
@@ -123,7 +123,7 @@ struct Rng {
 };
 struct Operation {
   Kind kind = Kind::pointwise;
-  std::vector<Tensor> in;  // conv: x or dy, then w or the other; pointwise: what the mode takes; rng: seed, offset
+  std::vector<Tensor> in;  // conv: x or dy, then w or the other; pointwise: the mode's operands; rng: seed, offset
   Tensor out;
   double alpha = 1, beta = 0;  // pointwise: alpha1, alpha2
   Convolution conv;
@@ -131,7 +131,7 @@ struct Operation {
   Reduction reduction;
   Rng rng;
   int64_t seed = 0;          // where it is no tensor
-  bool accumulates = false;  // onto what the output holds, in an order that varies: see fake_cudnn_graph.cpp
+  bool accumulates = false;  // adds to the output's values, in an order that varies: see fake_cudnn_graph.cpp
 
   unsigned family() const;
 };
@@ -174,7 +174,7 @@ struct Attribute {
   std::vector<char> bytes;
   std::vector<std::shared_ptr<const Descriptor>> descriptors;
 };
-// What is finalised never changes: others share it, so that it lives on when the caller destroys it.
+// A finalised descriptor never changes: others share it, so it remains valid when the caller destroys it.
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
@@ -225,7 +225,7 @@ Handle& handle_of(cudnnHandle_t handle);
 void execute(cudaStream_t stream, const std::shared_ptr<const Plan>& plan, const Descriptor& pack);
 
 using Values = std::vector<double>;  // row-major
-// What an operation gives; `before` is what its output held, read where beta is not 0.
+// The result of an operation; `before` has the old values of its output, read if beta is not 0.
 Values compute(const Operation& op, const std::vector<const Values*>& in, const Values& before, Arithmetic arithmetic,
                uint64_t run);
 Values bernoulli(const Operation& op, int64_t seed, int64_t offset);

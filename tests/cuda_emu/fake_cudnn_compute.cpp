@@ -19,7 +19,7 @@ double precision(cudnnDataType_t type) {  // the distance from 1 to the next
   return type == CUDNN_DATA_HALF ? 0x1p-10 : type == CUDNN_DATA_BFLOAT16 ? 0x1p-7 : type == CUDNN_DATA_FLOAT ? 0x1p-23 : 0;
 }
 
-// What an engine does to a factor before the products, and to their sum after.
+// An engine's rounding of a factor before the products, and of their sum after.
 double prepared(double x, Arithmetic a) {
   if (a == Arithmetic::tf32) return rounded_to_tf32(x);
   if (a == Arithmetic::half_inputs) return rounded(CUDNN_DATA_HALF, x);
@@ -159,7 +159,7 @@ double relu(const Pointwise& f, double x) {
   return x <= f.lower ? f.lower + f.slope * (x - f.lower) : x;
 }
 
-// x, and b and t where the mode takes them. Backward: x is the gradient, b what the forward function was given.
+// x, and b and t where the mode takes them. Backward: x is the gradient, b the input of the forward function.
 double apply(const Pointwise& f, double x, double b, double t) {
   switch (f.mode) {
     case CUDNN_POINTWISE_ADD: return x + b;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans are run here: what the caller passes is checked and copied, and the work goes to the stream.
+// Plans are run here: the caller's arguments are checked and copied, and the work goes to the stream.
 #include <algorithm>
 #include <bit>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a descriptor says once it is complete: a tensor, or an operation whose tensors fit each other.
+// The meaning of a complete descriptor: a tensor, or an operation whose tensors fit each other.
 #include <algorithm>
 #include <bit>
 

@@ -43,7 +43,7 @@ struct DropoutDescriptor {
   char* states = nullptr;
   bool is_set = false;
 };
-// What the states' memory holds; a forward that drops takes the next number.
+// The contents of the states' memory; a forward with dropout takes the next number.
 struct DropoutStates {
   uint64_t magic, seed, counter;
 };
@@ -99,10 +99,11 @@ struct RnnData {
   int64_t at(int64_t step, int64_t sequence) const;  // of the first element of a vector
 };
 
-// What is kept in the reserve for one step of one sequence in one pseudo layer, in doubles.
+// The reserve's data for one step of one sequence in one pseudo layer, in doubles.
 struct Slot {
   explicit Slot(const RnnDescriptor& d);
-  int64_t gates, recurrent, cell, full, out, mask, gradient, size;  // offsets; recurrent: what the gate n of a GRU had from h
+  // Offsets; recurrent: the part of a GRU's gate n that comes from h.
+  int64_t gates, recurrent, cell, full, out, mask, gradient, size;
 };
 struct ReserveHeader {
   uint64_t magic, problem, stage;

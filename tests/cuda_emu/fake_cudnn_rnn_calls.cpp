@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions by which cuDNN's recurrent networks are run: what the caller passes is checked and copied, and the work goes to
+// The C functions by which cuDNN's recurrent networks are run: the caller's arguments are checked and copied, and the work goes to
 // the stream.
 #include <algorithm>
 

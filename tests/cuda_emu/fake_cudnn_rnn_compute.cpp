@@ -76,7 +76,7 @@ class Network {
     for (int64_t i = 0; to && i < size; ++i) store(d_.type, to, (pseudo * c_.x.batch + sequence) * size + i, v[size_t(i)]);
   }
 
-  // What a layer reads at a step: x, or what the layer below gave, dropped.
+  // The input of a layer at a step: x, or the output of the layer below after dropout.
   Values input(int64_t pseudo, int64_t step, int64_t sequence) {
     const int64_t layer = pseudo / d_.directions;
     Values in(size_t(d_.inputs_of(pseudo)));
@@ -166,7 +166,7 @@ class Network {
     for (int64_t j = 0; j < d_.projected; ++j) at[slot_.out + j] = h[size_t(j)] = rounded(d_.type, h[size_t(j)]);
   }
 
-  // The state before number s of a sequence: the step before, or what the network began with.
+  // The state before number s of a sequence: the step before, or the network's initial state.
   Values before(int64_t p, int64_t b, int64_t s, bool of_cell) {
     const int64_t size = of_cell ? d_.hidden : d_.projected;
     if (s == 0) return state(of_cell ? c_.cx : c_.hx, p, b, size);
@@ -305,7 +305,7 @@ class Network {
       }
     }
   }
-  // The caller keeps what forward wrote.
+  // The caller keeps the forward's results.
   void check_y(const char* call) {
     for_each_step([&](int64_t t, int64_t b) {
       for (int64_t i = 0; i < d_.directions * d_.projected; ++i) {

@@ -2,14 +2,14 @@
 // A library with the functions of NCCL that cuda/nccl calls, for ranks that are threads of one program on the emulator's device.
 // A call is put into its stream and copies what it sends when the stream comes to it; the stream is then blocked until all
 // ranks have come so far. Nothing is done in a call that returns ncclInProgress before the caller has asked how it went, twice.
-// A group of sends and receives is one call, which all ranks take part in, as here every rank exchanges with every other. In a stream
-// that is captured calls become part of the graph, and of every launch of it.
+// A group of sends and receives is one call, which all ranks take part in, as here every rank exchanges with every other. In a
+// stream that is captured calls become part of the graph, and of every launch of it.
 //
-// It ends the program where the real one would hang or compute garbage: calls of ranks that do not fit each other, of which one rank's
-// is captured and another's not, sends that nobody receives alike, memory that is not the device's or too small, a communicator that
-// is used while its last call is in progress, or after its end, or that ends before the graphs with its calls.
+// It ends the program where the real one would hang or compute garbage: calls of ranks that do not fit each other, of which one
+// rank's is captured and another's not, sends that nobody receives alike, memory that is not the device's or too small, a
+// communicator that is used while its last call is in progress, or after its end, or that ends before the graphs with its calls.
 //   HALFSTEP_FAKE_NCCL_ERROR=r   rank r's operations fail with ncclRemoteError, reported by ncclCommGetAsyncError
-//   HALFSTEP_FAKE_NCCL_VERSION=n what ncclGetVersion says
+//   HALFSTEP_FAKE_NCCL_VERSION=n the result of ncclGetVersion
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,8 @@ namespace {
 constexpr int kTurns = 2;  // questions until a call that is in progress is done
 
 enum Kind { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kExchange };
-constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast", "a group of ncclSend and ncclRecv"};
+constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast",
+                                  "a group of ncclSend and ncclRecv"};
 constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};  // of ncclDataType_t
 
 struct Message {  // of a kExchange
@@ -82,7 +83,7 @@ struct ncclComm {
   std::shared_ptr<Clique> clique;
   int rank = 0;
   bool blocking = true, aborted = false, finalized = false;
-  int turns = 0;                 // until what is in progress is done
+  int turns = 0;                 // until the call in progress is done
   std::vector<Call> given = {};  // not yet in the stream
   bool called = false;
   std::shared_ptr<int> recorded = std::make_shared<int>();  // shared with what is in graphs
@@ -125,8 +126,8 @@ void receive_messages(const Clique& clique, int rank, size_t index) {
       const auto& [m, at] = sent[i];
       const Message& to = wanted[i].first;
       if (m.count != to.count || m.type != to.type)
-        fail("NCCL: rank %d sends %zu elements of type %d to rank %d, which receives %zu of type %d", peer, m.count, m.type, rank, to.count,
-             to.type);
+        fail("NCCL: rank %d sends %zu elements of type %d to rank %d, which receives %zu of type %d", peer, m.count, m.type, rank,
+             to.count, to.type);
       check_device_memory("ncclRecv", to.memory, to.bytes());
       const OpenDeviceMemory open;
       std::memcpy(to.memory, theirs.sent.data() + at, m.bytes());
@@ -153,7 +154,7 @@ void receive(const Clique& clique, int rank, size_t index) {
   }
 }
 
-// The stream has come to it: its place among the rank's calls, with what it sends.
+// The stream has reached it: its place among the rank's calls, with the data it sends.
 size_t come(Clique& clique, int rank, const Call& given) {
   const auto call = std::make_shared<Call>(given);
   Calls& mine = clique.calls[rank];
@@ -189,8 +190,9 @@ void put_in_stream(ncclComm* comm, const Call& given) {
   submit(call.stream, {.work = [=, held = held] { *turn = come(*clique, rank, call); }, .what = "nccl"});
   const auto ended = [=] { return !comms.contains(comm) || comm->aborted; };
   const auto ready = [=] {
-    return ended() || (int(clique->calls.size()) == clique->size &&
-                       std::all_of(clique->calls.begin(), clique->calls.end(), [&](const auto& c) { return *turn < c.second.size(); }));
+    return ended() ||
+           (int(clique->calls.size()) == clique->size &&
+            std::all_of(clique->calls.begin(), clique->calls.end(), [&](const auto& c) { return *turn < c.second.size(); }));
   };
   const auto take = [=] {
     if (ended()) return;
@@ -248,7 +250,8 @@ ncclResult_t take(const Message& m, ncclComm_t handle, cudaStream_t stream) {
   for (const auto& [other, call] : grouped) {
     for (const Message& o : call.messages) {
       const char *a = static_cast<char*>(m.memory), *b = static_cast<char*>(o.memory);
-      if ((m.received || o.received) && a < b + o.bytes() && b < a + m.bytes()) fail("%s: what is received overlaps what else is exchanged", name);
+      if ((m.received || o.received) && a < b + o.bytes() && b < a + m.bytes())
+        fail("%s: what is received overlaps what else is exchanged", name);
     }
   }
   if (grouped.empty() || grouped.back().first != &comm || grouped.back().second.stream != stream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fake_cublaslt.cpp has computed: D = epilogue(alpha op(A) op(B) + beta C), column-major.
+// Computes the products of fake_cublaslt.cpp: D = epilogue(alpha op(A) op(B) + beta C), column-major.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@ inline void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 
 namespace emu {
 
-// Stores the stack pointer in *save and continues where `load` was stored. Registers that the compiler does not save are on the stack,
-// behind the 128 bytes that a function may use without moving the pointer.
+// Stores the stack pointer in *save and continues where `load` was stored. Registers that the compiler does not save are on the
+// stack, behind the 128 bytes that a function may use without moving the pointer.
 [[gnu::always_inline]] inline void switch_stack(void** save, void* load) {
   asm volatile(R"(
   leaq -128(%%rsp), %%rsp

@@ -27,7 +27,7 @@ class Run {
       for (const Node* other : n.after) after_.back().push_back(places.at(other));
     }
   }
-  // Does what can be done now. True: that was all.
+  // Runs all work that is ready. True: nothing is left.
   bool go_on() {
     if (late_) {
       for (const bool branch : {false, true}) {

@@ -25,7 +25,8 @@ struct InsideEmulator {
   ~InsideEmulator() { where.in_kernel = true; }
 };
 
-// What lies behind memory: of the 16-bit floats and f32 a NaN that arithmetic changes, so that a sum into it shows too.
+// The values after the end of memory: for the 16-bit floats and f32 a NaN that arithmetic changes, so that a sum into it is
+// noticed, too.
 inline char gap_byte(const char* p) { return reinterpret_cast<uintptr_t>(p) % 2 ? char(0x7F) : char(0xBF); }
 inline void fill_gap(char* p, const char* end) {
   for (; p < end; ++p) *p = gap_byte(p);

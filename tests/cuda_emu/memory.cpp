@@ -44,7 +44,7 @@ const bool guarded = [] {
 
 size_t reserved_for(size_t bytes) { return (bytes + 255) / 256 * 256 + kGap; }
 
-// Of what is used; what lies behind it has no rights ever.
+// For memory in use; the pages after it are never accessible.
 void protect(int rights) {
   static size_t open_bytes = 0;  // without the guard
   const size_t bytes = (used + kHugePage - 1) / kHugePage * kHugePage;

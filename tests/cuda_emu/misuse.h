@@ -15,7 +15,7 @@
 namespace halfstep::testing {
 
 struct Misuse {
-  std::string name, report;  // part of what the program says
+  std::string name, report;  // part of the program's output
   std::function<void()> done;
 };
 

@@ -63,7 +63,8 @@ def ending(number, extra, tests):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HALFSTEP_MUTANT": str(number), "HALFSTEP_TUNE_FILE": "", **extra}
     command = [os.path.join(WORK, "tests", "cuda_emu", "test_cuda_emulated"), *tests, "--abort-after=1", "--no-colors=true"]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS,
+                              check=False)
     except subprocess.TimeoutExpired:
         return "hangs"
     if done.returncode == 0:

@@ -29,7 +29,7 @@ struct Setup {
   GraphMode graph = GraphMode::on;
 };
 
-// What one rank trains. Models are made one after the other, as they draw from the process's one generator.
+// The model that a rank trains. Models are made one after the other, as they draw from the process's one generator.
 std::mutex making;
 template <class F>
 auto alone(const F& f) {
@@ -132,7 +132,7 @@ TEST_CASE("nccl: recorded steps of ranks are eager ones, and those of one that a
     Setup eager = s;
     eager.graph = GraphMode::off;
     const std::vector<Ended> want = trained(eager, steps), got = trained(s, steps);
-    // One process, whose micro-batches are what the ranks had.
+    // One process, whose micro-batches are the parts of the ranks.
     Data d(s.ranks);
     Trainer one(eager, nullptr);
     for (size_t i = 0; i < 14; ++i) {
@@ -168,7 +168,7 @@ TEST_CASE("nccl: ranks forget, record anew and run eagerly together, whichever o
     uint64_t hook = 0;
     for (size_t i = 0; i < 22; ++i) {
       const NoGrad off;
-      if (i == 6) second([&] { t.net->parameters()[0].mul_(1.0); });  // what it recorded is not true any more
+      if (i == 6) second([&] { t.net->parameters()[0].mul_(1.0); });  // its recording is no longer valid
       if (i == 12) second([&] { hook = t.net->register_forward_hook([](Module&, const Tensors&, const Tensors&) {}); });
       if (i == 13) second([&] { t.net->remove_hook(hook); });
       const EnableGrad on;

@@ -131,7 +131,8 @@ TEST_CASE("nccl: sums of three and four ranks are the host group's to the bit, w
             const int me = group.rank();
             std::atomic<int>& differing = library ? others : wrong;
             for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-              // Parts that are equal and others, a last one that is empty, a list that is summed at once, and more than the stage takes.
+              // Parts that are equal and others, a last one that is empty, a list that is summed at once, and more than the stage
+              // takes.
               for (const int64_t n : {int64_t(24 * ranks), int64_t(301), int64_t(5), int64_t(1)}) {
                 const Tensor a = rough(me, n, dtype), b = rough(me + 7, 16, dtype), da = here(a), db = here(b);
                 group.wait(group.all_reduce({a, b}));
@@ -300,8 +301,8 @@ TEST_CASE("nccl: training on ranks has the bits of one that accumulates as many 
     double clip;
     int ranks;
   };
-  for (const Arm arm : {Arm{DType::f32, false, false, 0, 2}, Arm{DType::f32, false, false, 0, 3}, Arm{DType::bf16, true, false, 0.1, 4},
-                        Arm{DType::f16, true, true, 0, 3}}) {
+  for (const Arm arm : {Arm{DType::f32, false, false, 0, 2}, Arm{DType::f32, false, false, 0, 3},
+                        Arm{DType::bf16, true, false, 0.1, 4}, Arm{DType::f16, true, true, 0, 3}}) {
     CAPTURE(name(arm.dtype));
     CAPTURE(arm.ranks);
     const Batches batches(Device::cuda, 6, 8 * arm.ranks);

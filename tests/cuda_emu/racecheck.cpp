@@ -53,7 +53,7 @@ struct Release {
     return a.thread == thread || (a.thread / 32 == thread / 32 && a.warp_epoch < warp_epoch);
   }
 };
-// By atomic variable, then block. By block: what it has acquired of others.
+// By atomic variable, then block. By block: the releases that it has acquired from others.
 using Epochs = std::unordered_map<uint32_t, Release>;
 std::unordered_map<const void*, Epochs> released;
 std::unordered_map<uint32_t, Epochs> acquired;

@@ -26,10 +26,10 @@ namespace halfstep::testing {
 class RankGpus {
  public:
   RankGpus() {
-    // What the library of products allocates once for all is the usual device's.
+    // Memory that the library of products allocates once is the usual device's.
     const Tensor a = ones({4, 4}, {.device = Device::cuda});
     mm(a, a).to_vector<float>();
-    usual_.empty_cache();  // what other tests left there, the ranks would miss
+    usual_.empty_cache();  // memory cached by other tests would be missing for the ranks
     register_allocator(Device::Type::cuda, &memory_);
     register_backend(std::make_unique<Door>(*this));
   }

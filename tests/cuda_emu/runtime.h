@@ -3,11 +3,12 @@
 //
 // A stream does its work at once; with HALFSTEP_EMU_ASYNC=1 a stream's work waits until the host waits for it, or another stream's
 // work that the host waits for waits for it: streams that no event orders are as far apart as can be. While a stream is captured
-// its work is kept for the graph; a stream that waits for an event of a captured one is captured too, as a branch of that graph. What
-// the runtime refuses during a capture is refused here: waiting for or asking after a captured stream or event, an end without all
-// branches joined, copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed, allocating and
-// waiting in general. Such a call spoils the capture. A launched graph does its branches as early as their dependencies allow, and the
-// next time as late. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who waits for that.
+// its work is kept for the graph; a stream that waits for an event of a captured one is captured too, as a branch of that graph.
+// What the runtime refuses during a capture is refused here: waiting for or asking after a captured stream or event, an end without
+// all branches joined, copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed,
+// allocating and waiting in general. Such a call spoils the capture. A launched graph does its branches as early as their
+// dependencies allow, and the next time as late. Work that waits for another process (fake_nccl.cpp) holds up its stream, and who
+// waits for that.
 #pragma once
 
 #include <deque>
@@ -43,7 +44,7 @@ struct Capture {
 struct Stream {
   bool blocking = true;              // towards the default stream
   std::shared_ptr<Capture> capture;  // that this stream is in
-  std::vector<const Node*> last;     // what its next node comes after
+  std::vector<const Node*> last;     // the nodes that its next node follows
   struct Piece {
     std::function<void()> work;
     std::function<bool()> ready;  // where set: the stream is blocked until it returns true
@@ -58,8 +59,8 @@ std::recursive_mutex& runtime_mutex();
 
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
-void run_pending();                          // all work that waits, of all streams, up to what is not ready
-void run_pending(Stream& stream);            // all of one, and what it waits for
+void run_pending();                          // all waiting work of all streams, up to the first that is not ready
+void run_pending(Stream& stream);            // all work of one stream, and the work it waits for
 // As submit; `ready` is asked again and again, and holds up the stream.
 cudaError_t submit_when(cudaStream_t stream, Task task, std::function<bool()> ready, bool at_once = false);
 void spend(double microseconds);             // of the device's time, by which events are timed: all work takes 1, some says more
@@ -68,7 +69,7 @@ std::string kernel_name(const void* kernel);
 cudaError_t refuse(Stream& stream);        // spoils its capture; gives the error
 cudaError_t refuse_unsafe();               // for calls that only relaxed captures allow; success where there is none
 cudaError_t refuse_default_stream();       // for work on the default stream, which a captured blocking stream cannot wait for
-cudaError_t set_error(cudaError_t error);  // what cudaGetLastError gives; returns its argument
+cudaError_t set_error(cudaError_t error);  // the next result of cudaGetLastError; returns its argument
 void check_device_memory(const char* what, const void* p, size_t bytes);  // fails unless all is in one live allocation
 
 }  // namespace emu

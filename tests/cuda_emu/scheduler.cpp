@@ -132,7 +132,7 @@ void become(int t) {
   }
 }
 
-// What every stack runs.
+// The function that every stack runs.
 void fiber_main() {
   Fiber::entered();
   for (;;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block's shared memory: each array an allocation of its own, poisoned. For ASan it is exactly as large as asked for; in the
-// other modes some bytes follow, and what is written there shows when the block ends.
+// other modes some bytes follow, and writes to them are noticed when the block ends.
 #include <cstdlib>
 #include <map>
 
@@ -27,7 +27,7 @@ std::map<const void*, Array> arrays;
 size_t static_bytes, dynamic_bytes;
 char* dynamic_data;
 
-// 0xFF bytes are NaN and -1: reading what was never written shows.
+// 0xFF bytes are NaN and -1, so that reads of uninitialised memory are noticed.
 char* poisoned(size_t bytes) {
   char* p = static_cast<char*>(std::malloc(bytes + kGap));
   std::memset(p, 0xFF, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step gives the stream, one by one. Each costs a launch, so the numbers are held.
+// The operations that a training step puts on the stream. Each costs a launch, so their numbers are checked.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct Bench {
       y.push_back(randn({kBatch, kWidth}, {.device = Device::cuda}));
     }
   }
-  // What the next step does, after as many as a recording needs.
+  // The operations of the next step, after as many steps as a recording needs.
   std::vector<emu::Operation> operations() {
     for (size_t i = 0; i < 6; ++i) step(x[i % 2], y[i % 2]);
     const emu::Operations all;
@@ -67,7 +67,7 @@ std::string text(const std::vector<emu::Operation>& list) {
 
 }  // namespace
 
-// The lists in full, so that a failure shows what came back.
+// The whole lists, so that a failure shows the operations that returned.
 TEST_CASE("an eager step of the benchmark is 11 operations, and a recorded one the same in a graph and nothing beside it") {
   const std::vector<std::string> forward{"cast_kernel<float, __half>", "product", "product", "product",
                                          "mse_packed<__half, float>"};

@@ -207,7 +207,8 @@ TEST_CASE("loader: parts of ranks are the batches of one process, also those tha
         REQUIRE(part);
         const BatchRows rows = rank.part();
         CHECK(part->input.defined() == (rows.rows > 0));
-        if (rows.rows > 0) CHECK(part->input.to_vector<double>() == all->input.narrow(0, rows.first, rows.rows).to_vector<double>());
+        if (rows.rows > 0)
+          CHECK(part->input.to_vector<double>() == all->input.narrow(0, rows.first, rows.rows).to_vector<double>());
         CHECK(rank.state() == whole.state());
       }
     }

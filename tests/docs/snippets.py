@@ -27,7 +27,8 @@ def write(doc, target):
     with open(target, "w", encoding="utf-8") as f:
         f.write('#include "tests/docs/from_pytorch_test.h"\n')
         for number, _, right in found:
-            f.write(f'\nTEST_CASE("docs/from_pytorch.md, line {number}") {{\n  HS_VARIABLES\n#line {number} "{doc}"\n  {right};\n}}\n')
+            f.write(f'\nTEST_CASE("docs/from_pytorch.md, line {number}") {{\n  HS_VARIABLES\n'
+                    f'#line {number} "{doc}"\n  {right};\n}}\n')
 
 
 def check_torch(doc):
@@ -41,10 +42,13 @@ def check_torch(doc):
             continue
         x, y = torch.rand(4, 5), torch.rand(4, 5)
         model = torch.nn.Sequential(torch.nn.Linear(5, 5))
-        names = {"torch": torch, "torchvision": torchvision, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": y, "model": model, "device": "cpu",
-                 "w": torch.rand(4, 5, requires_grad=True), "mask": x > 0.5, "rows": torch.tensor([0, 3, 1]), "a": torch.arange(3.0),
+        names = {"torch": torch, "torchvision": torchvision, "nn": torch.nn, "F": torch.nn.functional, "x": x, "y": y,
+                 "model": model, "device": "cpu",
+                 "w": torch.rand(4, 5, requires_grad=True), "mask": x > 0.5, "rows": torch.tensor([0, 3, 1]),
+                 "a": torch.arange(3.0),
                  "b": torch.arange(4.0), "square": torch.eye(3) + 0.1, "classes": torch.tensor([0, 1, 2, 3]),
-                 "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0], "optimizer": torch.optim.SGD(model.parameters()),
+                 "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0],
+                 "optimizer": torch.optim.SGD(model.parameters()),
                  "scaler": torch.amp.GradScaler("cpu")}
         text = left.replace("[1:, rows]", "[1:, rows]")
         try:

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kSeconds = 20;  // an input may compute, and ten times as long it may wait: others may have the machine
 #if defined(__SANITIZE_THREAD__)
-constexpr long kMegabytes = 10 * 1024;  // the sanitizer's books take up to ten times as much as the program's own memory
+constexpr long kMegabytes = 10 * 1024;  // the sanitizer's own data take up to ten times as much as the program's memory
 #else
 constexpr long kMegabytes = 1024;  // the program may come to hold
 #endif

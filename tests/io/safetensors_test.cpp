@@ -108,7 +108,8 @@ TEST_CASE("safetensors: a mapped file gives what reading it gives, and is not wr
 
 TEST_CASE("safetensors: a mapped tensor that lies askew is read") {
   const TempDir dir;
-  std::string json = R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
+  std::string json =
+      R"({"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   json.resize((json.size() + 7) / 8 * 8, ' ');
   std::string bytes = file_of(json, 9);
   const float two[2] = {1.5f, -2};

@@ -160,7 +160,8 @@ TEST_CASE("a Graph that cannot run is refused when it is made") {
   CHECK(says({{.name = "a", .inputs = {"b"}}, {.name = "b"}}).find("node \"a\" takes \"b\"") != std::string::npos);
   CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"a", "input"}}}) ==
         "[Graph] node \"b\" has 2 inputs and must say how to combine them");
-  CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"input"}}}).find("[Graph] nothing takes what \"a\" makes\nhelp: ") == 0);
+  CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"input"}}}).find("[Graph] no node reads the output of \"a\"\nhelp: ") ==
+        0);
   CHECK(says({{.name = "a"}}, {{.name = "x", .end = 1}, {.name = "y", .start = 1}}) ==
         "[Graph] node \"a\" is the first and must say which inputs it takes");
   CHECK(says({{.name = "a"}}, {{.name = "x"}, {.name = "x"}}) == "[Graph] two inputs are called \"x\"");

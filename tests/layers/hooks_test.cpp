@@ -68,8 +68,8 @@ TEST_CASE("a module takes and gives what its forward says, and is called like an
 
   Module& plain = cell;
   CHECK_THROWS_WITH_AS(plain(x),
-                       "[forward] Cell does not take one tensor and give one, which is what was asked of it\n"
-                       "help: call it with what its forward takes; Sequential, TrainStep and configs need a module of one input",
+                       "[forward] Cell does not take one tensor and return one, as this call needs\n"
+                       "help: call it with its forward's arguments; Sequential, TrainStep and configs need a module of one input",
                        ValueError);
   // One tensor in, one out: a module for Sequential, too.
   Sequential net(std::make_shared<Single>(), std::make_shared<Twice>());

@@ -150,7 +150,7 @@ TEST_CASE("an mlp computes no gradient that is not wanted") {
   for (const Tensor& t : {a.weight, a.bias, b.weight, b.bias}) CHECK(t.grad().abs().max().item<float>() == 0);
   CHECK_THROWS_WITH_AS(mlp(x, {}), "[mlp] needs at least one layer", ValueError);
   const Tensor w = ones({3, 5});
-  CHECK_THROWS_WITH_AS(mlp(x, {{w}}), "[mlp] weight 0 must be [out, 4] to match what comes in, got [3, 5]", ShapeError);
+  CHECK_THROWS_WITH_AS(mlp(x, {{w}}), "[mlp] weight 0 must be [out, 4] to match the input, got [3, 5]", ShapeError);
 }
 
 TEST_CASE("Sequential runs a convolution and the ReLU after it as one, with the same values and gradients") {

@@ -202,7 +202,7 @@ TEST_CASE("an error in a forward says in which layer") {
   net.push_back("encoder", inner);
   net.push_back("head", std::make_shared<Linear>(3, 2));
   CHECK_THROWS_WITH_AS(net(ones({2, 5})),
-                       "[mlp] weight 0 must be [out, 5] to match what comes in, got [3, 4]\n"
+                       "[mlp] weight 0 must be [out, 5] to match the input, got [3, 4]\n"
                        "layer: encoder.0 to 2, Linear(in_features=4, out_features=3, bias=True)",
                        ShapeError);
   CHECK_THROWS_WITH_AS(net(ones({2, 4})), doctest::Contains("\nlayer: encoder.3, Softmax(dim=5)"), IndexError);

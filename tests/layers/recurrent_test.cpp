@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their numbers_of against PyTorch's are in
+// Recurrent layers: states, lengths, packed sequences, hooks and errors. Their values are compared with PyTorch's in
 // layer_goldens_test.cpp.
 #include <doctest/doctest.h>
 
@@ -384,7 +384,8 @@ TEST_CASE("recurrent layers and packed sequences refuse what does not fit") {
   refuses<ValueError>("[lstm] batch_sizes must be >= 0 and never grow, got 3 after 2", [&] {
     halfstep::lstm(ones({5, 3}), {}, {}, lstm.parameters(), {.batch_sizes = {2, 3}});
   });
-  refuses<ValueError>("[gru] needs 2 parameters (w_ih, w_hh) for each layer and direction, 2 more with biases, got 3 for num_layers 1", [&] {
-    halfstep::gru(x, {}, Tensors(3, ones({3, 3})));
-  });
+  refuses<ValueError>(
+      "[gru] needs 2 parameters (w_ih, w_hh) for each layer and direction, 2 more with biases, got 3 for num_layers 1", [&] {
+        halfstep::gru(x, {}, Tensors(3, ones({3, 3})));
+      });
 }

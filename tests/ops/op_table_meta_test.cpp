@@ -62,9 +62,9 @@ const std::set<std::string> kCheckValues = {"bernoulli", "binary_cross_entropy",
 // index_put, where), of numbers in 0-dim tensors (linspace, narrow), of sizes left to be found (embedding_bag with offsets for the
 // largest elements, one_hot, repeat_interleave).
 const std::set<std::string> kNeedValues = {
-    "allclose",       "bincount",      "ctc_loss", "embedding_bag", "equal",   "index",             "index_put", "linspace",
-    "masked_scatter", "masked_select", "narrow",   "nonzero",       "one_hot", "repeat_interleave", "unique",    "unique_consecutive",
-    "where"};
+    "allclose",  "bincount",          "ctc_loss",       "embedding_bag",      "equal",  "index",
+    "index_put", "linspace",          "masked_scatter", "masked_select",      "narrow", "nonzero",
+    "one_hot",   "repeat_interleave", "unique",         "unique_consecutive", "where"};
 
 std::string joined(const std::set<std::string>& names) {
   std::string all;

@@ -26,15 +26,16 @@ TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the 
     for (int i = 0; i < 5; ++i) p.push_back(zeros({1000}, {.requires_grad = true}));
     p.push_back(zeros({10}));  // is not trained
     const GradientReducer reducer(p, group, {.first_bucket_mb = 4.5 / 1024, .bucket_mb = 9.0 / 1024});
-    // One parameter of 4000 bytes, then two at a time; each with a cache line's rest, and a flag a parameter. Then the two ranks have
-    // equal parts of whole lines.
+    // One parameter of 4000 bytes, then two at a time; each with a cache line's rest, and a flag a parameter. Then the two ranks
+    // have equal parts of whole lines.
     CHECK(reducer.bucket_bytes() == std::vector<int64_t>{1024 * 4, 2048 * 4, 2048 * 4});
     CHECK_THROWS_WITH_AS(GradientReducer(p, group, {.bucket_mb = 0}), doctest::Contains("more than 0 MB"), ValueError);
   });
 }
 
 TEST_CASE(
-    "gradient reducer: gradients are summed; zeros replace the gradient of a parameter that a rank did not use, and nothing where none did") {
+    "gradient reducer: gradients are summed; zeros replace the gradient of a parameter that a rank did not use, and nothing where "
+    "none did") {
   std::atomic<int> wrong{0};
   on_ranks(3, [&](ProcessGroup& group) {
     const int me = group.rank();

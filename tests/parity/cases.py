@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The op table's cases (tests/ops/op_cases.h has their format) and elementwise.def's rows, with inputs drawn for them. Needs torch."""
+"""The op table's cases (tests/ops/op_cases.h has their format) and elementwise.def's rows, with inputs drawn for them. Needs
+torch."""
 import json
 import math
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What live_torch.py allows between halfstep and the truth, and the verdict on one draw."""
+"""The differences that live_torch.py allows between halfstep and the truth, and the verdict on one draw."""
 import math
 
 import torch
@@ -8,9 +8,12 @@ from safetensors.torch import load_file
 HALF = (torch.float16, torch.bfloat16)
 FLOATS = (torch.float64, torch.float32, *HALF)
 # Ops with sums in them, by parts of their names.
-LOOSE = ("conv", "mm", "mv", "addr", "dot", "linear", "attention", "einsum", "bilinear", "cell", "multi_dot", "lstm", "gru", "rnn", "norm", "cum",
-         "matmul", "prod", "upsample", "interpolate", "grid_sample", "pool", "var", "std", "sum", "mean", "loss", "entropy", "cdist", "pdist", "dist",
-         "similarity", "tensordot", "softmax", "softmin", "logsumexp", "bag", "fold", "renorm", "scatter", "index_add", "index_put", "mlp", "gru")
+LOOSE = ("conv", "mm", "mv", "addr", "dot", "linear", "attention", "einsum", "bilinear", "cell", "multi_dot", "lstm", "gru", "rnn",
+         "norm", "cum",
+         "matmul", "prod", "upsample", "interpolate", "grid_sample", "pool", "var", "std", "sum", "mean", "loss", "entropy",
+         "cdist", "pdist", "dist",
+         "similarity", "tensordot", "softmax", "softmin", "logsumexp", "bag", "fold", "renorm", "scatter", "index_add", "index_put",
+         "mlp", "gru")
 
 # Ops of several products, which round between them when they run in 16 bits.
 CHAINED = ("chain_matmul", "multi_dot", "einsum", "attention", "cell", "lstm", "gru", "rnn", "bilinear", "mlp")
@@ -45,7 +48,8 @@ def mismatch(got, want, allowed):
         at //= n
     at = tuple(place)
     a, b, off, most = (t[at].item() for t in (got, want, error, allowed))
-    return f"{int(bad.sum())} of {got.numel()} elements; at {list(at)} {a:.9g} against {b:.9g} (off by {off:.3g}, allowed {most:.3g})"
+    return (f"{int(bad.sum())} of {got.numel()} elements; at {list(at)} {a:.9g} against {b:.9g} "
+            f"(off by {off:.3g}, allowed {most:.3g})")
 
 
 def scale_of(t):

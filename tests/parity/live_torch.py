@@ -6,8 +6,8 @@
     python3 tests/parity/live_torch.py --halfstep build/default/halfstep --ops conv --cases 200 --seed 3
 
 Needs torch, numpy and safetensors; no test of the suite runs it. Draws come from tests/ops/cases/*.json (new values, other sizes
-where the shapes allow it) and from the rows of elementwise.def (broadcast shapes, integers, bool, NaN, infinities, ties). Every draw
-is one line of `halfstep op --batch`. The truth is PyTorch in float64 on the very inputs, cast as the op's autocast policy says
+where the shapes allow it) and from the rows of elementwise.def (broadcast shapes, integers, bool, NaN, infinities, ties). Every
+draw is one line of `halfstep op --batch`. The truth is PyTorch in float64 on the very inputs, cast as the op's autocast policy says
 (PyTorch's own CPU autocast has other lists); the dtype that is expected is the one PyTorch gives when run in the inputs' dtypes.
 
 Allowed: float64 1e-10; float32 1e-5 (1e-4 for convolutions, products and long sums); float16 and bfloat16 one ulp from the rounded

@@ -5,10 +5,11 @@
     python3 tests/parity/op_db.py --halfstep build/default/halfstep               # everything
     python3 tests/parity/op_db.py --halfstep build/default/halfstep --ops scatter --list
 
-Needs torch, numpy, expecttest and safetensors; no test of the suite runs it. Each sample becomes one line of `halfstep op --batch`: its
-arguments are matched with PyTorch's signature (aten's schemas, or a Python function's) to get tensors by position and the rest by
-name. The truth is the op itself in float64, the dtype that is expected that of the op in the sample's dtypes; compare.py says what may
-differ. Gradients are compared in float64 and float32. What PyTorch's error samples expect to fail must fail in halfstep, too.
+Needs torch, numpy, expecttest and safetensors; no test of the suite runs it. Each sample becomes one line of `halfstep op --batch`:
+its arguments are matched with PyTorch's signature (aten's schemas, or a Python function's) to get tensors by position and the rest
+by name. The truth is the op itself in float64, the dtype that is expected that of the op in the sample's dtypes; compare.py says
+what may differ. Gradients are compared in float64 and float32. What PyTorch's error samples expect to fail must fail in halfstep,
+too.
 
 Intended differences are in KNOWN with their reasons, which docs/parity.md repeats; any other makes the exit status 1.
 """
@@ -30,22 +31,29 @@ from live_torch import Batch, Draw, name_of, perform, reproducer  # noqa: E402
 from op_db_lines import Unbound, line_of, mapped, matching, plain  # noqa: E402
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
-RANDOM = ("bernoulli", "dropout", "multinomial", "rand_like", "randn", "randn_like", "randint", "native_dropout", "rrelu", "normal", "randint_like")
-# What differs on purpose: (op, what the difference says, reason), the first two patterns of re.
+RANDOM = ("bernoulli", "dropout", "multinomial", "rand_like", "randn", "randn_like", "randint", "native_dropout", "rrelu", "normal",
+          "randint_like")
+# Intended differences: (op, text of the difference, reason), the first two patterns of re.
 KNOWN = [
     (r".*", r"(must be|needs) floating( tensors)?, got (u?int|bool)", "integer tensors where halfstep takes floating ones only"),
-    (r"addbmm|addmm|addmv|addr|baddbmm", r"beta and alpha must be whole numbers", "fractional beta and alpha of integer products, which PyTorch cuts off"),
+    (r"addbmm|addmm|addmv|addr|baddbmm", r"beta and alpha must be whole numbers",
+     "fractional beta and alpha of integer products, which PyTorch cuts off"),
     (r"addr", r"no product of bool", "products of bool"),
-    (r"argsort|sort|topk|kthvalue|median", r"out(\.1)?: \d+ of \d+ elements differ", "which of equal elements is named: halfstep's the first"),
+    (r"argsort|sort|topk|kthvalue|median", r"out(\.1)?: \d+ of \d+ elements differ",
+     "which of equal elements is named: halfstep's the first"),
     (r"norm", r"nuclear norm", "norms of singular values"),
-    (r"multi_margin_loss|multilabel_margin_loss", r"halfstep refuses: ShapeError", "0-dim inputs and [1] targets of a single row in margin losses"),
+    (r"multi_margin_loss|multilabel_margin_loss", r"halfstep refuses: ShapeError",
+     "0-dim inputs and [1] targets of a single row in margin losses"),
     (r"hardsigmoid", r"grad\.0 \(float64\)", "hardsigmoid's gradient in PyTorch has 1/6 in float32"),
-    (r"layer_norm|native_layer_norm|normalize", r"against (0|-?[\d.]+e-1\d) \(off by [\d.]+e-0[56]", "float32 gradients whose truth is 0"),
+    (r"layer_norm|native_layer_norm|normalize", r"against (0|-?[\d.]+e-1\d) \(off by [\d.]+e-0[56]",
+     "float32 gradients whose truth is 0"),
     (r"linspace|logspace", r"out \(b?float16\)", "linspace and logspace in 16 bits: PyTorch steps in 16 bits"),
     (r"grid_sample(r_[23]d)?", r"bicubic needs x", "bicubic sampling of volumes"),
-    (r"grid_sample(r_[23]d)?", r"^grad\.1 \(float32\): \d of \d+ elements", "a float32 coordinate that falls on a border, where the slope jumps"),
+    (r"grid_sample(r_[23]d)?", r"^grad\.1 \(float32\): \d of \d+ elements",
+     "a float32 coordinate that falls on a border, where the slope jumps"),
     (r"ctc_loss", r"^grad\.0", "ctc_loss's gradient, as said in docs/parity.md"),
-    (r"einsum", r"out is torch.u?int\d+, expected torch.int64", "einsum of integers narrower than int64 that PyTorch sums on the way"),
+    (r"einsum", r"out is torch.u?int\d+, expected torch.int64",
+     "einsum of integers narrower than int64 that PyTorch sums on the way"),
     (r"embedding(_bag)?", r"no sparse gradients", "sparse gradients"),
     (r"embedding_bag", r"out \(b?float16\)", "rows scaled to max_norm are rounded in place, and then added up"),
     (r"group_norm", r"PyTorch refuses: Expected HxW", "group_norm of no positions, which PyTorch refuses"),
@@ -129,11 +137,13 @@ def main():
     parser.add_argument("--most", type=int, default=25, help="samples of an op in a dtype")
     parser.add_argument("--show", type=int, default=3, help="mismatches printed for each op")
     parser.add_argument("--list", action="store_true", help="a row for each op, not only totals")
-    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "halfstep-parity", help="where reproducers go")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "halfstep-parity",
+                        help="where reproducers go")
     o = parser.parse_args()
 
     torch.set_num_threads(1)
-    ours = {op["name"] for op in json.loads(subprocess.run([o.halfstep, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]}
+    ours = {op["name"] for op in json.loads(subprocess.run([o.halfstep, "ops", "--json"], check=True, capture_output=True,
+                                                           text=True).stdout)["ops"]}
     batch, generator = Batch(o.halfstep, 1), torch.Generator().manual_seed(1)
     counts, reasons, shown = collections.defaultdict(collections.Counter), collections.Counter(), collections.defaultdict(list)
     memory = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
@@ -199,7 +209,8 @@ def main():
     for op in sorted(counts) if o.list else []:
         print(f"{op:34}" + "".join(f"{counts[op][c] or '':>10}" for c in columns))
     print(f"{f'all {len(counts)}':34}" + "".join(f"{total[c]:>10}" for c in columns))
-    print("refused: both raise; lenient: only PyTorch raises; not ours: complex numbers and the like; no line: arguments of a wrong kind")
+    print("refused: both raise; lenient: only PyTorch raises; not ours: complex numbers and the like; "
+          "no line: arguments of a wrong kind")
     for reason, n in reasons.most_common():
         print(f"known {n:>6}  {reason}")
     for op in sorted(shown):

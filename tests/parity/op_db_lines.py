@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's op_db as lines of `halfstep op`: which of its ops halfstep has, and a sample's arguments as tensors by position and the rest
-by name. They are matched with PyTorch's signature: aten's schemas, or a Python function's parameters. Needs torch and expecttest.
+"""PyTorch's op_db as lines of `halfstep op`: which of its ops halfstep has, and a sample's arguments as tensors by position and the
+rest by name. They are matched with PyTorch's signature: aten's schemas, or a Python function's parameters. Needs torch and
+expecttest.
 """
 import collections
 import inspect
@@ -11,14 +12,15 @@ from compare import FLOATS
 from live_torch import name_of
 from torch.testing._internal.common_methods_invocations import op_db
 
-# What halfstep calls otherwise than aten's schema: op -> {their name: ours}.
+# Names that differ from aten's schema: op -> {their name: ours}.
 RENAMED = collections.defaultdict(dict, {
     "where": {"self": "input"},
     "view": {"size": "shape"},
     "slice": {"self": "input"},
 })
 # Arguments of PyTorch's that say nothing about values.
-MUTE = ("out", "layout", "device", "requires_grad", "pin_memory", "memory_format", "generator", "inplace", "_stacklevel", "cudnn_enable",
+MUTE = ("out", "layout", "device", "requires_grad", "pin_memory", "memory_format", "generator", "inplace", "_stacklevel",
+        "cudnn_enable",
         "cudnn_enabled", "non_blocking", "copy")
 # Entries whose name halfstep has for another op, or that are no calls.
 OTHERS = ("unfold", "unfold_copy", "normal", "linalg.norm", "__rdiv__", "__rpow__", "__rmatmul__")
@@ -47,7 +49,8 @@ def schema_parameters(name):
     for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}"):
         if any(a.is_out for a in schema.arguments) or not schema.arguments:
             continue
-        found.append([(a.name, str(a.type), a.kwarg_only, a.has_default_value() or "Optional" in str(a.type)) for a in schema.arguments])
+        found.append([(a.name, str(a.type), a.kwarg_only, a.has_default_value() or "Optional" in str(a.type))
+                      for a in schema.arguments])
     return found
 
 
@@ -84,7 +87,8 @@ def by_schema(name, args, kwargs):
         # a list argument may also come as several integers
         positional = [p for p in overload if not p[2]]
         given = list(args)
-        if positional and positional[-1][1].startswith("List[") and "int" in positional[-1][1].lower() and len(given) > len(positional):
+        kind = positional[-1][1] if positional else ""
+        if kind.startswith("List[") and "int" in kind.lower() and len(given) > len(positional):
             given = given[: len(positional) - 1] + [given[len(positional) - 1:]]
         if len(given) > len(positional):
             continue
@@ -155,7 +159,8 @@ def attribute(v):
 
 def of_list(sample):
     """A sample whose tensors come one after the other where halfstep takes a list."""
-    tensors = sample.input if isinstance(sample.input, (list, tuple)) else [sample.input, *[a for a in sample.args if torch.is_tensor(a)]]
+    tensors = sample.input if isinstance(sample.input, (list, tuple)) else [sample.input,
+                                                                            *[a for a in sample.args if torch.is_tensor(a)]]
     return [("tensors", list(tensors))], {"tensors"}
 
 

@@ -13,7 +13,8 @@ import warnings
 import torch
 import torch.nn.functional as F
 
-DTYPES = {n: getattr(torch, n) for n in ("float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")}
+DTYPES = {n: getattr(torch, n) for n in ("float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64",
+                                         "bool")}
 NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 warnings.filterwarnings("ignore", module="torch")
 warnings.filterwarnings("ignore", message=".*")
@@ -63,7 +64,8 @@ def one_number(function, first="input", second="other"):
 
 def div(t, a):
     a = dict(a)
-    return one_number(lambda x, y: torch.div(x, y, rounding_mode=a.get("rounding_mode")))(t, {k: v for k, v in a.items() if k != "rounding_mode"})
+    rest = {k: v for k, v in a.items() if k != "rounding_mode"}
+    return one_number(lambda x, y: torch.div(x, y, rounding_mode=a.get("rounding_mode")))(t, rest)
 
 
 def pad(t, a):  # torch wraps further than what negative padding left, into memory that nothing was written to

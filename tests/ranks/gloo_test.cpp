@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on ranks that no launcher of MPI started: how they meet, what they write, and how they end.
+// The program on ranks that were started without MPI: how they meet, what they write, and how they end.
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -16,7 +16,8 @@ import time
 
 TIMEOUT = 2  # seconds, of the run
 CONFIG = {
-    "name": "link", "output_dir": "r", "device": "cpu", "model": {"type": "Linear", "out_features": "auto"}, "loss": "CrossEntropyLoss",
+    "name": "link", "output_dir": "r", "device": "cpu", "model": {"type": "Linear", "out_features": "auto"},
+    "loss": "CrossEntropyLoss",
     "optimizer": {"type": "SGD", "lr": 0.1},
     "data": {"train": {"type": "Random", "num_batches": 3, "input_shape": [4], "classes": 3}, "loader": {"batch_size": 8}},
     "train": {"epochs": 100000000}, "checkpoint": {"every": "20 steps", "keep_last": 2}, "distributed": {"timeout_s": TIMEOUT},
@@ -55,10 +56,14 @@ def cut(program, folder, a, b):
     pathlib.Path(folder, "c.json").write_text(json.dumps(CONFIG))
     net = "10.213.77.0/24"
     with open(pathlib.Path(folder, "log"), "w+", encoding="utf-8") as log:
-        job = subprocess.Popen(["ip", "netns", "exec", a, "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--wdir", folder,
-                                "--host", "10.213.77.1:1,10.213.77.2:1", "--mca", "plm_rsh_agent", str(agent), "--mca", "btl", "tcp,self",
-                                "--mca", "btl_tcp_if_include", net, "--mca", "oob_tcp_if_include", net, "-np", "2", program, "train",
-                                "c.json", "--quiet", "--threads", "1"], cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        job = subprocess.Popen(["ip", "netns", "exec", a, "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+                                "--wdir", folder,
+                                "--host", "10.213.77.1:1,10.213.77.2:1", "--mca", "plm_rsh_agent", str(agent), "--mca", "btl",
+                                "tcp,self",
+                                "--mca", "btl_tcp_if_include", net, "--mca", "oob_tcp_if_include", net, "-np", "2", program,
+                                "train",
+                                "c.json", "--quiet", "--threads", "1"], cwd=folder, stdout=log, stderr=subprocess.STDOUT,
+                                start_new_session=True)
         try:
             if not wait_for(lambda: pathlib.Path(folder, "r/latest").exists() and len(ranks_of(folder)) == 2, 20):
                 return f"the ranks did not begin: {pathlib.Path(folder, 'log').read_text()}"

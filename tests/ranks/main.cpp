@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several processes do together. Run by mpirun -np N; each process runs all tests, and fails when its own checks do.
+// Tests of several processes. Run by mpirun -np N; each process runs all tests, and fails when its own checks do.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdio>
 

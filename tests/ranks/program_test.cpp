@@ -125,8 +125,10 @@ TEST_CASE("program: ten samples, and batches of three, on four ranks") {
   const Place dir;
   for (
       const std::string data :
-      {R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":10}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=10)",
-       R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":7}' --set model.layers.0='"Flatten"' --set data.loader.batch_size=3)"}) {
+      {R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":10}' )"
+       R"(--set model.layers.0='"Flatten"' --set data.loader.batch_size=10)",
+       R"(--set data.train='{"type":"Digits","size":10}' --set data.val='{"type":"Digits","size":7}' )"
+       R"(--set model.layers.0='"Flatten"' --set data.loader.batch_size=3)"}) {
     const Ran many = dir.train(4, "--json --overwrite " + data),
               one = dir.shell("'" + program().string() + "' train c.json --quiet --json --overwrite --set output_dir=o " + data);
     REQUIRE_MESSAGE(many.code == 0, many.err);
@@ -241,7 +243,8 @@ TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
   const Place dir;
   const Ran r = dir.train(
       3,
-      R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" --set train.eval_every="0.07 s" --set logging.every="0.03 s")");
+      R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" )"
+      R"(--set train.eval_every="0.07 s" --set logging.every="0.03 s")");
   REQUIRE_MESSAGE(r.code == 0, r.err);
   CHECK(list_checkpoints(dir / "r").size() > 1);
   CHECK(r.json()["steps_applied"] == 1000);
@@ -250,10 +253,11 @@ TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
 TEST_CASE("program: running statistics are averaged before they are saved and used") {
   const Place dir;
   const std::string norm =
-      R"(--set model.layers.1='"BatchNorm1d"' --set model.layers.2='"Tanh"' --set optimizer='{"type":"SGD","lr":0.1}' --set train.epochs=1)";
+      R"(--set model.layers.1='"BatchNorm1d"' --set model.layers.2='"Tanh"' --set optimizer='{"type":"SGD","lr":0.1}' )"
+      R"(--set train.epochs=1)";
   const Ran r = dir.train(2, "--json " + norm);
   REQUIRE_MESSAGE(r.code == 0, r.err);
-  // The checkpoint evaluated by one process gives what the ranks said.
+  // One process that evaluates the checkpoint gets the ranks' results.
   const Ran eval = dir.shell("'" + program().string() + "' eval r/latest --split val --json");
   REQUIRE_MESSAGE(eval.code == 0, eval.err);
   CHECK(std::abs(eval.json()["val.loss"].get<double>() - r.json()["val.loss"].get<double>()) < 1e-6);

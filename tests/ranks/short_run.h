@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short run, for tests of what several processes make of it.
+// A short run, for tests with several processes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ inline std::string step_name(int64_t step) {
   return name;
 }
 
-// What a checkpoint says about model, optimizer and random numbers.
+// A checkpoint's model, optimizer and random numbers.
 inline std::string contents(const fs::path& run, int64_t step) {
   const fs::path at = run / step_name(step);
   Json state = Json::parse(read(at / "state.json"));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Is the table of docs/extend.md, which says what files a new part touches, what the tree says?"""
+"""Compares the table of docs/extend.md, the files of a new part, with the files found in the tree."""
 import pathlib
 import re
 import unittest

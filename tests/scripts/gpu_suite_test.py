@@ -101,7 +101,7 @@ class Tree:
         return process.returncode
 
     def read_along(self, process):
-        """Reads what would be left, were the run cut off now, all the time."""
+        """Continuously reads the results that would be left if the run were cut off now."""
         self.reads, self.unreadable, seen = 0, None, None
         while process.poll() is None and self.unreadable is None:
             try:
@@ -180,7 +180,7 @@ class Quick(unittest.TestCase):
         self.assertEqual(len(bench["cases"]), 6)
         self.assertTrue(any(r["variant"] == "fp16_compile" for r in bench["cases"][0]["rows"]))
         self.assertEqual(sorted(p.name for p in (t.root / "out").iterdir() if p.suffix == ".log"), ["build.log", "suite.log"])
-        # What passed is not run again, while the sources are the same.
+        # Steps that passed are not run again while the sources are the same.
         self.assertEqual(t.run("--part", "test", "--part", "sanitize"), 0)
         self.assertEqual(t.called("test_cuda"), [])
         (t.root / "halfstep.h").write_text("// new\n")
@@ -215,7 +215,7 @@ class Quick(unittest.TestCase):
                 self.assertEqual(self.tree.states(), {part: state})
                 self.assertIn(why, json.dumps(self.tree.data))
                 self.assertIn(why, self.tree.output)
-        # What does not need the tests is run without them.
+        # Steps that do not need the tests run without them.
         self.tree.run("--part", "smoke", fault="tests not compiled")
         self.assertEqual(self.tree.step("bench")["state"], "passed")
         if not os.path.exists("/dev/nvidia0"):
@@ -224,7 +224,7 @@ class Quick(unittest.TestCase):
             self.assertEqual(self.tree.run("--part", "build", fault="no GPU"), 0)
 
     def test_what_hangs_is_cut_off_with_its_children(self):
-        for deadline in 4, 12, 36:  # a busy machine takes longer to come to what hangs
+        for deadline in 4, 12, 36:  # a busy machine takes longer to reach the step that hangs
             began = time.monotonic()
             self.assertEqual(self.tree.run("--deadline", deadline, fault="hanging cuda", delay=0.02), 2, self.tree.output)
             self.assertLess(time.monotonic() - began, 2 * deadline + 1)  # it ignores SIGTERM
@@ -242,7 +242,7 @@ class Quick(unittest.TestCase):
 
 class Sweep(unittest.TestCase):
     def cut_off(self, at, how):
-        """What a run leaves that was cut off `at` seconds after its first result."""
+        """The results of a run that was cut off `at` seconds after its first result."""
         with Tree() as t:
             # Steps take long enough that no machine is through with them at the first moment.
             process = t.start(*(["--deadline", at] if how == "deadline" else []), delay=0.2)

@@ -19,8 +19,8 @@ namespace {
 
 Allocator& host() { return allocator(Device::cpu); }
 
-// The books relative to a moment: other tests in this program may hold memory.
-struct Books {
+// Statistics relative to a moment: other tests in this program may hold memory.
+struct Statistics {
   MemoryStats start = host().stats();
   size_t live() const { return host().stats().live - start.live; }
   size_t live(MemoryTag t) const { return host().stats().live_by_tag[size_t(t)] - start.live_by_tag[size_t(t)]; }
@@ -54,32 +54,32 @@ TEST_CASE("a released block is handed out again, newest first") {
   host().release(b);
 }
 
-TEST_CASE("the books count rounded sizes by tag") {
-  const Books books;
+TEST_CASE("the statistics count rounded sizes by tag") {
+  const Statistics counted;
   void* p = host().allocate(1, MemoryTag::parameters);
-  CHECK(books.live() == 64);
-  CHECK(books.live(MemoryTag::parameters) == 64);
+  CHECK(counted.live() == 64);
+  CHECK(counted.live(MemoryTag::parameters) == 64);
   void* q = host().allocate(1100, MemoryTag::optimizer);  // eight steps an octave: 1152
-  CHECK(books.live(MemoryTag::optimizer) == 1152);
+  CHECK(counted.live(MemoryTag::optimizer) == 1152);
   host().retag(q, MemoryTag::data);
-  CHECK(books.live(MemoryTag::optimizer) == 0);
-  CHECK(books.live(MemoryTag::data) == 1152);
-  CHECK(books.live() == 1216);
+  CHECK(counted.live(MemoryTag::optimizer) == 0);
+  CHECK(counted.live(MemoryTag::data) == 1152);
+  CHECK(counted.live() == 1216);
   host().release(q);
-  CHECK(books.live(MemoryTag::data) == 0);
+  CHECK(counted.live(MemoryTag::data) == 0);
   host().release(p);
-  CHECK(books.live() == 0);
-  CHECK(host().stats().allocations == books.start.allocations + 2);
+  CHECK(counted.live() == 0);
+  CHECK(host().stats().allocations == counted.start.allocations + 2);
   int outside = 0;
   host().retag(&outside, MemoryTag::data);  // not the allocator's: ignored
 }
 
 TEST_CASE("at most an eighth is wasted") {
   for (size_t bytes = 1025; bytes < (size_t(1) << 22); bytes = bytes * 5 / 4 + 1) {
-    const Books books;
+    const Statistics counted;
     void* p = host().allocate(bytes, MemoryTag::activations);
-    CHECK(books.live() >= bytes);
-    CHECK(double(books.live()) <= 1.125 * double(bytes) + 64);
+    CHECK(counted.live() >= bytes);
+    CHECK(double(counted.live()) <= 1.125 * double(bytes) + 64);
     host().release(p);
   }
 }
@@ -123,7 +123,7 @@ TEST_CASE("empty_cache gives back what is not live") {
   host().release(p);
 }
 
-TEST_CASE("an impossible size fails with the books") {
+TEST_CASE("an impossible size fails with the statistics") {
   bool thrown = false;
   try {
     host().allocate(size_t(1) << 60, MemoryTag::activations);
@@ -138,7 +138,7 @@ TEST_CASE("an impossible size fails with the books") {
 }
 
 TEST_CASE("several threads at once") {
-  const Books books;
+  const Statistics counted;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
@@ -154,7 +154,7 @@ TEST_CASE("several threads at once") {
     });
   }
   for (std::thread& t : threads) t.join();
-  CHECK(books.live() == 0);
+  CHECK(counted.live() == 0);
 }
 
 TEST_CASE("memory scopes nest, and an absent device has no allocator") {

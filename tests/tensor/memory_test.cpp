@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books of the allocator as tensors come and go. The allocator itself: host_allocator_test.cpp.
+// The statistics of the allocator as tensors come and go. The allocator itself: host_allocator_test.cpp.
 #include "framework/tensor/memory.h"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ TEST_CASE("views, detach and expand take no memory; clones and casts do") {
   CHECK(stats().live - before == kBytes / 2 + kBytes);
 }
 
-TEST_CASE("empty tensors and wrapped memory are not on the books") {
+TEST_CASE("empty tensors and wrapped memory are not counted") {
   const size_t before = stats().live;
   const Tensor none = zeros({0, 5});
   std::vector<float> own(100);

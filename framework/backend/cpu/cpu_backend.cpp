@@ -43,7 +43,8 @@ class CpuBackend final : public Backend {
   std::string describe() const override {
     const int n = num_threads();
     return cpu_name() + ", " + std::to_string(n) + (n == 1 ? " thread" : " threads") + ", loops " + instruction_set() +
-           ", bf16 matmul: " + cpu::bf16_support();
+           ", products: " + cpu::product_library() + ", bf16 " + cpu::product_support(DType::bf16) + ", f16 " +
+           cpu::product_support(DType::f16);
   }
   void synchronize() override {}
 

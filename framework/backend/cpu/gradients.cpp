@@ -11,7 +11,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// Of f16 and bf16 as bits: all exponent bits set, which is `top` for the dtype.
+// Tests f16 and bf16 by their bits: all exponent bits set, which is `top` for the dtype.
 HS_CLONES bool any_at_least(const uint16_t* x, uint16_t top, int64_t n) {
   uint16_t bad = 0;
   for (int64_t i = 0; i < n; ++i) bad |= uint16_t((x[i] & 0x7fffu) >= top);

@@ -60,7 +60,7 @@ HS_CLONES void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows
   for (; r < rows; ++r) add_some<1>(g + r * pitch, x + r * pitch, pitch, mean, plain, with_x, n);
 }
 
-// A matrix as a wider one: so many rows side by side that the loops are long. The last row may be cut off.
+// A matrix as a wider one: enough rows side by side for long loops. The last row may be cut off.
 struct SideBySide {
   int64_t together, width, rows;  // how many side by side; columns; rows, of which `whole` are whole
   int64_t whole;

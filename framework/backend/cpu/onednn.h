@@ -1,16 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files that call oneDNN share. Its 2.x API is in gemm_onednn.cpp and conv_onednn.cpp only.
+// What the files that call oneDNN share. Where versions 2 and 3 of its interface differ, the difference is here.
 #pragma once
 
 #include <omp.h>
 
 #include <dnnl.hpp>
 
+#include "framework/base/dtype.h"
+
 namespace halfstep::cpu {
 
 inline dnnl::engine& engine() {
   static dnnl::engine e(dnnl::engine::kind::cpu, 0);
   return e;
+}
+
+// The description of a primitive. Version 2 has one more step, a description of the operation.
+template <class Primitive, class... Args>
+typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attributes, const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), args..., attributes};
+#else
+  return {typename Primitive::desc(args...), attributes, engine()};
+#endif
+}
+// The same for a gradient. `forward`: the description of what it is the gradient of.
+template <class Primitive, class Forward, class... Args>
+typename Primitive::primitive_desc describe_gradient(const dnnl::primitive_attr& attributes, const Forward& forward,
+                                                     const Args&... args) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), args..., forward, attributes};
+#else
+  return {typename Primitive::desc(args...), attributes, engine(), forward};
+#endif
+}
+
+// A tensor of the same sizes and type, in a layout for the library to choose.
+inline dnnl::memory::desc in_any_layout(const dnnl::memory::desc& d) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {d.get_dims(), d.get_data_type(), dnnl::memory::format_tag::any};
+#else
+  return {d.dims(), d.data_type(), dnnl::memory::format_tag::any};
+#endif
+}
+
+inline dnnl::memory::data_type type_of(DType t) {
+  return t == DType::bf16  ? dnnl::memory::data_type::bf16
+         : t == DType::f16 ? dnnl::memory::data_type::f16
+                           : dnnl::memory::data_type::f32;
 }
 
 // The number of OpenMP threads that oneDNN's code is made for and run on, on this host thread and for the time of one call: a

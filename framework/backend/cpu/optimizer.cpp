@@ -14,8 +14,8 @@ namespace {
 
 // Updates n elements with a rule that keeps `States` states, each in an array of its own.
 template <int States, class Rule, class T>
-HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> kept, int64_t n, const typename Rule::Step step,
-                          const Rule rule) {
+HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> kept, int64_t n,
+                          const typename Rule::Step step, const Rule rule) {
   static_assert(States <= int(ParamUpdate::kStates));
   T *const s0 = kept[0], *const s1 = kept[1], *const s2 = kept[2];
   HS_INDEPENDENT
@@ -84,7 +84,8 @@ void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl&
   const int states = rule.states();  // before a schedule may set the momentum to 0
   math::take_rates(rule, control.lr, control.momentum);
   std::vector<typename Rule::Step> steps;
-  for (const ParamUpdate& u : params) steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
+  for (const ParamUpdate& u : params)
+    steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
   const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two kinds of pooling share: geometry, rows as the type to compute in, and planes to sum into. Of tensors in channels_last
-// the plane is an image, and each of its pixels holds `lanes` channels, which are walked through side by side.
+// What the two kinds of pooling share: geometry, rows as the type to compute in, and planes to sum into. Of tensors in
+// channels_last the plane is an image, and each of its pixels holds `lanes` channels, which are walked through side by side.
 #pragma once
 
 #include <algorithm>

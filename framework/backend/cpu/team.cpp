@@ -109,7 +109,7 @@ class Team {
   std::atomic<int64_t> calls_ = 0;
   alignas(64) std::atomic<uint32_t> round_ = 0;   // grows with each call; helpers sleep on it
   alignas(64) std::atomic<uint32_t> inside_ = 0;  // helpers that may be in a task
-  alignas(64) std::atomic<int64_t> next_ = 0;     // the first task that nobody has taken
+  alignas(64) std::atomic<int64_t> next_ = 0;     // the first task that no thread has taken
 };
 
 // Never destroyed: helpers refer to it until the process ends. The child of a fork has none of them and starts its own.

@@ -8,14 +8,14 @@
 namespace halfstep::cpu {
 
 // Work is counted in cheap elements: one read or two, an operation, a write, in the cache. benchmarks/teams.cpp measures what one
-// costs (about 0.1 ns), what calling a thread costs (about 0.4 us while it spins, 3 us when it sleeps), and hence the share that
-// pays for both.
+// costs (about 0.1 ns), what calling a thread costs (about 0.4 us while it spins, 3 us when it sleeps), and hence the smallest
+// share that is worth a thread.
 inline constexpr int64_t kShare = 32 * 1024;
 
-// How many threads, up to `most`, find a share each in `work`; at least 1.
+// The number of threads, up to `most`, that get at least a share each of `work`; at least 1.
 constexpr int threads_for(int64_t work, int most) { return int(std::max<int64_t>(1, std::min<int64_t>(work / kShare, most))); }
 
-// Of `threads` threads that share `work`: in how many pieces they take it. Long work comes in several pieces for each, so that
+// The number of pieces for `threads` threads that share `work`. Long work has several pieces for each thread, so that
 // a thread that is late or has a slower core leaves more of them to the others.
 constexpr int pieces_for(int64_t work, int threads) {
   return threads == 1 ? 1 : work / threads < 16 * kShare ? threads : 2 * threads;
@@ -28,9 +28,9 @@ constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, b
 }
 
 // Calls task(context, i) once for each i in [0, tasks), on the calling thread and on up to threads - 1 others, and returns when all
-// are done. The caller takes tasks as the others do and waits only for tasks that another thread has begun: one that the system
-// does not run costs help, not time. A call from inside a task, or while another thread's call has the team, uses the calling
-// thread alone. `task` must not throw.
+// are done. The caller takes tasks like the other threads and waits only for tasks that another thread has begun: a thread that the
+// system does not run does not help, but does not delay the call. A call from inside a task, or while another thread's call uses
+// the pool, runs on the calling thread alone. `task` must not throw.
 void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context);
 
 // How often work has been given to more than one thread since the program began.

@@ -69,7 +69,7 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
 struct ColumnMoments {
   double *mean, *squares;
 
-  // Of columns with `more` elements each.
+  // For columns with `more` elements each.
   HS_CLONES void join(int64_t count, const double* means, const double* more_squares, int64_t more, int64_t n) const {
     if (count == 0) {
       std::copy_n(means, n, mean);

@@ -69,7 +69,10 @@ class BackwardContext {
  public:
   BackwardContext(Node& node, const BackwardCall& call, std::vector<SavedTensor>& saved, const std::any& state)
       : state(state), node_(node), call_(call), saved_(saved) {}
-  Tensor saved(size_t i) const { return saved_[i].unpack(node_); }
+  // The tensors that forward saved, in its order. An op that saves several names the places: enum Saved : size_t { kX, kTarget };
+  Tensor saved(size_t place) const { return saved_[place].unpack(node_); }
+  Tensor saved() const { return saved_.front().unpack(node_); }  // the only one
+  bool has_saved(size_t place) const { return place < saved_.size(); }
   size_t saved_count() const { return saved_.size(); }
   // Frees tensors that are not needed any more before the backward ends, unless the graph is kept.
   void release(size_t i) const {

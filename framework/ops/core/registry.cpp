@@ -46,6 +46,19 @@ const Op* find_op(std::string_view name) {
   return nullptr;
 }
 
+namespace {
+
+// ", such as 'conv1d', ...": a few names that hold this one.
+std::string some_with(std::string_view part, const std::vector<std::string>& known) {
+  std::string out;
+  int n = 0;
+  for (const std::string& name : known)
+    if (!part.empty() && name.find(part) != std::string::npos && ++n <= 5) out += (n == 1 ? ", such as '" : "', '") + name;
+  return n == 0 ? "" : out + "'";
+}
+
+}  // namespace
+
 Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const nlohmann::json& attributes) {
   const Op* op = find_op(name);
   if (!op) {
@@ -53,7 +66,7 @@ Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const
     for (const Op& o : all_ops()) known.emplace_back(o.name);
     const std::string near = nearest_name(name, known);
     fail<ValueError>("op", "there is no op '", name, "'",
-                     Help{near.empty() ? "docs/ops.md lists them" : "did you mean '" + near + "'?"});
+                     Help{!near.empty() ? "did you mean '" + near + "'?" : "`halfstep ops` lists them" + some_with(name, known)});
   }
   Args args(op->name, std::move(tensors), attributes);
   Tensors out = under_name(op->name, [&] { return op->run(args); });

@@ -26,7 +26,7 @@ struct Glu {
     return call_pointwise(Pointwise::glu, halves(in[0], at.dim));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
-    const Tensor x = ctx.saved(0), &g = grads[0];
+    const Tensor x = ctx.saved(), &g = grads[0];
     const Tensors h = halves(x, at.dim);
     if (grad_enabled()) {
       const DType wide = widened(x.dtype());

@@ -33,8 +33,8 @@ Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat fo
 
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
-// Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would hang on
-// which side it is.
+// Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would depend on
+// which operand it is.
 void check_kind(const ElementwiseRow& row, const Tensors& in) {
   if (row.kind != OpKind::number) return;
   bool refused = result_type(in) == DType::boolean;
@@ -80,7 +80,7 @@ struct UnaryOp {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
-    const Tensor saved = ctx.saved_count() ? ctx.saved(0) : g;
+    const Tensor saved = ctx.saved_count() ? ctx.saved() : g;
     if (grad_enabled()) return {unary_formula(a.op, g, saved)};
     const MemoryFormat format = format_of(g.shape(), {g, saved});
     const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
@@ -127,6 +127,7 @@ struct BinaryOp {
     Binary op;
     Shape a_shape, b_shape;
   };
+  enum Saved : size_t { kA, kB };  // both or neither
   static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
 
   static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
@@ -164,7 +165,7 @@ struct BinaryOp {
   static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
     if (kBinaryGradients[size_t(at.op)][input].is_g) return g;
     Tensor a, b;
-    if (ctx.saved_count() > 0) a = ctx.saved(0), b = ctx.saved(1);
+    if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
     if (!a.defined()) a = g;  // not named by this side's derivative
     if (!b.defined()) b = g;
     if (grad_enabled()) return binary_formula(at.op, input, g, a, b);

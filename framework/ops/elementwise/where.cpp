@@ -34,7 +34,7 @@ struct Where {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
-    const Tensor cond = ctx.saved(0);
+    const Tensor cond = ctx.saved();
     Tensors result(3);
     if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), at.a_shape);
     if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), at.b_shape);
@@ -87,7 +87,7 @@ Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
   return scalar(value, {.dtype = dtype, .device = like.device()});
 }
 
-// An undefined bound is none.
+// An undefined bound means no bound.
 Tensor bounded(std::string_view op, const Tensor& x, const Tensor& lo, const Tensor& hi) {
   check<ValueError>(x.defined() && (lo.defined() || hi.defined()), op, "needs a tensor and a lower or an upper bound");
   check_same_device(op, {x, lo, hi});

@@ -56,7 +56,7 @@ struct Gather {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    return {add_at(ctx.saved(0), a, grads[0]), Tensor()};
+    return {add_at(ctx.saved(), a, grads[0]), Tensor()};
   }
   static Tensor add_at(const Tensor& index, const Attr& a, const Tensor& grad);
 };
@@ -81,7 +81,7 @@ struct ScatterAdd {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
-    if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved(0)}, {a.dim, a.shape});
+    if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved()}, {a.dim, a.shape});
     return result;
   }
 };
@@ -104,7 +104,7 @@ struct Scatter {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
-    const Tensor index = ctx.saved(0);
+    const Tensor index = ctx.saved();
     Tensors result(3);
     if (ctx.needs(0)) result[0] = call<Scatter>({g, index, number_at(index, g, 0)}, a);
     if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {a.dim, g.shape()});
@@ -172,8 +172,9 @@ struct ScatterMax {
     int dim;
     bool include_self;
   };
+  enum Saved : size_t { kIndex, kOwnShare, kTheirShare };
   static constexpr OpInfo info{.name = "scatter_reduce",
-                               .doc = "sum, prod, mean, amax or amin of what src[i][j] brings to x[index[i][j]][j] for dim 0",
+                               .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -194,7 +195,7 @@ struct ScatterMax {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
-    return {g * ctx.saved(1), Tensor(), gather(g, a.dim, ctx.saved(0)) * ctx.saved(2)};
+    return {g * ctx.saved(kOwnShare), Tensor(), gather(g, a.dim, ctx.saved(kIndex)) * ctx.saved(kTheirShare)};
   }
 };
 

@@ -57,14 +57,14 @@ struct IndexAdd {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
     if (ctx.needs(2)) {
-      result[2] = call<IndexSelect>({grads[0], ctx.saved(0)}, {a.dim, a.shape});
+      result[2] = call<IndexSelect>({grads[0], ctx.saved()}, {a.dim, a.shape});
       if (a.alpha != 1) result[2] = mul(result[2], a.alpha);
     }
     return result;
   }
 };
 Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  return {call<IndexAdd>({Tensor(), ctx.saved(0), grads[0]}, {a.dim, a.from}), Tensor()};
+  return {call<IndexAdd>({Tensor(), ctx.saved(), grads[0]}, {a.dim, a.from}), Tensor()};
 }
 
 struct IndexCopy {
@@ -85,7 +85,7 @@ struct IndexCopy {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
-    const Tensor index = ctx.saved(0);
+    const Tensor index = ctx.saved();
     const Tensor none = zeros({}, like(g)).expand(std::any_cast<const Shape&>(ctx.state));
     Tensors result(3);
     if (ctx.needs(0)) result[0] = call<IndexCopy>({g, index, none}, {a.dim});
@@ -143,7 +143,7 @@ struct EmbeddingBackward {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor index = ctx.saved(0), flat = index.reshape({-1});
+    const Tensor index = ctx.saved(), flat = index.reshape({-1});
     Tensor g = grads[0];
     if (a.padding >= 0) g = index_fill(g, 0, scalar(double(a.padding), {.dtype = DType::i64, .device = g.device()}), 0);
     g = index_select(g, 0, flat);
@@ -167,7 +167,7 @@ struct Embedding {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    return {call<EmbeddingBackward>({grads[0], ctx.saved(0)}, a), Tensor()};
+    return {call<EmbeddingBackward>({grads[0], ctx.saved()}, a), Tensor()};
   }
 };
 
@@ -191,7 +191,7 @@ constexpr OpInfo kOneHotInfo{
 
 Tensor index_tensor(std::string_view op, const Tensor& index) {
   check<ValueError>(index.defined(), op, "index is undefined");
-  // Of no index the dtype says nothing.
+  // The dtype of an empty index does not matter.
   if (index.dtype() == DType::i32 || index.numel() == 0) return index.to(DType::i64);
   check<DTypeError>(index.dtype() == DType::i64, op, "index must be int64 or int32, got ", index.dtype());
   return index;

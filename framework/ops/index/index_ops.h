@@ -18,8 +18,8 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 // The elements of x, seen as one row-major line, at `index`; of index's shape. Negative indices count from the end.
 Tensor take(const Tensor& x, const Tensor& index);
 
-// x[i0, i1, ...]: tensor k chooses along dimension k; an undefined tensor means ':'. Indices broadcast against each other and may be
-// negative; a bool tensor means the indices of its true elements, and indexes as many dimensions as it has. The dimensions of
+// x[i0, i1, ...]: tensor k chooses along dimension k; an undefined tensor means ':'. Indices broadcast against each other and may
+// be negative; a bool tensor means the indices of its true elements, and indexes as many dimensions as it has. The dimensions of
 // the indices are at the place of the first index, or first when a ':' is between indices.
 Tensor index(const Tensor& x, const Tensors& indices);
 // x with `values`, which broadcast to the shape of index(x, indices), there. Elements named several times get all their values

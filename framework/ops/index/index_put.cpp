@@ -33,8 +33,8 @@ struct Picks {
   }
 };
 
-// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The stride of
-// that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
+// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The
+// stride of that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
 struct Line {
   TensorView view;
   Tensor index;  // [n]
@@ -196,7 +196,7 @@ struct Chosen {
 // values as the op takes them.
 Tensor spread_values(std::string_view op, const Tensor& values, const Shape& shape) {
   check<ShapeError>(values.dim() <= shape.size() && broadcast(values.shape(), shape, op) == shape, op, "values ", values.shape(),
-                    " must broadcast to the shape of what is indexed, ", shape);
+                    " must broadcast to the shape of the indexed elements, ", shape);
   return values.expand(shape);
 }
 

@@ -95,7 +95,7 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
 void check_masks(std::string_view op, const Tensors& masks) {
   for (const Tensor& t : masks)
     check<DTypeError>(t.dtype() == DType::boolean, op, "needs bool tensors, got ", t.dtype(),
-                      Help{"logical_and, logical_or, logical_xor and logical_not take what is not 0 as true"});
+                      Help{"logical_and, logical_or, logical_xor and logical_not treat nonzero as true"});
 }
 
 constexpr OpInfo kLogicalNot{.name = "logical_not", .doc = "is it 0", .differentiable = false, .takes = Takes::any};

@@ -6,7 +6,7 @@
 
 namespace halfstep {
 
-// Of masks, that is bool tensors; throws DTypeError for others, whose bits these operators would work on.
+// For masks, that is bool tensors; throws DTypeError for other dtypes, on whose bits these operators would work.
 Tensor operator~(const Tensor& mask);
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
@@ -31,7 +31,7 @@ Tensor triu(const Tensor& x, int64_t diagonal = 0);
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
 Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
 
-// Of one shape and with equal values: the host reads the answer.
+// Whether shapes and values are equal: the host reads the answer.
 bool equal(const Tensor& a, const Tensor& b);
 // |a - b| <= atol + rtol |b| everywhere, infinities being equal to themselves. The host reads the answer.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);

@@ -13,8 +13,10 @@
 namespace halfstep {
 namespace {
 
-constexpr OpInfo kUnique{
-    .name = "unique", .doc = "the different values, ascending, their places and counts", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kUnique{.name = "unique",
+                         .doc = "the different values, ascending, their places and counts",
+                         .differentiable = false,
+                         .takes = Takes::any};
 constexpr OpInfo kUniqueConsecutive{.name = "unique_consecutive",
                                     .doc = "one of each run of equal values, their places and counts",
                                     .differentiable = false,
@@ -109,7 +111,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   Tensor each = ones({x.numel()}, whole(x));
   if (weights.defined()) {
     check_same_device("bincount", {x, weights});
-    check<ShapeError>(weights.shape() == x.shape(), "bincount", "weights must have x's shape ", x.shape(), ", got ", weights.shape());
+    check<ShapeError>(weights.shape() == x.shape(), "bincount", "weights must have x's shape ", x.shape(), ", got ",
+                      weights.shape());
     each = weights.is_floating_point() ? weights : weights.to(DType::f64);
   }
   return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
@@ -126,8 +129,8 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   if (!line) {
     check<ShapeError>(values.dim() == sorted.dim(), op, "values must have the sequences' rank ", sorted.dim(), ", got ", of_values);
     outer[sorted.dim() - 1] = of_values[values.dim() - 1];
-    check<ShapeError>(outer == of_values, op, "values and sequences must agree but for the last dimension, got ", of_values, " and ",
-                      sorted.shape());
+    check<ShapeError>(outer == of_values, op, "values and sequences must agree but for the last dimension, got ", of_values,
+                      " and ", sorted.shape());
   }
   const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
   Tensor low = zeros(x.shape(), whole(x));

@@ -95,8 +95,9 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, double
 }
 
 const Tensor& Tensor::write(const Tensor& values) const {
-  check<ValueError>(get().storage.use_count() > 1, "operator=", "what is assigned to must be a view of another tensor, got a tensor ",
-                    shape(), " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
+  check<ValueError>(get().storage.use_count() > 1,
+                    "operator=", "the left side must be a view of another tensor, got a tensor ", shape(),
+                    " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
   Tensor from = values;
   while (from.dim() > dim() && from.size(0) == 1) from = from.squeeze(0);
   return copy_(from);

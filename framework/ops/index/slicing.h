@@ -37,7 +37,8 @@ class TensorIndex {
   TensorIndex(const indexing::Slice& s) : value_(s) {}
   TensorIndex(const Tensor& t) : value_(t) {}  // indices, or a mask
   template <std::integral T>
-  TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}  // one element; a bool: all, or nothing, in a new dimension
+  // One element; a bool: all, or nothing, in a new dimension.
+  TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}
 
  private:
   friend class Indexed;

@@ -232,6 +232,7 @@ class Attention {
 
 struct Sdpa {
   using Attr = AttentionAttr;
+  enum Saved : size_t { kQ, kK, kV, kMask, kUsedMask, kLive, kOutput, kStats };  // the last two where the library ran
   static constexpr OpInfo info{
       .name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
 
@@ -262,23 +263,24 @@ struct Sdpa {
   }
 
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor q = ctx.saved(0), k = ctx.saved(1), v = ctx.saved(2), live = ctx.saved(5);
+    const Tensor q = ctx.saved(kQ), k = ctx.saved(kK), v = ctx.saved(kV), live = ctx.saved(kLive);
     const auto zero = [&](const Tensor& t, DType dtype) { return zeros(t.shape(), {.dtype = dtype, .device = t.device()}); };
     Tensors result(4);
     if (k.size(2) == 0 || grads[0].numel() == 0) {
-      for (size_t i = 0; i < 4; ++i)
+      for (size_t i = 0; i <= kMask; ++i)
         if (ctx.needs(i)) result[i] = zero(ctx.saved(i), ctx.grad_dtype(i));
       return result;
     }
-    if (ctx.saved_count() > 6) {  // the library ran
-      const std::array<DType, 3> wanted{ctx.grad_dtype(0), ctx.grad_dtype(1), ctx.grad_dtype(2)};
-      const Tensors all = library_attention_backward(of(a, {q, k, v}), a.state, ctx.saved(6), ctx.saved(7), grads[0], wanted);
+    if (ctx.has_saved(kStats)) {
+      const std::array<DType, 3> wanted{ctx.grad_dtype(kQ), ctx.grad_dtype(kK), ctx.grad_dtype(kV)};
+      const Tensors all =
+          library_attention_backward(of(a, {q, k, v}), a.state, ctx.saved(kOutput), ctx.saved(kStats), grads[0], wanted);
       for (size_t i = 0; i < all.size(); ++i)
         if (ctx.needs(i)) result[i] = all[i];
       if (!all.empty()) return result;
     }
     Backend& backend = backend_for(q.device());
-    const Attention at(a, q, k, v, {ctx.saved(4), live});
+    const Attention at(a, q, k, v, {ctx.saved(kUsedMask), live});
     const Tensor g = gemm_ready(at.like_queries(only_live(grads[0], live)));
     // Kernels write the operands' dtype or float32. Sums over chunks of rows need the latter.
     const auto direct = [&](size_t i) { return ctx.grad_dtype(i) == q.dtype() || at.wide() == DType::f64 ? q.dtype() : at.wide(); };
@@ -287,10 +289,10 @@ struct Sdpa {
       return adds ? zero(t, at.wide()) : Tensor::empty(t.shape(), {.dtype = direct(i), .device = t.device()});
     };
     Tensor dq, dk, dv, dmask, dq_rows, dk_rows, dv_rows;
-    if (ctx.needs(0)) dq_rows = at.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(0), .device = q.device()}));
-    if (ctx.needs(1)) dk_rows = at.like_keys(dk = key_gradient(k, 1));
-    if (ctx.needs(2)) dv_rows = at.like_keys(dv = key_gradient(v, 2));
-    if (ctx.needs(3)) dmask = zero(ctx.saved(3), at.wide());
+    if (ctx.needs(kQ)) dq_rows = at.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(kQ), .device = q.device()}));
+    if (ctx.needs(kK)) dk_rows = at.like_keys(dk = key_gradient(k, kK));
+    if (ctx.needs(kV)) dv_rows = at.like_keys(dv = key_gradient(v, kV));
+    if (ctx.needs(kMask)) dmask = zero(ctx.saved(kMask), at.wide());
     at.for_chunks([&](const Chunk& c) {
       const Tensor p = at.probabilities(c), go = at.queries(g, c);
       if (dv.defined())
@@ -305,17 +307,18 @@ struct Sdpa {
       if (dk.defined())
         backend.gemm({.a = ds.transpose(1, 2).view(), .b = at.q(c).view(), .c = at.keys(dk_rows, c).view(), .accumulate = adds});
     });
-    if (dq.defined()) result[0] = dq.mul_(a.scale);
-    if (dk.defined()) result[1] = (at.folded() ? dk : dk.mul_(a.scale)).to(direct(1));
-    if (dv.defined()) result[2] = dv.to(direct(2));
-    result[3] = dmask;
+    if (dq.defined()) result[kQ] = dq.mul_(a.scale);
+    if (dk.defined()) result[kK] = (at.folded() ? dk : dk.mul_(a.scale)).to(direct(kK));
+    if (dv.defined()) result[kV] = dv.to(direct(kV));
+    result[kMask] = dmask;
     return result;
   }
 
   static Tensor composite(const Attr& a, const Tensors& in) {
-    check<AutogradError>(!a.dropped_by_library || !*a.dropped_by_library, info.name,
-                         "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
-                         Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
+    check<AutogradError>(
+        !a.dropped_by_library || !*a.dropped_by_library, info.name,
+        "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
+        Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
     const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
     const auto of_every_head = [&](const Tensor& x) {

@@ -31,6 +31,7 @@ struct Norm {
     bool keepdim;
     std::optional<DType> dtype;
   };
+  enum Saved : size_t { kX, kNorm };
   static constexpr OpInfo info{
       .name = "norm", .policy = CastPolicy::f32_output, .doc = "(sum |x|^p)^(1/p) over dimensions", .takes_dtype = true};
 
@@ -58,7 +59,7 @@ struct Norm {
   // x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., 0 where y is: each case written so that nothing is divided by 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
-    const Tensor saved = ctx.saved(0), y0 = ctx.saved(1);
+    const Tensor saved = ctx.saved(kX), y0 = ctx.saved(kNorm);
     const Tensor x = saved.to(y0.dtype());
     const Tensor g = grads[0].to(y0.dtype()).reshape(y0.shape());
     if (a.p == 0) return {zeros_like(saved)};
@@ -97,6 +98,7 @@ struct Cdist {
   static constexpr int64_t kProductRows = 25;
   static constexpr int64_t kDifferences = int64_t(1) << 22;  // elements of differences at a time
 
+  enum Saved : size_t { kA, kB, kDistances };
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const int64_t batch = a.size(0), rows = a.size(1), columns = b.size(1), width = a.size(2);
@@ -120,7 +122,7 @@ struct Cdist {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
-    const Tensor a = ctx.saved(0), b = ctx.saved(1), y = ctx.saved(2);
+    const Tensor a = ctx.saved(kA), b = ctx.saved(kB), y = ctx.saved(kDistances);
     Tensors result(2);
     if (at.p == 2) {  // da = sum_j g_ij (a_i - b_j) / y_ij
       const Tensor none = eq(y, 0.0), w = where(none, 0.0, grads[0] / where(none, 1.0, y));

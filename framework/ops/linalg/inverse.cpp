@@ -19,12 +19,14 @@ void check_square(std::string_view op, const Tensor& x) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) == x.size(-2), op, "needs square matrices [..., N, N], got ", x.shape());
 }
 
-// f(matrix i, result i, i) on the host, for each matrix of x; result i has `size` elements of `out`, which comes back on x's device.
+// f(matrix i, result i, i) on the host, for each matrix of x; result i has `size` elements of `out`, which comes back on x's
+// device.
 template <class T, class F>
 Tensor each_matrix_of(const Tensor& x, const Shape& out_shape, F f) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
   if (x.device().is_meta()) return Tensor::empty(out_shape, like);
-  const Tensor host = x.detach().to(Device::cpu).contiguous(), out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
+  const Tensor host = x.detach().to(Device::cpu).contiguous(),
+               out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
   const int64_t n = x.size(-1), count = n == 0 ? out.numel() : x.numel() / (n * n), size = count == 0 ? 0 : out.numel() / count;
   for (int64_t i = 0; i < count; ++i)
     f(Eigen::Map<const Matrix<T>>(host.data<T>() + i * n * n, n, n), out.data<T>() + i * size, i);
@@ -58,7 +60,7 @@ struct Inverse {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor t = ctx.saved(0).transpose(-1, -2);
+    const Tensor t = ctx.saved().transpose(-1, -2);
     return {neg(matmul(t, matmul(grads[0], t)))};
   }
 };
@@ -94,7 +96,7 @@ struct Det {
   }
   // A derivative of the cofactors themselves exists, by this formula, for invertible matrices.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved();
     const auto spread = [](const Tensor& t) { return t.unsqueeze(-1).unsqueeze(-1); };
     if (x.numel() == 0) return {zeros_like(x)};
     if (grad_enabled() && x.requires_grad()) return {spread(grads[0] * halfstep::det(x)) * halfstep::inverse(x).transpose(-1, -2)};

@@ -15,7 +15,8 @@ struct Mlp {
   struct Attr {
     std::vector<Activation> activations;  // after each layer
     size_t layers() const { return activations.size(); }
-    // What is saved: all inputs {x, w1, b1, w2, b2, ...}, then each layer's output and aux.
+    // The places of what is saved: all inputs {x, w1, b1, w2, b2, ...}, then each layer's output and aux.
+    size_t input(size_t layer) const { return layer == 0 ? 0 : output(layer - 1); }
     static size_t weight(size_t layer) { return 1 + 2 * layer; }
     static size_t bias(size_t layer) { return 2 + 2 * layer; }
     size_t output(size_t layer) const { return 1 + 2 * (layers() + layer); }
@@ -30,7 +31,7 @@ struct Mlp {
     for (size_t l = 0; l < a.layers(); ++l) {
       const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
       halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == width, "mlp", "weight ", l, " must be [out, ", width,
-                                  "] to match what comes in, got ", w.shape());
+                                  "] to match the input, got ", w.shape());
       width = w.size(0);
       halfstep::check<ShapeError>(!b.defined() || (b.dim() == 1 && b.size(0) == width), "mlp", "bias ", l, " must be [", width,
                                   "] to match its weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
@@ -75,7 +76,7 @@ struct Mlp {
       const size_t w = a.weight(l), b = a.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};
       if (ctx.needs(w))
-        result[w] = product(dz.t(), ctx.saved(l == 0 ? 0 : a.output(l - 1)), ctx.grad_dtype(w), {.a_row_sum = missing});
+        result[w] = product(dz.t(), ctx.saved(a.input(l)), ctx.grad_dtype(w), {.a_row_sum = missing});
       else if (missing.out)
         db = column_sums(dz, missing.dtype);
       result[b] = std::move(db);

@@ -78,11 +78,11 @@ template <class Product>
 Tensors product_backward(const BackwardContext& ctx, const Tensor& g, Product recorded) {
   Tensors result(2);
   if (grad_enabled()) {
-    if (ctx.needs(0)) result[0] = recorded(g, swap_last(ctx.saved(1)));
-    if (ctx.needs(1)) result[1] = recorded(swap_last(ctx.saved(0)), g);
+    if (ctx.needs(0)) result[0] = recorded(g, swap_last(ctx.saved(kSecondFactor)));
+    if (ctx.needs(1)) result[1] = recorded(swap_last(ctx.saved(kFirstFactor)), g);
   } else {
-    if (ctx.needs(0)) result[0] = product(g, swap_last(ctx.saved(1)), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = product(swap_last(ctx.saved(0)), g, ctx.grad_dtype(1));
+    if (ctx.needs(0)) result[0] = product(g, swap_last(ctx.saved(kSecondFactor)), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = product(swap_last(ctx.saved(kFirstFactor)), g, ctx.grad_dtype(1));
   }
   return result;
 }
@@ -127,6 +127,7 @@ struct Linear {
   struct Attr {
     bool relu = false;
   };
+  enum Saved : size_t { kOutput = kFactors };  // with ReLU only
   static constexpr OpInfo info{.name = "linear",
                                .policy = CastPolicy::low,
                                .doc = "x W^T + b, optionally ReLU of it in the same pass",
@@ -152,22 +153,22 @@ struct Linear {
     Tensor g = grads[0];
     Tensors result(3);
     if (grad_enabled()) {
-      if (a.relu) g = where(ctx.saved(2) <= 0, 0.0, g);
-      if (ctx.needs(0)) result[0] = mm(g, ctx.saved(1));
-      if (ctx.needs(1)) result[1] = mm(g.t(), ctx.saved(0));
+      if (a.relu) g = where(ctx.saved(kOutput) <= 0, 0.0, g);
+      if (ctx.needs(0)) result[0] = mm(g, ctx.saved(kSecondFactor));
+      if (ctx.needs(1)) result[1] = mm(g.t(), ctx.saved(kFirstFactor));
       if (ctx.needs(2)) result[2] = sum(g, {0});
       return result;
     }
     if (a.relu) {
       const Tensor masked = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
-      backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(2).view(), masked.view());
+      backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(kOutput).view(), masked.view());
       g = masked;
     }
     g = gemm_ready(g);
-    if (ctx.needs(0)) result[0] = product(g, ctx.saved(1), ctx.grad_dtype(0));
+    if (ctx.needs(0)) result[0] = product(g, ctx.saved(kSecondFactor), ctx.grad_dtype(0));
     if (ctx.needs(1)) {
       const ProductSum bias_sum{ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2)};
-      result[1] = product(g.t(), ctx.saved(0), ctx.grad_dtype(1), {.a_row_sum = bias_sum});
+      result[1] = product(g.t(), ctx.saved(kFirstFactor), ctx.grad_dtype(1), {.a_row_sum = bias_sum});
     } else if (ctx.needs(2)) {
       result[2] = column_sums(g, ctx.grad_dtype(2));
     }
@@ -236,8 +237,8 @@ struct Addmm {
     const auto times = [&](const Tensor& x, const Tensor& y, size_t input) {
       return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : a.batched ? bmm(x, y) : mm(x, y);
     };
-    if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(1)), 1);
-    if (ctx.needs(2)) result[2] = times(swap_last(ctx.saved(0)), ga, 2);
+    if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(kSecondFactor)), 1);
+    if (ctx.needs(2)) result[2] = times(swap_last(ctx.saved(kFirstFactor)), ga, 2);
     return result;
   }
 

@@ -40,6 +40,7 @@ Tensor product(const Tensor& a, const Tensor& b, DType out_dtype, const ProductE
 Tensor gemm_ready(const Tensor& x);
 
 // Saves the factors of a product for its backward: each gradient reads the other factor, where it is wanted.
+enum : size_t { kFirstFactor, kSecondFactor, kFactors };  // their places
 void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b);
 
 // [N]: the sums of the columns of x [M, N], in `dtype`.

@@ -20,11 +20,11 @@ Tensor make(const Tensor& like, int64_t columns, DType dtype) {
 // The places of x, h and the parameters among a cell's inputs: after the states.
 struct Places {
   size_t states;
-  size_t w_ih() const { return 1 + states; }
-  size_t w_hh() const { return 2 + states; }
-  size_t b_ih() const { return 3 + states; }
-  size_t b_hh() const { return 4 + states; }
-  size_t count() const { return 5 + states; }
+  constexpr size_t w_ih() const { return 1 + states; }
+  constexpr size_t w_hh() const { return 2 + states; }
+  constexpr size_t b_ih() const { return 3 + states; }
+  constexpr size_t b_hh() const { return 4 + states; }
+  constexpr size_t count() const { return 5 + states; }
 };
 
 void check_cell(std::string_view op, int64_t gates, Places at, const Tensors& in) {
@@ -82,6 +82,7 @@ Tensor gate(const Tensor& gates, int64_t k, int64_t units) { return gates.narrow
 struct Lstm {
   struct Attr {};
   static constexpr Places kAt{2};
+  enum Saved : size_t { kC = 2, kActivated = kAt.count(), kNewC };  // after the inputs
   static constexpr OpInfo info{.name = "lstm_cell",
                                .policy = CastPolicy::low,
                                .doc = "x h c w_ih w_hh b_ih b_hh -> h' c': one step of an LSTM; gates i f g o"};
@@ -99,13 +100,13 @@ struct Lstm {
     return {h_out, c_out};
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor c = ctx.saved(2).contiguous(), activated = ctx.saved(7), dh = dense(grads[0]), dc = dense(grads[1]);
-    const Tensor dgates = make(c, 4 * c.size(1), c.dtype()), dc_in = make(c, c.size(1), ctx.grad_dtype(2));
+    const Tensor c = ctx.saved(kC).contiguous(), activated = ctx.saved(kActivated), dh = dense(grads[0]), dc = dense(grads[1]);
+    const Tensor dgates = make(c, 4 * c.size(1), c.dtype()), dc_in = make(c, c.size(1), ctx.grad_dtype(kC));
     backend_for(c.device())
-        .lstm_cell_backward(view_of(dh), {}, view_of(dc), activated.view(), c.view(), ctx.saved(8).view(), dgates.view(),
+        .lstm_cell_backward(view_of(dh), {}, view_of(dc), activated.view(), c.view(), ctx.saved(kNewC).view(), dgates.view(),
                             dc_in.view());
     Tensors result = through_products(ctx, kAt, dgates, dgates, Tensor());
-    result[2] = dc_in;
+    result[kC] = dc_in;
     return result;
   }
   static Tensors composite(const Attr&, const Tensors& given) {
@@ -120,6 +121,7 @@ struct Lstm {
 struct Gru {
   struct Attr {};
   static constexpr Places kAt{1};
+  enum Saved : size_t { kH = 1, kActivated = kAt.count() };  // after the inputs
   static constexpr OpInfo info{
       .name = "gru_cell", .policy = CastPolicy::low, .doc = "x h w_ih w_hh b_ih b_hh -> h': one step of a GRU; gates r z n"};
 
@@ -133,9 +135,9 @@ struct Gru {
     return h_out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor h = ctx.saved(1).contiguous(), activated = ctx.saved(6), g = grads[0].contiguous();
+    const Tensor h = ctx.saved(kH).contiguous(), activated = ctx.saved(kActivated), g = grads[0].contiguous();
     const Tensor dx_gates = make(h, 3 * h.size(1), h.dtype()), dh_gates = make(h, 3 * h.size(1), h.dtype());
-    const Tensor dh = make(h, h.size(1), ctx.grad_dtype(1));
+    const Tensor dh = make(h, h.size(1), ctx.grad_dtype(kH));
     backend_for(h.device())
         .gru_cell_backward(g.view(), {}, activated.view(), h.view(), dx_gates.view(), dh_gates.view(), dh.view());
     return through_products(ctx, kAt, dx_gates, dh_gates, dh);
@@ -155,6 +157,7 @@ struct Rnn {
     Unary activation;
   };
   static constexpr Places kAt{1};
+  enum Saved : size_t { kOutput = kAt.count() };  // after the inputs
   static constexpr OpInfo kInfo[2] = {{.name = "rnn_tanh_cell",
                                        .policy = CastPolicy::low,
                                        .doc = "x h w_ih w_hh b_ih b_hh -> tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)"},
@@ -175,7 +178,7 @@ struct Rnn {
     return h_out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor h_out = ctx.saved(6), dsum = make(h_out, h_out.size(1), h_out.dtype());
+    const Tensor h_out = ctx.saved(kOutput), dsum = make(h_out, h_out.size(1), h_out.dtype());
     backend_for(h_out.device()).unary_backward(a.activation, grads[0].view(), h_out.view(), dsum.view());
     return through_products(ctx, kAt, dsum, dsum, Tensor());
   }

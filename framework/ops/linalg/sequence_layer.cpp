@@ -161,7 +161,7 @@ class States {
 
 // A layer in one direction.
 struct Layer {
-  enum : size_t { kStates = kLayerInputs, kCells, kActivated, kUnprojected };  // saved besides the inputs
+  enum Saved : size_t { kStates = kLayerInputs, kCells, kActivated, kUnprojected };  // saved besides the inputs
   using Attr = LayerSteps;
   static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.cell); }
 

@@ -109,10 +109,10 @@ struct Network {
   }
 
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const size_t inputs = ctx.saved_count() - 2;
+    const size_t output = ctx.saved_count() - 2, space = output + 1, inputs = output;  // saved after the inputs
     Tensors in;
     for (size_t i = 0; i < inputs; ++i) in.push_back(ctx.saved(i));
-    const Tensor &x = in[0], &weights = in.back(), y = ctx.saved(inputs), reserve = ctx.saved(inputs + 1);
+    const Tensor &x = in[0], &weights = in.back(), y = ctx.saved(output), reserve = ctx.saved(space);
     RecurrentLibrary& library = *library_on(x.device());
     const RecurrentTensors forward = tensors(in, {y}, reserve);
     const auto refused = [] {

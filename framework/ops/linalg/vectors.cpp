@@ -32,13 +32,13 @@ struct Mv {
     const Tensor& g = grads[0];
     Tensors result(2);
     if (grad_enabled()) {
-      if (ctx.needs(0)) result[0] = outer(g, ctx.saved(1));
-      if (ctx.needs(1)) result[1] = mv(ctx.saved(0).t(), g);
+      if (ctx.needs(0)) result[0] = outer(g, ctx.saved(kSecondFactor));
+      if (ctx.needs(1)) result[1] = mv(ctx.saved(kFirstFactor).t(), g);
       return result;
     }
-    if (ctx.needs(0)) result[0] = product(as_column(g), as_row(ctx.saved(1)), ctx.grad_dtype(0));
+    if (ctx.needs(0)) result[0] = product(as_column(g), as_row(ctx.saved(kSecondFactor)), ctx.grad_dtype(0));
     if (ctx.needs(1)) {
-      const Tensor mat = ctx.saved(0);
+      const Tensor mat = ctx.saved(kFirstFactor);
       result[1] = product(mat.t(), as_column(g), ctx.grad_dtype(1)).alias({mat.size(1)}, {1});
     }
     return result;
@@ -75,7 +75,8 @@ struct Dot {
     Tensors result(2);
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i)) continue;
-      const Tensor other = ctx.saved(1 - i), g = other.dim() == 1 ? grads[0] : grads[0].unsqueeze(1);
+      const Tensor other = ctx.saved(i == 0 ? kSecondFactor : kFirstFactor);
+      const Tensor g = other.dim() == 1 ? grads[0] : grads[0].unsqueeze(1);
       if (grad_enabled()) {
         result[i] = g * other;
         continue;

@@ -26,7 +26,7 @@ bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> paramet
   return true;
 }
 
-// The kept copies that `parameters` are, or none where not all of them may move: they do where nobody has laid them out for another
+// The kept copies that `parameters` are, or none where not all of them may move: they may where they are not laid out for another
 // network, in which other parameters would stay behind.
 std::vector<Shadow*> movable_shadows(const RecurrentSpaces& spaces, std::span<const Tensor> parameters,
                                      std::span<const Tensor> given) {

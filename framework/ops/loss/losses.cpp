@@ -31,6 +31,7 @@ struct CrossEntropy {
                                .reads_half = true,
                                .takes_dtype = true};
 
+  enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };
   static CrossEntropyArgs args(const Attr& a, const Tensor& logits, const Tensor& target, const Tensor& weight) {
     return {.logits = logits.view(),
             .target = target.view(),
@@ -50,7 +51,8 @@ struct CrossEntropy {
     return loss.to(loss_dtype(x.dtype(), a.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0), target = ctx.saved(1), weight = ctx.saved(2), lse = ctx.saved(3), total = ctx.saved(4);
+    const Tensor x = ctx.saved(kLogits), target = ctx.saved(kTarget), weight = ctx.saved(kWeight), lse = ctx.saved(kLse),
+                 total = ctx.saved(kTotal);
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
     backend_for(x.device()).cross_entropy_backward(args(a, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
@@ -125,10 +127,11 @@ struct Mse {
   };
   static constexpr OpInfo info{.name = "mse_loss",
                                .policy = CastPolicy::f32,
-                               .doc = "(x - target)^2, averaged, summed or as it is",
+                               .doc = "(x - target)^2, averaged, summed or unreduced",
                                .reads_half = true,
                                .takes_dtype = true};
 
+  enum Saved : size_t { kX, kTarget };
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const DType input = promote(in[0].dtype(), in[1].dtype());
     ctx.save(in[0]);
@@ -146,7 +149,7 @@ struct Mse {
     return loss.to(loss_dtype(input, a.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0), t = ctx.saved(1);
+    const Tensor x = ctx.saved(kX), t = ctx.saved(kTarget);
     const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
     Tensors result(2);
     if (const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state)) {

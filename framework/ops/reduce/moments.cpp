@@ -32,7 +32,7 @@ struct Prod {
   }
   // The product of the others: without zeros y / x; one zero gets the product of the rest; beside a zero everything is 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = widened(ctx.saved(0)), zero = eq(x, 0);
+    const Tensor x = widened(ctx.saved()), zero = eq(x, 0);
     const ReducedShapes shapes = reduced(x.shape(), a.dims(), "prod");
     const Tensor zeros = sum(zero, a.dims(), true);
     const Tensor factors = where(zero, 1, x);
@@ -62,6 +62,7 @@ struct Variance {
     double correction;
     bool keepdim;
   };
+  enum Saved : size_t { kX, kMean, kStd };  // kStd: of the root only
   static constexpr OpInfo kInfo[4] = {{.name = "var", .doc = "sum (x - mean)^2 / max(0, n - correction)"},
                                       {.name = "std", .doc = "the square root of var; no gradient where it is 0"},
                                       {.name = "var_mean", .doc = "var and mean"},
@@ -89,15 +90,15 @@ struct Variance {
   // 2 (x - mean) / (n - correction); through the root: divided by 2 std.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
-    const Tensor given = ctx.saved(0), x = recorded ? widened(given) : given;
+    const Tensor given = ctx.saved(kX), x = recorded ? widened(given) : given;
     const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
     const double n = double(x.numel()) / double(std::max<int64_t>(1, numel(shapes.kept)));
     Tensor dx;
     if (grads[0].defined()) {
-      const Tensor mean = recorded ? halfstep::mean(x, a.dims, true) : ctx.saved(1);
+      const Tensor mean = recorded ? halfstep::mean(x, a.dims, true) : ctx.saved(kMean);
       Tensor scale = widened(grads[0]).reshape(shapes.kept) * (2 / std::max(0.0, n - a.correction));
       if (a.root) {
-        const Tensor y = recorded ? halfstep::std(x, a.dims, a.correction, true) : ctx.saved(2);
+        const Tensor y = recorded ? halfstep::std(x, a.dims, a.correction, true) : ctx.saved(kStd);
         const Tensor flat = eq(y, 0);
         scale = where(flat, 0, scale / where(flat, 1, 2 * y));
       }
@@ -116,6 +117,7 @@ struct LogSumExp {
     Dims dims;
     bool keepdim;
   };
+  enum Saved : size_t { kX, kY };
   static constexpr OpInfo info{
       .name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
 
@@ -132,8 +134,11 @@ struct LogSumExp {
     return shown(y.to(in[0].dtype()), shapes, a.keepdim);
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
-    if (!grad_enabled()) return {(x - ctx.saved(1)).exp_().mul_(widened(grads[0]).reshape(ctx.saved(1).shape()))};
+    const Tensor x = ctx.saved(kX);
+    if (!grad_enabled()) {
+      const Tensor y = ctx.saved(kY);
+      return {(x - y).exp_().mul_(widened(grads[0]).reshape(y.shape()))};
+    }
     const Tensor wide = widened(x), y = logsumexp(wide, a.dims, true);
     return {exp(wide - y) * widened(grads[0]).reshape(y.shape())};
   }
@@ -141,8 +146,8 @@ struct LogSumExp {
 
 constexpr OpInfo kCountInfo{
     .name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of what is not NaN", .takes = Takes::any};
-constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of what is not NaN"};
+constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of the elements that are not NaN", .takes = Takes::any};
+constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of the elements that are not NaN"};
 
 Tensor without_nan(const Tensor& x) { return x.is_floating_point() ? where(ne(x, x), 0, x) : x; }
 

@@ -81,6 +81,7 @@ struct Normalize {
     check_parameter(op, "weight", in[1], a.parameter, in[0].dtype(), a.dtype.has_value());
     check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
   }
+  enum Saved : size_t { kX, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
   // The kernels take groups of channels in either format. What is normalised over last dimensions is copied to rows, and the result
   // given back in the input's format.
   static MemoryFormat format_of(const Attr& a, const Tensor& x) {
@@ -98,14 +99,14 @@ struct Normalize {
     return y.to(in[0].format());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const MemoryFormat format = format_of(a, ctx.saved(0));
-    const Tensor x = ctx.saved(0).to(format), w = dense(ctx.saved(1)), mean = ctx.saved(3), rstd = ctx.saved(4),
+    const MemoryFormat format = format_of(a, ctx.saved(kX));
+    const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
-    const Gradients d(ctx, x, a.parameter, 1, 2);
+    const Gradients d(ctx, x, a.parameter, kWeight, kBias);
     backend_for(x.device())
         .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
                             view_of(d.dbias));
-    return {d.dx.defined() ? d.dx.to(ctx.saved(0).format()) : d.dx, d.dweight, d.dbias};
+    return {d.dx.defined() ? d.dx.to(ctx.saved(kX).format()) : d.dx, d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
     const NormArgs& n = a.args;
@@ -172,7 +173,7 @@ struct BatchNorm {
     halfstep::check<ValueError>(in[1].defined() == in[2].defined(), op, "running_mean and running_var come together or not at all");
     halfstep::check<ValueError>(a.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
   }
-  // in: x, running_mean, running_var, weight, bias
+  enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]), b = dense(in[4]);
@@ -189,18 +190,18 @@ struct BatchNorm {
     }
     // Training normalises by the batch's statistics, so backward has no use for the running ones. Saved, they would be taken for
     // inputs that were changed after forward, as this very call updates them.
-    for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == 1 || i == 2) ? Tensor() : in[i]);
+    for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
     ctx.save(mean);
     ctx.save(rstd);
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const MemoryFormat format = ctx.saved(0).format();
-    const Tensor x = ctx.saved(0).to(format), w = dense(ctx.saved(3)), g = grads[0].to(format);
-    const Gradients d(ctx, x, {a.args.channels}, 3, 4);
+    const MemoryFormat format = ctx.saved(kX).format();
+    const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format);
+    const Gradients d(ctx, x, {a.args.channels}, kWeight, kBias);
     backend_for(x.device())
-        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), ctx.saved(5).view(),
-                             ctx.saved(6).view(), in_memory_order(view_of(d.dx), format), view_of(d.dweight), view_of(d.dbias));
+        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), ctx.saved(kMean).view(),
+                             ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format), view_of(d.dweight), view_of(d.dbias));
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {

@@ -57,7 +57,8 @@ Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
 
 Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims) {
   const Tensor at = x.detach(), top = value.detach();
-  // If the extreme is NaN, the gradient goes to the NaN elements, which equal nothing: they are the elements that differ from themselves.
+  // If the extreme is NaN, the gradient goes to the NaN elements, which equal nothing: they are the elements that differ from
+  // themselves.
   const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grad.dtype());
   return hit * (grad / hit.sum(dims, true));
 }
@@ -111,6 +112,7 @@ struct ExtremeAttr {
 };
 struct Extreme {
   using Attr = ExtremeAttr;
+  enum Saved : size_t { kX, kExtreme };
   static constexpr OpInfo kInfo[2] = {
       {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
       {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
@@ -127,9 +129,9 @@ struct Extreme {
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved(kX);
     const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    return {share_gradient(x, ctx.saved(1).reshape(kept), grads[0].reshape(kept), a.dims)};
+    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), a.dims)};
   }
 };
 

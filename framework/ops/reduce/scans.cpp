@@ -59,7 +59,7 @@ struct CumProd {
   }
   // sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = widened(ctx.saved(0)), g = widened(grads[0]), zero = eq(x, 0);
+    const Tensor x = widened(ctx.saved()), g = widened(grads[0]), zero = eq(x, 0);
     const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, a.dim, false, DType::i64), 1));
     const auto sums_above = [&](const Tensor& t) {
       return run_scan(Scan::sum, g * run_scan(Scan::prod, t, a.dim, false, t.dtype()), a.dim, true, t.dtype());

@@ -26,7 +26,7 @@ struct Softmax {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor &g = grads[0], y = ctx.saved(0);
+    const Tensor &g = grads[0], y = ctx.saved();
     if (grad_enabled()) {
       if (a.log) return {g - exp(y) * sum(g, {a.dim}, true)};
       return {y * (g - sum(g * y, {a.dim}, true))};

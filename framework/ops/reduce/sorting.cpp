@@ -42,7 +42,7 @@ struct Sort {
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     if (!grads[0].defined()) return {};
-    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(0), grads[0])};
+    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(), grads[0])};
   }
 };
 
@@ -59,6 +59,7 @@ int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[d
 
 struct Median {
   struct Attr {};
+  enum Saved : size_t { kX, kMedian };
   static constexpr OpInfo info{
       .name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
   static void check(const Attr&, const Tensors& in) {
@@ -71,9 +72,9 @@ struct Median {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor x = ctx.saved(0);
+    const Tensor x = ctx.saved(kX);
     const Shape one = Dims::filled(x.dim(), 1);
-    return {share_gradient(x, ctx.saved(1).reshape(one), grads[0].reshape(one), {})};
+    return {share_gradient(x, ctx.saved(kMedian).reshape(one), grads[0].reshape(one), {})};
   }
 };
 
@@ -87,7 +88,8 @@ Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpol
   const Tensor sorted = sort(x, -1).first, numbers = sorted.detach();
   const Tensor is_number = eq(numbers, numbers);
   // NaNs come after the numbers.
-  const Tensor count = skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
+  const Tensor count =
+      skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
   Tensor place = clamp_min(q * (count - 1), 0);
   if (!skips_nan) place = where(is_number.narrow(-1, n - 1, 1), place, double(n - 1));
   place = place.expand([&] {
@@ -217,7 +219,8 @@ void add_sorting(OpList& list) {
       const auto dim = a.integer_or_none("dim");
       const bool keepdim = a.flag("keepdim", false);
       const std::string how = a.text("interpolation", "linear");
-      if (a.has_tensor(1)) return skips_nan ? nanquantile(x, a.tensor(1), dim, keepdim, how) : quantile(x, a.tensor(1), dim, keepdim, how);
+      if (a.has_tensor(1))
+        return skips_nan ? nanquantile(x, a.tensor(1), dim, keepdim, how) : quantile(x, a.tensor(1), dim, keepdim, how);
       const double q = a.number("q");
       return skips_nan ? nanquantile(x, q, dim, keepdim, how) : quantile(x, q, dim, keepdim, how);
     });

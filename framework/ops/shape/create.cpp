@@ -73,7 +73,7 @@ constexpr OpInfo kFull = made("full", "a tensor of one value"),
 constexpr OpInfo kZerosLike = made("zeros_like", "zeros of x's shape, dtype and device");
 constexpr OpInfo kOnesLike = made("ones_like", "ones of x's shape, dtype and device");
 constexpr OpInfo kArange = made("arange", "start + i step, below end"), kEye = made("eye", "ones on the diagonal, else zeros");
-constexpr OpInfo kLinspace = made("linspace", "so many numbers from start to end, evenly");
+constexpr OpInfo kLinspace = made("linspace", "evenly spaced numbers from start to end");
 constexpr OpInfo kLogspace = made("logspace", "base to the power of linspace");
 constexpr OpInfo kRand = made("rand", "uniform in [0, 1)"),
                  kRandLike = made("rand_like", "rand of x's shape, dtype and device", Takes::floating);

@@ -127,7 +127,7 @@ struct UnfoldDim {
 };
 
 constexpr OpInfo kChunkInfo{
-    .name = "chunk", .doc = "at most so many equal parts along a dimension; made of split", .takes = Takes::any};
+    .name = "chunk", .doc = "at most `chunks` equal parts along a dimension; made of split", .takes = Takes::any};
 constexpr OpInfo kDiagInfo{.name = "diag", .doc = "a vector as a diagonal, or a matrix's diagonal", .takes = Takes::any};
 
 int part_dim(std::string_view op, const Tensor& x, int64_t dim) {

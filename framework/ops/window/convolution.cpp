@@ -83,6 +83,7 @@ Tensor channel_sum(const Tensor& g, DType dtype) {
 
 struct Conv {
   using Attr = ConvAttr;
+  enum Saved : size_t { kX, kWeight, kOutput };  // kOutput: with ReLU only
   static constexpr OpInfo kInfo[3] = {
       {.name = "conv1d",
        .policy = CastPolicy::low,
@@ -104,6 +105,7 @@ struct Conv {
 // The gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
 struct ConvTranspose {
   using Attr = ConvAttr;
+  enum Saved : size_t { kGrad, kWeight };
   static constexpr OpInfo kInfo[3] = {
       {.name = "conv_transpose1d", .policy = CastPolicy::low, .doc = "the transpose of conv1d, its input's gradient; + bias"},
       {.name = "conv_transpose2d", .policy = CastPolicy::low, .doc = "the transpose of conv2d, its input's gradient; + bias"},
@@ -120,6 +122,7 @@ struct ConvTranspose {
 // The gradient of Conv's weight; inputs: x, grad.
 struct ConvWeight {
   using Attr = ConvAttr;
+  enum Saved : size_t { kX, kGrad };
   static constexpr OpInfo info{.name = "conv_backward_weight",
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
@@ -129,7 +132,7 @@ struct ConvWeight {
     return run_weight(a, in[0], in[1], in[0].dtype());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor &h = grads[0], x = ctx.saved(0), g = ctx.saved(1);
+    const Tensor &h = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
     const bool record = grad_enabled();
     Tensors result(2);
     if (ctx.needs(0))
@@ -149,7 +152,8 @@ Tensor through_relu(const Tensor& g, const Tensor& y) {
 }
 
 Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
-  const Tensor g = with_relu.relu ? through_relu(grads[0], ctx.saved(2)) : grads[0], x = ctx.saved(0), weight = ctx.saved(1);
+  const Tensor g = with_relu.relu ? through_relu(grads[0], ctx.saved(kOutput)) : grads[0];
+  const Tensor x = ctx.saved(kX), weight = ctx.saved(kWeight);
   Attr a = with_relu;
   a.relu = false;  // the gradients are linear
   Tensors result(3);
@@ -165,7 +169,7 @@ Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const 
 }
 
 Tensors ConvTranspose::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  const Tensor &h = grads[0], g = ctx.saved(0), weight = ctx.saved(1);
+  const Tensor &h = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
   const bool record = grad_enabled();
   Tensors result(3);
   if (ctx.needs(0))

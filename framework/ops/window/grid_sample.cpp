@@ -95,6 +95,7 @@ struct GridSample {
   using Attr = SampleArgs;
   static constexpr OpInfo info{.name = "grid_sample", .policy = CastPolicy::promote, .doc = "x at the points of a grid in [-1, 1]"};
 
+  enum Saved : size_t { kX, kGrid };
   static void check(const Attr&, const Tensors& in) { check_same_dtype("grid_sample", in); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor x = in[0].contiguous(), grid = in[1].contiguous();
@@ -109,7 +110,7 @@ struct GridSample {
   }
   // Nearest elements do not change with the grid: no gradient.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor x = ctx.saved(0).contiguous(), grid = ctx.saved(1).contiguous(), g = grads[0].to(x.dtype()).contiguous();
+    const Tensor x = ctx.saved(kX).contiguous(), grid = ctx.saved(kGrid).contiguous(), g = grads[0].to(x.dtype()).contiguous();
     Tensors result(2);
     if (ctx.needs(0)) result[0] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
     if (ctx.needs(1) && a.mode != SampleMode::nearest)

@@ -91,7 +91,7 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
                       " would have too few elements with padding ", padding);
     check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op,
                       kind == RowKind::reflect ? "reflect" : "circular", " padding must be ",
-                      kind == RowKind::reflect ? "less than the size" : "at most what is left of the size", ", got ", padding,
+                      kind == RowKind::reflect ? "less than the size" : "at most the rest of the size", ", got ", padding,
                       " for ", x.shape());
     if (before == 0 && after == 0) continue;
     rows.push_back({d, {.kind = kind, .in = n, .out = n + before + after, .before = before}});

@@ -51,7 +51,7 @@ struct MaxPool {
     return result;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor indices = ctx.saved(0);
+    const Tensor indices = ctx.saved();
     const auto format = std::any_cast<MemoryFormat>(ctx.state);
     const Tensor g = grads[0].to(format);
     const Shape shape = planes_of(g, a.in, a.args.window.dims);

@@ -19,7 +19,7 @@ int64_t area(const Spatial& s) { return s[0] * s[1] * s[2]; }
 struct Unfold {
   using Attr = WindowAttr;
   static constexpr OpInfo info{
-      .name = "unfold", .policy = CastPolicy::keep, .doc = "what a window over [H, W] sees at each position, as columns"};
+      .name = "unfold", .policy = CastPolicy::keep, .doc = "the elements of a window over [H, W] at each position, as columns"};
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor x = in[0].contiguous();
     const Shape shape{x.size(0), x.size(1) * area(a.window.size), area(a.positions)};

@@ -61,7 +61,8 @@ const std::string kTowers = R"({"type": "Graph", "inputs": [{"name": "user", "en
 TEST_CASE("a U-Net from a config: widths are followed through branches, names are those of nodes") {
   const Config c = config(R"({"type": "Graph", "nodes": [
     {"name": "down", "layer": [{"type": "Conv2d", "out_channels": 5, "kernel_size": 3, "padding": "same"}, "ReLU"]},
-    {"name": "deep", "layer": [{"type": "MaxPool2d", "kernel_size": 2}, {"type": "Repeat", "times": 2, "layers": {"type": "Conv2d", "out_channels": 5,
+    {"name": "deep", "layer": [{"type": "MaxPool2d", "kernel_size": 2},
+      {"type": "Repeat", "times": 2, "layers": {"type": "Conv2d", "out_channels": 5,
       "kernel_size": 1}}]},
     {"name": "up", "layer": {"type": "Upsample", "size": [8, 8]}},
     {"inputs": ["up", "down"], "combine": "concat", "layer": {"type": "Residual", "body": "BatchNorm2d", "shortcut": ["ReLU"]}},
@@ -214,7 +215,7 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
   const auto first = from.parameters()[0].to_vector<float>();
   const std::string plain = R"(["Flatten", {"type": "Linear", "out_features": 6}, {"type": "Linear", "out_features": 4}])";
   CHECK(loaded(plain, R"("weights": ")" + file + R"(", )").at("1.weight").to_vector<float>() == first);
-  // In a new model with another head: the prefix "1." taken off, and what is left renamed.
+  // In a new model with another head: the prefix "1." removed, and the rest renamed.
   const std::string inner = R"([{"type": "Sequential", "name": "body", "layers": ["Flatten",
     {"type": "Linear", "name": "first", "out_features": 6, "weights": {"path": ")" +
                             file + R"(", "prefix": "1."}}]}, {"type": "Linear", "out_features": "auto"}])";

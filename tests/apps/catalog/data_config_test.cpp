@@ -25,7 +25,8 @@ constexpr const char* kAll = R"(data.train.transforms=["ToTensor",
   {"type": "CenterCrop", "size": [28, 30]}, "RandomHorizontalFlip", {"type": "RandomVerticalFlip", "p": 0.1},
   {"type": "RandomRotation", "degrees": 10, "interpolation": "bilinear"},
   {"type": "RandomAffine", "degrees": [0, 5], "translate": [0.1, 0.1], "scale": [0.9, 1.1], "shear": 3},
-  {"type": "Resize", "size": [28, 28]}, {"type": "ColorJitter", "brightness": 0.4, "contrast": [0.8, 1.2], "saturation": 0.1, "hue": 0.1},
+  {"type": "Resize", "size": [28, 28]},
+  {"type": "ColorJitter", "brightness": 0.4, "contrast": [0.8, 1.2], "saturation": 0.1, "hue": 0.1},
   {"type": "RandomErasing", "value": "random"}, {"type": "Normalize", "from": "data"}, {"type": "Mixup", "alpha": 0.2}, "CutMix"])";
 
 Config loaded(const fs::path& file, std::vector<std::string> sets) { return load_config(file, {.sets = std::move(sets)}); }
@@ -74,7 +75,8 @@ TEST_CASE("transforms of a config: all there are, in a run that trains") {
   CHECK(contains(with("\"Mixup\"", {"loss=NLLLoss"}),
                  "data.train.transforms.0: Mixup makes shares of classes, which CrossEntropyLoss takes"));
   CHECK(with("\"Mixup\"") == "");
-  CHECK(contains(with(R"({"type": "Pad", "padding": 40000})"), "a sample may have 2147483647 values, got one of shape [1, 80028, 80028]"));
+  CHECK(contains(with(R"({"type": "Pad", "padding": 40000})"),
+                 "a sample may have 2147483647 values, got one of shape [1, 80028, 80028]"));
 }
 
 TEST_CASE("Normalize with the numbers of the training data, for every split") {

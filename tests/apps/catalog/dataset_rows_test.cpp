@@ -126,7 +126,7 @@ TEST_CASE("data sets in files train, and their dry runs agree with them") {
     REQUIRE_MESSAGE(trained.code == 0, trained.err);
     CHECK(trained.json()["val.loss"].is_number());
   }
-  // What is not there is data, not a defect; the message says where it was looked for.
+  // A missing file is an error of the data, not a defect; the message says where it was searched.
   write(dir / "c.json", config_of({R"({"type": "CIFAR10"})", mlp, "CrossEntropyLoss", "{}"}).dump());
   const Ran missing = run(dir, "train c.json --overwrite");
   CHECK(missing.code == 3);

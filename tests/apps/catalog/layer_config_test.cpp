@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers in a config: widths that are left out, arguments as a number or a list, and what is said about wrong ones.
+// Layers in a config: widths that are left out, arguments as a number or a list, and errors for wrong ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -52,6 +52,24 @@ TEST_CASE("channels and features that a config leaves out are those that come in
   CHECK(model->state_dict()[9].tensor.to_vector<float>() == std::vector<float>(6, 0.1f));  // PReLU's
 }
 
+TEST_CASE("normalisations that leave out their width take that of the input") {
+  const Config c = layers_config(R"("LayerNorm", "RMSNorm", {"type": "LayerNorm", "normalized_shape": [9, 8]},
+      {"type": "GroupNorm", "num_groups": 3}, "Flatten", {"type": "LayerNorm", "bias": false})");
+  const Json& layers = c.json["model"]["layers"];
+  CHECK(layers[0]["normalized_shape"] == 8);
+  CHECK(layers[1]["normalized_shape"] == 8);
+  CHECK(layers[2]["normalized_shape"] == Json{9, 8});
+  CHECK(layers[3]["num_channels"] == 3);
+  CHECK(layers[5]["normalized_shape"] == 3 * 9 * 8);
+  const Tensor x = rand({2, 3, 9, 8});
+  const auto same = [&](const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); };
+  CHECK(same((*build_model(layers[0]))(x), LayerNorm(8)(x)));
+  CHECK(same((*build_model(layers[1]))(x), RMSNorm(8)(x)));
+  CHECK(contains(layer_error(R"({"type": "LayerNorm", "normalized_shape": 9})"),
+                 ".normalized_shape: must be 8 for an input of shape [3, 9, 8]"));
+  CHECK(contains(layer_error(R"({"type": "RMSNorm", "normalized_shape": [9, 9]})"), ": [rms_norm] "));
+}
+
 TEST_CASE("wrong layers of a config are named, with the rule") {
   const auto says = [](const std::string& layer, const std::string& text) {
     const std::string got = layer_error(layer);
@@ -78,6 +96,19 @@ TEST_CASE("wrong layers of a config are named, with the rule") {
   says(R"({"type": "LayerNorm", "normalized_shape": [null]})", ".normalized_shape.0: must be an integer");
   says(R"({"type": "BatchNorm2d", "momentum": "none"})", ".momentum: must be a number in [0, 1] or \"cumulative\", got \"none\"");
   says(R"({"type": "ReLU", "init": 1})", ".init: must be the name of an initialiser or an object with \"type\", got 1");
+}
+
+TEST_CASE("what a config asks to build is bounded, and refused at once") {
+  const std::string conv = R"({"type": "Conv2d", "out_channels": 3, "kernel_size": 1})";
+  const auto repeat = [](int times, const std::string& layers) {
+    return R"({"type": "Repeat", "times": )" + std::to_string(times) + R"(, "layers": )" + layers + "}";
+  };
+  for (const char* layer : {R"({"type": "LSTM", "hidden_size": 2, "num_layers": 2147483647})",
+                            R"({"type": "TransformerEncoder", "nhead": 1, "num_layers": 2147483647})"})
+    CHECK(contains(layer_error(layer), ".num_layers: must be an integer in [1, 1000], got 2147483647"));
+  CHECK(contains(layer_error(repeat(1000, repeat(1000, repeat(1000, conv)))),
+                 "the model may have 100000 layers and parameter tensors up to here, got more"));
+  CHECK(layer_error(repeat(20, repeat(20, conv))) == "");
 }
 
 TEST_CASE("losses of a config take class weights as numbers") {
@@ -131,7 +162,8 @@ TEST_CASE("a config says a GPT, whose letters see only those before them") {
 
 TEST_CASE("attention in a config: what does not fit is named with its place") {
   const auto says = [](const std::string& layer, const std::string& text) {
-    const std::string got = layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
+    const std::string got =
+        layer_error("\"Flatten\", {\"type\": \"Unflatten\", \"dim\": 1, \"unflattened_size\": [36, 6]}, " + layer);
     CAPTURE(got);
     CHECK(contains(got, "model.layers.2" + text));
   };

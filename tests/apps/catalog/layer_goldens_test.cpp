@@ -66,7 +66,7 @@ TEST_CASE("every layer and loss of the catalogues has a case made with PyTorch, 
                                         "MultiheadAttention.batch_first",
                                         "TransformerEncoderLayer.batch_first",
                                         "TransformerEncoder.batch_first"};
-  // What PyTorch does not have, or takes with a call, and what a layer gives where PyTorch's gives several tensors.
+  // Options that PyTorch does not have, or takes with a call, and the result of a layer where PyTorch's returns several tensors.
   const std::set<std::string> ours{"reduction", "is_causal"},
       own{"BatchNorm1d.sync", "BatchNorm2d.sync", "BatchNorm3d.sync", "RNN.output",  "LSTM.output",
           "GRU.output",       "RNN.stateful",     "LSTM.stateful",    "GRU.stateful"};

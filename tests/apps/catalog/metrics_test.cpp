@@ -102,7 +102,8 @@ TEST_CASE("metrics: by hand") {
   CHECK(gathered(*confusion, output, target) == 0.6);
   CHECK(confusion->details() == Json::parse("[[1,1,0],[0,2,0],[1,0,0]]"));
   CHECK(of({{"type", "bits_per_char"}}) == doctest::Approx(std::log2(of({{"type", "perplexity"}}))));
-  CHECK_THROWS_WITH_AS(of({{"type", "top_k"}}), doctest::Contains("k must be at most the number of classes, 3, got 5"), ConfigError);
+  CHECK_THROWS_WITH_AS(of({{"type", "top_k"}}), doctest::Contains("k must be at most the number of classes, 3, got 5"),
+                       ConfigError);
 
   // Places that losses ignore count nowhere.
   const Tensor some = tensor({0.0, -100, 1, 1, -100}).to(DType::i64);
@@ -131,12 +132,17 @@ TEST_CASE("metrics: by hand") {
 TEST_CASE("metrics: eval prints the confusion matrix, and metrics.jsonl holds it") {
   TempDir dir;
   write(dir / "c.json", R"({"model": {"type": "MLP", "hidden": [16], "out_features": "auto"}, "loss": "CrossEntropyLoss",
-    "optimizer": {"type": "Adam", "lr": 0.01}, "metrics": ["confusion_matrix", {"type": "top_k", "k": 3}, "f1", "auroc", "perplexity"],
+    "optimizer": {"type": "Adam", "lr": 0.01},
+    "metrics": ["confusion_matrix", {"type": "top_k", "k": 3}, "f1", "auroc", "perplexity"],
     "data": {"train": {"type": "Digits", "size": 200}, "val": {"type": "Digits", "size": 70}, "loader": {"batch_size": 32}},
     "train": {"epochs": 2}, "output_dir": "r", "device": "cpu"})");
-  REQUIRE(run(dir, "train c.json").code == 0);
+  const auto trained = run(dir, "train c.json");
+  REQUIRE(trained.code == 0);
+  CHECK(contains(trained.out, "  val accuracy "));
+  CHECK_FALSE(contains(trained.out, "confusion_matrix"));  // its value is the accuracy
   const auto text = run(dir, "eval r");
   CHECK(contains(text.out, "confusion_matrix (a row a class of the data"));
+  CHECK(text.out.find("confusion_matrix") == text.out.rfind("confusion_matrix"));
   const Json json = run(dir, "eval r --json").json();
   int64_t sum = 0;
   for (const Json& row : json["val.confusion_matrix.table"]) {

@@ -26,7 +26,8 @@ namespace {
 
 const char* kSmall = R"({
   "name": "small", "seed": 3, "device": "cpu",
-  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16}, {"type": "LayerNorm", "normalized_shape": 16},
+  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16},
+    {"type": "LayerNorm", "normalized_shape": 16},
             "ReLU", {"type": "Linear", "out_features": "auto"}]},
   "loss": "CrossEntropyLoss", "optimizer": {"type": "AdamW", "lr": 0.003},
   "data": {"train": {"type": "Digits", "size": 160}, "val": {"type": "Digits", "size": 40}, "loader": {"batch_size": 16}},

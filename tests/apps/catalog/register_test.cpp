@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs add to the catalogues is as good as what is there.
+// Rows that programs add to the catalogues behave like the built-in ones.
 #include <doctest/doctest.h>
 
 #include "apps/catalog/datasets.h"

@@ -21,7 +21,7 @@ uint32_t u32_at(const std::string& bytes, size_t at) {
   return out;
 }
 
-// Reads what png_bytes writes, every checksum checked.
+// Reads the output of png_bytes, and checks every checksum.
 Picture decoded(const std::string& png) {
   REQUIRE(png.substr(0, 8) == "\x89PNG\r\n\x1a\n");
   Picture out;
@@ -116,7 +116,8 @@ TEST_CASE("inspect data: a sheet of samples after transforms, and numbers as tar
   CHECK(bright > 40);
   const Json numbers =
       run(dir,
-          R"(inspect data c.json --json --set loss=MSELoss --set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
+          R"(inspect data c.json --json --set loss=MSELoss )"
+          R"(--set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
           .json();
   CHECK(numbers["targets"].size() == 10);
   CHECK(numbers["inputs"].size() == 4);

@@ -33,7 +33,8 @@ TEST_CASE("op: results and weighted gradients go to the file") {
 
   const Ran plain = run(dir, "op linear --in in.safetensors --autocast bfloat16");
   CHECK(plain.code == 0);
-  CHECK(plain.out == "out  bfloat16  [3,2]\n");
+  CHECK(plain.out.starts_with("out  bfloat16  [3,2]\ntensor([["));
+  CHECK(plain.out.ends_with("dtype=bfloat16)\n"));
 }
 
 TEST_CASE("op: lists, several outputs, arguments left out, attributes") {
@@ -41,11 +42,23 @@ TEST_CASE("op: lists, several outputs, arguments left out, attributes") {
   save_safetensors(dir / "list.safetensors", {{"0.0", numbers({2, 3})}, {"0.1", numbers({2, 1})}});
   const Ran cat = run(dir, R"(op cat --in list.safetensors --attrs '{"dim":1}' --grad --out cat.safetensors)");
   CAPTURE(cat.err);
-  CHECK(cat.out == "out  float32  [2,4]\ngrad.0.0  float32  [2,3]\ngrad.0.1  float32  [2,1]\n");
+  CHECK(cat.out == R"(out  float32  [2,4]
+tensor([[-1.0000, -0.7500, -0.5000, -1.0000],
+        [-0.2500,  0.0000,  0.2500, -0.7500]])
+grad.0.0  float32  [2,3]
+tensor([[1., 1., 1.],
+        [1., 1., 1.]])
+grad.0.1  float32  [2,1]
+tensor([[1.],
+        [1.]])
+)");
+  save_safetensors(dir / "large.safetensors", {{"0", numbers({5, 13})}});
+  CHECK(run(dir, "op relu --in large.safetensors").out == "out  float32  [5,13]\n");  // 65 elements are for the file
 
   save_safetensors(dir / "x.safetensors", {{"0", numbers({2, 3})}, {"w.0", numbers({2})}});
   const Ran max = run(dir, R"(op max --in x.safetensors --attrs '{"dim":1}' --grad)");
-  CHECK(max.out == "out.0  float32  [2]\nout.1  int64  [2]\ngrad.0  float32  [2,3]\n");
+  CHECK(contains(max.out, "out.0  float32  [2]\ntensor([-0.5000,  0.2500])\nout.1  int64  [2]\ntensor([2, 2])\n"));
+  CHECK(contains(max.out, "\ngrad.0  float32  [2,3]\ntensor("));
 }
 
 TEST_CASE("op: errors are the op's, with the program's exit codes") {
@@ -54,7 +67,9 @@ TEST_CASE("op: errors are the op's, with the program's exit codes") {
   const Ran shape = run(dir, "op mm --in bad.safetensors");
   CHECK(shape.code == 1);
   CHECK(contains(shape.err, "[mm] "));
-  CHECK(contains(run(dir, "op conv2dd").err, "there is no op 'conv2dd'"));
+  CHECK(contains(run(dir, "op conv2dd").err, "there is no op 'conv2dd'\nhelp: did you mean 'conv2d'?"));
+  CHECK(contains(run(dir, "op conv").err, "help: `halfstep ops` lists them, such as 'conv1d', 'conv2d', 'conv3d'"));
+  CHECK(contains(run(dir, "op xyzzy").err, "help: `halfstep ops` lists them\n"));
   CHECK(run(dir, "op mm --attrs '[1]'").code == 2);
   CHECK(run(dir, "op mm --autocast float64").code == 2);
   CHECK(run(dir, "op").code == 2);
@@ -85,7 +100,8 @@ not JSON
   REQUIRE(answers.size() == 8);
   CHECK(
       answers[0].dump() ==
-      R"({"ok":true,"outputs":[{"name":"out","dtype":"float32","shape":[2,3]},{"name":"grad.0","dtype":"float32","shape":[2,3]}]})");
+      R"({"ok":true,"outputs":[{"name":"out","dtype":"float32","shape":[2,3]},)"
+      R"({"name":"grad.0","dtype":"float32","shape":[2,3]}]})");
   const std::vector<std::string> types = {"", "ValueError", "IoError", "ValueError", "ConfigError", "ConfigError", "ConfigError"};
   for (size_t i = 1; i < types.size(); ++i) {
     CAPTURE(answers[i].dump());

@@ -77,6 +77,60 @@ TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
   CHECK(contains(none.err, "[eval] the run must have data.test, but has none"));
 }
 
+TEST_CASE("a run says where its model is and what to type next; a finished one has nothing left to do") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const Ran done = run(dir, "train small.json");
+  CAPTURE(done.out);
+  REQUIRE(done.code == 0);
+  const size_t at = done.out.find("\nbest model: runs/small/best, step ");
+  REQUIRE(at != std::string::npos);
+  CHECK(at > done.out.find("\ndone: "));
+  CHECK(contains(done.out.substr(at), " with val/accuracy 0."));
+  CHECK(contains(done.out.substr(at), "; next: halfstep eval runs/small/best\n"));
+  CHECK(run(dir, "eval runs/small/best").code == 0);
+
+  const Ran again = run(dir, "train small.json --resume auto");
+  CAPTURE(again.out);
+  CHECK(again.code == 0);
+  CHECK(contains(again.out, " %, ended at step 24; a larger train.epochs continues it\n"));
+  CHECK(contains(again.out, "\nnothing left to do: val accuracy "));
+  CHECK(contains(again.out, "best model: runs/small/best, step "));
+  CHECK_FALSE(contains(again.out, "done: "));
+
+  const Ran without = run(dir, "train small.json --set data.val=null --set output_dir='my run'");
+  CHECK(contains(without.out, "\nmodel: step 24 in my run; next: halfstep eval 'my run'\n"));
+  CHECK_FALSE(contains(run(dir, "train small.json --set checkpoint.every=never --set output_dir=none").out, "next: "));
+}
+
+TEST_CASE("a checkpoint of another model is an error of the config, which names the first tensor that does not fit") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  REQUIRE(run(dir, "train small.json --quiet").code == 0);
+  for (const std::string change : {"model.hidden.0=32", "model.hidden=[24,24]", "optimizer=SGD"}) {
+    CAPTURE(change);
+    const Ran r = run(dir, "train small.json --resume auto --set train.epochs=5 --set " + change);
+    CAPTURE(r.err);
+    CHECK(r.code == 2);
+    CHECK(contains(r.err, "[resume] the config must fit the state of runs/small/step-00000024: "));
+    CHECK(contains(r.err, "help: take the config that the checkpoint was trained with"));
+  }
+  CHECK(run(dir, "train small.json --resume auto --quiet").code == 0);  // nothing was changed
+}
+
+TEST_CASE("a run whose scale began far too high says so at its end") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const std::string options = " --set amp.scaler.growth_interval=2000 --set amp.scaler.init_scale=";
+  const Ran r = run(dir, "train small.json --set train.epochs=20" + options + "1e38");
+  CAPTURE(r.err);
+  REQUIRE(r.code == 0);
+  CHECK(contains(r.err, " of 120 steps were skipped and changed no weight: the loss scale began at 1e+38 and is "));
+  CHECK(contains(r.err, "\"amp.scaler.init_scale\": "));
+  const Ran fine = run(dir, "train small.json --overwrite" + options + "65536");
+  CHECK_FALSE(contains(fine.err, "changed no weight"));
+}
+
 TEST_CASE("a resumed run is the same run, from any step") {
   TempDir dir;
   write(dir / "small.json", kSmall);
@@ -191,7 +245,8 @@ TEST_CASE("bench mlp") {
   }
   const Ran one = run(dir, "bench mlp --batch 64 --width 256 --batches 2 --epochs 2 --device cpu --threads 1 --json");
   REQUIRE(one.code == 0);
-  for (const Json& arm : one.json()["arms"]) CHECK(arm["planned_peak_bytes"] == arm["peak_bytes"]);
+  const Json planned = one.json();
+  for (const Json& arm : planned["arms"]) CHECK(arm["planned_peak_bytes"] == arm["peak_bytes"]);
   const Ran text = run(dir, "bench mlp --batch 16 --width 32 --batches 3 --epochs 1 --arms float32,float16 --device cpu");
   CHECK(contains(text.out, "Default precision:\nTotal execution time = "));
   CHECK(contains(text.out, "Mixed precision:\nTotal execution time = "));
@@ -271,13 +326,13 @@ TEST_SUITE("data") {
     TempDir dir;
     const auto result = [&](const std::string& name, const std::string& precision, const char* metric) {
       const Ran r = run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() +
-                                 "' --overwrite --quiet --json --set amp=" + precision);
+                                 "' --overwrite --quiet --json " + precision);
       CAPTURE(r.err);
       REQUIRE(r.code == 0);
       return r.json()[metric].get<double>();
     };
-    CHECK(result("wine_regression", "false", "val.rmse") == doctest::Approx(0.64558).epsilon(1e-5));
-    for (const std::string precision : {"false", R"('{"dtype":"bfloat16"}')", R"('{"dtype":"float16"}')"}) {
+    CHECK(result("wine_regression", "", "val.rmse") == doctest::Approx(0.64558).epsilon(1e-5));
+    for (const std::string precision : {"--no-amp", "--set amp.dtype=bfloat16", "--set amp.dtype=float16"}) {
       CAPTURE(precision);
       CHECK(result("optdigits_mlp", precision, "val.accuracy") > 0.965);
       CHECK(result("airline_lstm", precision, "val.rmse") < 30);

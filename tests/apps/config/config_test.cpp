@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a whole config: messages, what it is made of, and that nothing gets lost on the way.
+// Reading a whole config: messages, its parts, and that nothing gets lost on the way.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "tests/apps/config/load.h"
 
@@ -38,13 +39,20 @@ TEST_CASE("the schema explains itself") {
   CHECK(error_of(file) == "");
   CHECK(contains(with("epochs=3"), "--set epochs=3: epochs: unknown key; did you mean \"train.epochs\"?"));
   CHECK(contains(with("lr=3"), "did you mean \"optimizer.lr\"?"));
-  CHECK(contains(with("model.type=TransformerDecoder"), "model.type: TransformerDecoder is not supported yet; use \"Sequential\""));
-  CHECK(contains(with("distributed.backend=gloo"), "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
+  CHECK(contains(with("model.type=TransformerDecoder"), "model.type: TransformerDecoder takes several tensors, where a config has "
+                                                        "one: it is for C++ only (docs/layers.md)"));
+  CHECK(contains(with("loss=GaussianNLLLoss"), "loss: GaussianNLLLoss takes several tensors"));
+  CHECK(contains(with("distributed.backend=gloo"),
+                 "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
   CHECK(contains(with("performance.profile=true"), "profile is not supported yet; only false works"));
   CHECK(with("performance.cuda_graph=true") == "");
   CHECK(with("performance.cuda_graph=false") == "");
   CHECK(contains(with("amp.dtype=bf16"),
                  "amp.dtype: must be \"auto\", \"float16\" or \"bfloat16\", got \"bf16\"; did you mean \"bfloat16\"?"));
+  for (const char* name : {"f16", "fp16", "half"})
+    CHECK(contains(with("amp.dtype=" + std::string(name)), "; did you mean \"float16\"?"));
+  CHECK(contains(with("amp=bf16"), "amp: must be true, false or an object, got \"bf16\"; did you mean amp.dtype, \"bfloat16\"?"));
+  CHECK(with("amp=hello").ends_with("amp: must be true, false or an object, got \"hello\""));
   CHECK(contains(with("optimizer.otype=SGD"), "did you mean \"type\"?"));
   CHECK(contains(with("optimizer={\"otype\":\"SGD\"}"), "\"otype\" should be \"type\""));
   CHECK(contains(with("checkpoint.every=often"), "checkpoint.every: must be a number of steps, \"N steps\""));
@@ -88,6 +96,35 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
   CHECK(contains(error_of(over), (dir / "bad.json").string() + ":2:11: seed: must be an integer in [0, 9e+15], got -1"));
 }
 
+TEST_CASE("a key of a section that is switched off is an error: it would change nothing") {
+  TempDir dir;
+  const auto off = write(dir / "off.json", std::string(kGood).insert(1, "\"amp\": false, "));
+  const auto with = [&](std::vector<std::string> sets, bool no_amp = false) {
+    return error_of(off, {.sets = std::move(sets), .no_amp = no_amp});
+  };
+  CHECK(contains(with({"amp.dtype=bfloat16"}), "--set amp.dtype=bfloat16: amp.dtype: has no effect while amp is switched off; add "
+                                               "--set amp.enabled=true"));
+  CHECK(contains(with({"amp.scaler.init_scale=2"}), "amp.scaler.init_scale: has no effect while amp is switched off"));
+  CHECK(with({"amp.dtype=bfloat16", "amp.enabled=true"}) == "");
+  CHECK(with({"amp.enabled=true", "amp.dtype=bfloat16"}) == "");
+  CHECK(with({"amp.dtype=bfloat16", "amp.enabled=false"}) == "");  // switched off in so many words
+  CHECK(with({"amp.dtype=bfloat16"}, /*no_amp=*/true) == "");
+  CHECK(with({R"(amp={"dtype":"bfloat16"})"}) == "");
+  CHECK(contains(with({"amp=false", "amp.dtype=bfloat16"}), "amp.dtype: has no effect"));
+  CHECK(with({"train.ema.decay=0.5"}) == "");  // which was left out
+  CHECK(contains(with({"train.ema=false", "train.ema.decay=0.5"}), "add --set train.ema.enabled=true"));
+
+  write(dir / "base.json", std::string(kGood).insert(1, "\"amp\": {\"enabled\": false}, "));
+  const auto top = write(dir / "top.json", R"({"extends": "base.json",
+    "amp": {"dtype": "bfloat16"}})");
+  CHECK(contains(error_of(top), (dir / "top.json").string() + ":2:22: amp.dtype: has no effect: the config that this one extends "
+                                                              "has amp switched off; add \"enabled\": true"));
+  const auto on = write(dir / "on.json", R"({"extends": "base.json", "amp": {"enabled": true, "dtype": "float16"}})");
+  CHECK(load_config(on).low == DType::f16);
+  const auto from_false = write(dir / "from_false.json", R"({"extends": "off.json", "amp": {"dtype": "float16"}})");
+  CHECK(load_config(from_false).low == DType::f16);
+}
+
 TEST_CASE("a resolved config resolves to itself") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);
@@ -95,6 +132,32 @@ TEST_CASE("a resolved config resolves to itself") {
   const Config twice = load_config(write(dir / "r.json", once.json.dump()));
   CHECK(once.json == twice.json);
   CHECK(resolve_config(once.json, "stored").json == once.json);
+}
+
+// The paths of a document's keys; components, whose keys are in tables of their own, as their keys alone.
+void gather_keys(const Json& value, const std::string& path, std::set<std::string>& out) {
+  if (value.is_array())
+    for (const Json& item : value) gather_keys(item, path, out);
+  if (!value.is_object()) return;
+  const bool component = value.contains("type") && path != "data.loader.sampler";
+  for (const auto& [key, below] : value.items()) {
+    if (component && key == "type") continue;
+    const std::string here = component || path.empty() ? key : path + "." + key;
+    if (!below.is_object() || below.contains("type")) out.insert(here);
+    gather_keys(below, component ? "" : here, out);
+  }
+}
+
+TEST_CASE("a resolved config has no key that docs/configs.md lacks") {
+  const std::string docs = read(fs::path(HALFSTEP_SOURCE_DIR) / "docs/configs.md");
+  TempDir dir;
+  std::set<std::string> keys;
+  gather_keys(load_config(write(dir / "c.json", kGood)).json, "", keys);
+  for (const char* name : {"digits_mlp.json", "digits_resnet.json", "digits_lstm.json", "mlp_amp.json", "recipes/ctc_digits.json"})
+    gather_keys(load_config(configs() / name).json, "", keys);
+  CHECK(keys.size() > 90);
+  for (const std::string& key : keys)  // a section that was left out has rows for its keys
+    CHECK_MESSAGE((contains(docs, "\n| `" + key + "` |") || contains(docs, "\n| `" + key + ".")), key);
 }
 
 TEST_CASE("syntax errors and repeated keys have places") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small config, and what is wrong with others.
+// A small config, and the errors of others.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold between keys, and what is filled in from others.
+// Rules between keys, and keys that are filled in from others.
 #include <doctest/doctest.h>
 
 #include <ctime>
@@ -138,7 +138,8 @@ TEST_CASE("metrics, and which value is the best's") {
   const std::string val = "data.val=Digits", numbers = R"(data.train={"type": "Random", "input_shape": [4], "target_shape": [2]})";
   CHECK(contains(with({"metrics=[\"acuracy\"]"}), "metrics.0: unknown metric \"acuracy\"; did you mean \"accuracy\"?"));
   CHECK(contains(with({"metrics=[\"top5\"]"}), "metrics.0: unknown metric \"top5\""));
-  CHECK(contains(with({R"(metrics=[{"type": "top_k", "k": 11}])"}), "metrics.0.k: must be at most the number of classes, 10, got 11"));
+  CHECK(contains(with({R"(metrics=[{"type": "top_k", "k": 11}])"}),
+                 "metrics.0.k: must be at most the number of classes, 10, got 11"));
   CHECK(contains(with({"metrics=[\"accuracy\", \"accuracy\"]"}), "metrics.1: two values would be called \"accuracy\""));
   CHECK(contains(with({R"(metrics=[{"type": "accuracy", "name": "loss"}])"}), "metrics.0: two values would be called \"loss\""));
   CHECK(contains(with({numbers, "loss=MSELoss", "metrics=[\"accuracy\"]"}), "metrics.0: accuracy needs data with classes"));
@@ -206,7 +207,8 @@ TEST_CASE("patterns are checked with the config and matched in linear time") {
   CHECK(contains(error_of(file, groups("a\\u0000b")), "a string holds a NUL character"));
   std::string many = R"({"match": "a"})";
   for (int i = 0; i < 100; ++i) many += R"(, {"match": "a"})";
-  CHECK(contains(error_of(file, {.sets = {"optimizer.groups=[" + many + "]"}}), "optimizer.groups: must be a list of at most 100 objects, got [{"));
+  CHECK(contains(error_of(file, {.sets = {"optimizer.groups=[" + many + "]"}}),
+                 "optimizer.groups: must be a list of at most 100 objects, got [{"));
   const auto optimizer = [&](const std::string& match) {
     const Config c = load_config(file, groups(match));
     const auto model = build_model(c.json["model"]);

@@ -19,7 +19,7 @@ TEST_CASE("amp: forms and defaults") {
   CHECK(with({"amp=true", "device=cpu"}).low == DType::bf16);
   CHECK(with({"amp.dtype=float16"}).low == DType::f16);
   CHECK(with({"amp=true", "amp.dtype=float16"}).low == DType::f16);
-  CHECK_FALSE(with({"amp=false", "amp.dtype=float16"}).low.has_value());
+  CHECK_FALSE(with({"amp.enabled=false", "amp.dtype=float16"}).low.has_value());
   CHECK_FALSE(with({"amp.dtype=float16"}, true).low.has_value());
   CHECK(with({"amp.dtype=float16"}).scaler.enabled);
   CHECK_FALSE(with({"amp.dtype=bfloat16"}).scaler.enabled);

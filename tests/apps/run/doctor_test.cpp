@@ -48,7 +48,8 @@ constexpr const char* kSick = R"({
   "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 1001, "name": "wide"}, "ReLU", "Softmax",
             {"type": "Linear", "out_features": 520}, {"type": "Linear", "out_features": 3}, "Sigmoid"]},
   "loss": "MSELoss", "optimizer": "Adam", "amp": {"dtype": "float16", "scaler": {"enabled": false}}, "device": "cuda",
-  "data": {"train": {"type": "Random", "input_shape": [1, 28, 28], "target_shape": [3], "num_batches": 8}, "loader": {"batch_size": 4}},
+  "data": {"train": {"type": "Random", "input_shape": [1, 28, 28], "target_shape": [3], "num_batches": 8},
+    "loader": {"batch_size": 4}},
   "train": {"epochs": 1}})";
 
 }  // namespace

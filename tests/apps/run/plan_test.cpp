@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan predicts, held against what a step really does.
+// The predictions of a plan, compared with real steps.
 #include "apps/run/plan.h"
 
 #include <doctest/doctest.h>
@@ -67,7 +67,7 @@ void check_equal(const MemoryStats& predicted, const MemoryStats& real) {
 }
 
 std::vector<std::string> small_enough(const std::string& name) {
-  // Batches that lie in the data set cost nothing more: "resident" random data is not what this test is about.
+  // Batches inside of the data set cost nothing more: this test is not about "resident" random data.
   if (name == "mlp_amp.json")
     return {"device=cpu",
             "data.loader.batch_size=32",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run must never lose: older checkpoints, an overwritten run, what is best, lines of metrics, and the folder to itself.
+// A run must never lose these: older checkpoints, an overwritten run, what is best, lines of metrics, and the folder to itself.
 #include <doctest/doctest.h>
 
 #include <functional>

@@ -18,7 +18,8 @@ using namespace halfstep::app::testing;
 namespace {
 
 constexpr const char* kConfig = R"({
-  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16}, {"type": "BatchNorm1d", "name": "norm"},
+  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16},
+    {"type": "BatchNorm1d", "name": "norm"},
                                              "ReLU", {"type": "Dropout", "p": 0.2}, {"type": "Linear", "out_features": "auto"}]},
   "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "device": "cpu", "output_dir": "r",
   "data": {"train": {"type": "Digits", "size": 60}, "val": {"type": "Digits", "size": 40}, "loader": {"batch_size": 16}},
@@ -34,7 +35,7 @@ std::vector<Json> lines(const fs::path& file, const std::string& key) {
   return out;
 }
 
-// What early stopping decides about these values: how many are seen.
+// The number of these values that are seen before early stopping ends training.
 size_t stops_after(const std::vector<double>& values, double min_delta, int patience, bool more) {
   double best = NAN;
   int waited = 0;
@@ -95,7 +96,8 @@ TEST_CASE("keep_best keeps the best few, by any metric") {
   TempDir dir;
   write(dir / "c.json", kConfig);
   const std::string options =
-      R"( --quiet --set 'metrics=["perplexity"]' --set checkpoint.monitor=val/perplexity --set checkpoint.keep_best=3 --set checkpoint.keep_last=1 )";
+      R"( --quiet --set 'metrics=["perplexity"]' --set checkpoint.monitor=val/perplexity )"
+      R"(--set checkpoint.keep_best=3 --set checkpoint.keep_last=1 )";
   REQUIRE(run(dir, "train c.json --set train.epochs=8" + options).code == 0);
   REQUIRE(run(dir, "train c.json --set train.epochs=20 --resume auto" + options).code == 0);
   std::vector<std::pair<double, int64_t>> values;
@@ -107,7 +109,7 @@ TEST_CASE("keep_best keeps the best few, by any metric") {
   std::set<int64_t> expected{last};
   for (size_t i = 0; i < 3; ++i) expected.insert(values[i].second);
   const auto kept = list_checkpoints(dir / "r");
-  // What fell out of the best is removed by the next save.
+  // A checkpoint that is no longer among the best is removed by the next save.
   for (const int64_t step : expected) CHECK(std::find(kept.begin(), kept.end(), step) != kept.end());
   CHECK(kept.size() == expected.size());
   CHECK(checkpoint_step(*best_checkpoint(dir / "r")) == values[0].second);

@@ -247,7 +247,7 @@ TEST_CASE("pow of a block is pow of each element, whatever is beside it") {
   CHECK(same.raw().substr(0, size_t(n) * 4) == y.raw().substr(0, size_t(n) * 4));
 }
 
-// What a kernel makes of bfloat16 against what it makes of the same numbers as floats, rounded; NaN is NaN.
+// A kernel's results for bfloat16 compared with its rounded results for the same numbers as floats; NaN is NaN.
 void check_brief(const Buffer& brief, const Buffer& single, std::string_view what) {
   bool same = true;
   for (int64_t i = 0; i < brief.numel(); ++i) {

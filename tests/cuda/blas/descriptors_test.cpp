@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt's descriptors for every kind of product. Its attribute calls need no GPU; what they say does not depend on one.
+// cuBLASLt's descriptors for every kind of product. Its attribute calls need no GPU, and their results do not depend on one.
 #include <doctest/doctest.h>
 
 #include "cuda/blas/gemm.h"

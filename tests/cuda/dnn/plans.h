@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library says of graphs for devices that are not here.
+// The library's answers about graphs for devices that this machine does not have.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -60,7 +60,7 @@ struct Answer {
   std::string problem;
 };
 
-// What becomes of a graph on such a device.
+// The outcome of a graph on such a device.
 inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn::Graph>()>& graph,
                   const cuda::dnn::Rules& rules = {}) {
   Answer a;
@@ -78,7 +78,7 @@ inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn:
   return a;
 }
 
-// A line of what the library chose, for people: HALFSTEP_SHOW_PLANS=1. Engines' numbers change from version to version.
+// A line with the library's choice, for people: HALFSTEP_SHOW_PLANS=1. Engines' numbers change from version to version.
 inline void show(const std::string& name, const Answer& a) {
   if (!std::getenv("HALFSTEP_SHOW_PLANS")) return;
   const std::string plan = a.workspace ? "engine " + std::to_string(a.engine) + " of " + std::to_string(a.proposed) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The adapter's recurrent networks before the real library: what it takes and refuses of descriptors, for which it needs no device.
+// The adapter's recurrent networks in the real library: the descriptors that it takes or refuses, for which it needs no device.
 // It reports the memory that a network needs, and the places of its parameters, on a device only.
 #include "cuda/dnn/rnn_descriptor.h"
 #include "tests/cuda/dnn/plans.h"

@@ -22,7 +22,8 @@ KERNELS = {
     "variance": [("moments_of_rowsI.*4Runs", 4 * FORMS, 0), ("moments_of_rowsI.*11CoveredRuns", 4 * FORMS, 0),
                  ("moments_of_packed_columns", 2 * FORMS, 0)],
     "normalize": [("16normalize_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 4, 2),
-                  ("20backward_once_kernelILi1E", 2 * 4 * FORMS, 4 * FORMS), ("20backward_once_kernelILi8E", 2 * 4 * FORMS, 4 * FORMS)],
+                  ("20backward_once_kernelILi1E", 2 * 4 * FORMS, 4 * FORMS),
+                  ("20backward_once_kernelILi8E", 2 * 4 * FORMS, 4 * FORMS)],
     "normalize_channels_last": [("16normalize_stripsINS0_7RunRows", 2 * 4 * FORMS, 4 * FORMS),
                                 ("15backward_stripsINS0_7RunRows", 2 * 2 * 2 * FORMS, 2 * FORMS)],
     "batch_norm": [("14forward_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 2, 2)],
@@ -32,7 +33,7 @@ WIDE = {kind: re.compile(rf"\b{kind}\.(?:\w+\.)*(?:v4\.[ubf]32|v2\.[ubf]64)\b") 
 
 
 def faults_of(ptx, wanted):
-    """What the PTX lacks, one line a fault."""
+    """The faults of the PTX, one line each."""
     bodies = dict(ENTRY.findall(ptx))
     for pattern, loads, stores in wanted:
         found = {name: body for name, body in bodies.items() if re.search(pattern, name)}

@@ -57,7 +57,7 @@ TEST_CASE("dense casts between the 16-bit floats, and more packs than one launch
 TEST_CASE("transposed copies, with and without a batch") {
   for (DType t : {DType::u8, DType::f16, DType::bf16, DType::f32, DType::i32, DType::f64}) {
     for (const Shape& shape : {Shape{33, 65}, Shape{8, 8}, Shape{7, 40}, Shape{64, 32}, Shape{3, 9, 70}, Shape{2, 3, 9, 33}}) {
-      for (bool reads : {true, false}) {  // the dense side: what is written, or what is read
+      for (bool reads : {true, false}) {  // the dense side: the output or the input
         const Layout other = Layout::transposed;
         const Buffer x = uniform(t, shape, 1, 0, 99, reads ? other : Layout::dense);
         Buffer y = make_layout(t, shape, reads ? Layout::dense : other);
@@ -85,7 +85,7 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
       }
     }
   }
-  // Into a slice: what lies between the rows stays.
+  // Into a slice: elements between the rows are unchanged.
   const Buffer x = uniform(DType::f16, {5, 16}, 1), y = pitched(DType::f16, 5, 16, 24, 2),
                before = pitched(DType::f16, 5, 16, 24, 2);
   Buffer all = y, all_before = before;

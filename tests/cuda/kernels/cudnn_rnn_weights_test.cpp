@@ -18,7 +18,7 @@ struct Piece {
   int64_t offset, elements;
 };
 
-// What the library says of one matrix or bias: dense rows of `columns`, at this offset.
+// The library's description of one matrix or bias: dense rows of `columns`, at this offset.
 Piece described(const TensorDescriptor& d, const void* at, const char* base, DType dtype, int64_t rows, int64_t columns) {
   cudnnDataType_t type;
   int rank = 0, dims[8] = {}, strides[8] = {};

@@ -55,7 +55,7 @@ inline Buffer poisoned(DType t, const Shape& shape) {
   return b;
 }
 
-// Rows `pitch` elements apart: what a slice of a wider matrix looks like.
+// Rows `pitch` elements apart: like a slice of a wider matrix.
 inline Buffer pitched(DType t, int64_t rows, int64_t columns, int64_t pitch, unsigned seed, double lo = -2, double hi = 2) {
   Buffer b = uniform(t, {rows, pitch}, seed, lo, hi);
   b.view.shape[1] = columns;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kEdges[] = {1, 7, 31, 33, 127, 129};
 
-// What two correct orders of a sum of k terms may differ by.
+// The difference that two correct orders of a sum of k terms may have.
 double slack(DType t, int64_t k) { return t == DType::f64 ? 1e-15 * double(k + 4) : 3e-7 * double(k + 4); }
 
 void check_product(const Buffer& a, const Buffer& b, DType out, bool accumulate = false, const Buffer* bias = nullptr,

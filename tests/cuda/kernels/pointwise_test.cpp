@@ -10,7 +10,8 @@ using namespace halfstep::testing;
 namespace {
 
 constexpr double kPointwiseUlps = 4,
-                 kPointwiseSlack = 1e-5;       // both sides run the same functors; the device's own maths may differ in the last places
+                 // Both sides run the same functors; the device's own maths may differ in the last places.
+                 kPointwiseSlack = 1e-5;
 constexpr double kP = 0.6, kQ = 0.9;  // p, q: legal in every row
 
 void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout layout, int64_t shift) {
@@ -40,7 +41,7 @@ void check_row(int op, DType in_type, DType out_type, const Shape& shape, Layout
   const Buffer g = uniform(out_type, shape, 9);
   const TensorView dev_g = to_device(g);
   for (int input = 0; input < row.arity; ++input) {
-    // What a gradient does not name is not there.
+    // A tensor that the gradient does not use is missing.
     std::vector<TensorView> host_named(host), device_named(device);
     for (int k = 0; k < row.arity; ++k)
       if (!(row.names[input] >> (k + 1) & 1)) host_named[size_t(k)] = device_named[size_t(k)] = TensorView{};

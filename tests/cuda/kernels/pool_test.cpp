@@ -99,7 +99,8 @@ TEST_CASE("maxima with dilation and windows of -inf") {
   check_close(y, want, 0, 0, "max_pool");
   check_close(where, want_where, 0, 0, "max_pool indices");
   // The windows of a dilated kernel have elements between their taps.
-  const Buffer grad = uniform(DType::f32, out, 2), dx = out_like(DType::f32, {1, 1, 7, 6}), want_dx = make(DType::f32, {1, 1, 7, 6});
+  const Buffer grad = uniform(DType::f32, out, 2), dx = out_like(DType::f32, {1, 1, 7, 6}),
+               want_dx = make(DType::f32, {1, 1, 7, 6});
   cpu().max_pool_backward(grad, want_where, args, want_dx);
   const OnDevice dev_grad(grad), dev_dx(dx);
   cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);

@@ -28,7 +28,7 @@ class Kernels final : public ConvKernels {
 };
 const Kernels kKernels;
 
-// Of a plan: only products take memory.
+// In a plan only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
   Device device() const override { return kKernels.device(); }
@@ -62,7 +62,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const int written = pass == ConvPass::data ? 0 : pass == ConvPass::weight ? 1 : 2;
   Side sides[3] = {{x, x}, {weight, weight}, {y, y}};
   // Groups of one channel multiply no pairs: their bf16 code widens in registers, and is the faster one wherever there is any.
-  const bool takes_bf16 = bf16_is_native() || (groups == x.shape[1] && groups > 1 && has_bf16_code());
+  const bool takes_bf16 = is_native(DType::bf16) || (groups == x.shape[1] && groups > 1 && has_bf16_code());
   const DType from = (written == 0 ? y : x).dtype, code = from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
   // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
   const bool bias_after = pass == ConvPass::data && bias;

@@ -59,6 +59,7 @@ Key key_of(const ConvProblem& p) {
 // What a primitive is made of: the three tensors as they lie in memory, and the window as oneDNN counts it.
 struct Shapes {
   Memory::desc x, weight, y, bias;
+  bool has_bias = false;
   Memory::dims strides, dilates, before, after;
 
   explicit Shapes(const ConvProblem& p) {
@@ -77,18 +78,17 @@ struct Shapes {
       before.push_back(p.window.padding[d]);
       after.push_back((p.out[d] - 1) * stride + reach - p.in[d] - p.window.padding[d]);
     }
-    const auto type = [](DType t) { return t == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; };
-    x = plain(in, 1, p.format, type(p.pass == ConvPass::data ? p.to : p.from));
-    weight = plain(taps, p.groups > 1 ? 2 : 1, p.format, type(p.pass == ConvPass::weight ? p.to : p.from));
-    y = plain(out, 1, p.format, type(p.pass == ConvPass::forward ? p.to : p.from));
-    bias = p.with_bias ? plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32) : Memory::desc();
+    x = plain(in, 1, p.format, type_of(p.pass == ConvPass::data ? p.to : p.from));
+    weight = plain(taps, p.groups > 1 ? 2 : 1, p.format, type_of(p.pass == ConvPass::weight ? p.to : p.from));
+    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from));
+    has_bias = p.with_bias;
+    if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
   }
   // The same, with layouts for the library to choose: of the weight, and of images where `all`.
   Shapes free(bool all) const {
     Shapes s = *this;
-    const auto set_free = [](Memory::desc& d) { d = Memory::desc(d.dims(), d.data_type(), Memory::format_tag::any); };
-    set_free(s.weight);
-    if (all) set_free(s.x), set_free(s.y);
+    s.weight = in_any_layout(weight);
+    if (all) s.x = in_any_layout(x), s.y = in_any_layout(y);
     return s;
   }
 
@@ -124,9 +124,10 @@ dnnl::primitive_attr attributes() {
 dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
   using dnnl::convolution_forward;
   const auto kind = dnnl::prop_kind::forward_training;
-  const auto op = s.bias ? convolution_forward::desc(kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
-                         : convolution_forward::desc(kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
-  return {op, attributes(), engine()};
+  if (s.has_bias)
+    return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
+                                         s.after);
+  return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
 }
 
 // The library's own products of columns ("gemm") are slower than ours where it reorders for nothing; its reference code is for
@@ -146,16 +147,17 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
   const auto first = forward(Algorithm::convolution_direct, hint);
   if (pass == ConvPass::data) {
     using Backward = dnnl::convolution_backward_data;
-    const Backward::desc op(how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
-    const Backward::primitive_desc pd(op, attributes(), engine(), first);
+    const auto pd =
+        describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
     if (!worth_calling(pd.impl_info_str(), plain)) return false;
     chosen = {Backward(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
     return true;
   }
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::desc op = s.bias ? Backward::desc(how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before, s.after)
-                                   : Backward::desc(how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
-  const Backward::primitive_desc pd(op, attributes(), engine(), first);
+  const auto described = [&](const auto&... out) {
+    return describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, out..., s.strides, s.dilates, s.before, s.after);
+  };
+  const auto pd = s.has_bias ? described(s.bias, s.y) : described(s.y);
   if (!worth_calling(pd.impl_info_str(), plain)) return false;
   chosen = {Backward(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
   return true;

@@ -58,11 +58,14 @@ template void multiply_eigen<float>(const Product&, const float*);
 template void multiply_eigen<double>(const Product&, const double*);
 
 #ifndef HALFSTEP_WITH_DNNL
-void multiply(const Product& p) { multiply_eigen<float>(p, p.bias); }
-bool bf16_is_native() { return false; }
+// Blocks are packed for their rows; for a vector or two that does not pay.
+constexpr int64_t kFewRows = 4;
+void multiply(const Product& p) { p.m < kFewRows || p.n < kFewRows ? multiply_eigen<float>(p, p.bias) : multiply_blocks(p); }
+bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
-std::string bf16_support() { return "widened to float32"; }
-size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so nobody packs
+std::string product_support(DType) { return "widened to float32"; }
+std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
+size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
 void pack_matrix(const Product&, void*) {}
 void multiply_packed(const Product&) {}
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eigen's matrix products: f64 always, f32 where oneDNN is missing.
+// Eigen's matrix products: f64 always, f32 of a few rows or columns where oneDNN is missing.
 #pragma once
 
 #include "framework/backend/cpu/gemm/gemm.h"

@@ -33,10 +33,10 @@ HS_CLONES void relu_row(float* x, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) x[i] = x[i] <= 0 ? 0.0f : x[i];
 }
-HS_CLONES void relu_row(uint16_t* x, int64_t n) {  // of bfloat16
-  constexpr uint16_t kMagnitude = 0x7fff, kInfinity = 0x7f80;
+HS_CLONES void relu_row(uint16_t* x, int64_t n, uint16_t infinity) {  // of bfloat16 or float16
+  constexpr uint16_t kMagnitude = 0x7fff;
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) x[i] = x[i] > kMagnitude && (x[i] & kMagnitude) <= kInfinity ? 0 : x[i];
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] > kMagnitude && (x[i] & kMagnitude) <= infinity ? 0 : x[i];
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step) {
     if (t == DType::f32)
       relu_row(static_cast<float*>(x) + i * step, columns);
     else
-      relu_row(static_cast<uint16_t*>(x) + i * step, columns);
+      relu_row(static_cast<uint16_t*>(x) + i * step, columns, t == DType::bf16 ? 0x7f80 : 0x7c00);
   }
 }
 

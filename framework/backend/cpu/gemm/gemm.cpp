@@ -49,7 +49,7 @@ struct Operand {
   }
 };
 
-// One element at a time: for integers, where nobody is in a hurry.
+// One element at a time: for integers, whose speed does not matter.
 void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -80,9 +80,9 @@ Product transposed(Product p) {
   p.b_row = a_column, p.b_column = a_row;
   return p;
 }
-// Of the two forms of a product of a matrix and a vector: is the other one faster? Measured on oneDNN.
+// Whether the other one of the two forms of a matrix-vector product is faster. Measured on oneDNN.
 bool as_transpose(const Product& p) {
-  if (p.in == DType::bf16 && bf16_is_native())
+  if (p.in != DType::f32 && is_native(p.in))
     return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
@@ -134,7 +134,7 @@ void product(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
   if (g.packed) {
     const Operand a(g.a);
-    const bool widens = g.a.dtype == DType::f16 || (g.a.dtype == DType::bf16 && !bf16_is_native());
+    const bool widens = !is_native(g.a.dtype);
     const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
     Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
     p.bias = g.bias.as<const float>();
@@ -193,7 +193,7 @@ void product(const GemmArgs& g) {
     }
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
-  if (p.in == DType::f16 || (p.in == DType::bf16 && !bf16_is_native())) return multiply_halves(p);
+  if (!is_native(p.in)) return multiply_blocks(p);
   if (p.batch > 1 && !(a.nested() && b.nested())) {
     // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
     Product one = p;

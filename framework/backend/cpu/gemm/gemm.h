@@ -30,14 +30,14 @@ struct Product {
   bool accumulate = false;
 };
 
-// oneDNN, with its primitives cached by shape; without oneDNN, Eigen. f32, or bf16 where bf16_is_native(). Accumulates in float
-// and rounds once.
+// oneDNN, with its primitives cached by shape; without oneDNN, the faster of multiply_blocks() and Eigen. Takes native dtypes.
+// Accumulates in float and rounds once.
 void multiply(const Product& p);
-// The same for f16, and for bf16 where it is not native: widened to float in blocks, within the product.
-void multiply_halves(const Product& p);
+// The same for any 16-bit dtype and for f32, by loops of our own: widened to float in blocks, within the product.
+void multiply_blocks(const Product& p);
 
-// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are widened (of float16, and of bfloat16 without
-// instructions for it): the bytes that takes, or 0 where there is no such code; and a product with it, whose b is that memory.
+// b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes of that layout, or 0 if there
+// is no such code; and a product with it, whose b is that memory.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
 void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
 void multiply_packed(const Product& p);        // on one thread
@@ -49,14 +49,17 @@ bool multiply_thin(const GemmArgs& args);
 // A tensor product with its bias and relu; the rest of GemmArgs is for gemm() to do.
 void product(const GemmArgs& args);
 
-// max(x, 0) in place, of rows that lie `step` elements apart; NaN stays. t: f32 or bf16.
+// max(x, 0) in place, of rows that lie `step` elements apart; NaN stays. t: f32, f16 or bf16.
 void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step);
 
-// Whether bf16 products run on bf16 instructions, which the CPU must have and be fast at; otherwise they are widened to float.
-bool bf16_is_native();
+// Whether products of a 16-bit dtype run on instructions for it, which the CPU must have and be fast at; otherwise they are widened
+// to float. float16 needs oneDNN 3. Of f32: true.
+bool is_native(DType t);
 // Whether the library has code for bf16 at all, which may be slower than that for float.
 bool has_bf16_code();
-// "native (AMX)", "native (AVX512-BF16)" or "widened to float32".
-std::string bf16_support();
+// "native (AMX)", "native (AVX512-BF16)", "native (AVX512-FP16)" or "widened to float32".
+std::string product_support(DType t);
+// What multiplies: "oneDNN 3.7.2", or that there is none.
+std::string product_library();
 
 }  // namespace halfstep::cpu

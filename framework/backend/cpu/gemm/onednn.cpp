@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -62,20 +63,18 @@ struct Entry {
   std::vector<dnnl_exec_arg_t> args;
 };
 
-Memory::data_type type_of(int64_t t) { return DType(t) == DType::bf16 ? Memory::data_type::bf16 : Memory::data_type::f32; }
-
 // How oneDNN would have b [k, n] for products with a few rows of a, where it may choose. Found once for each size.
-Memory::desc packed_desc(int64_t k, int64_t n, int64_t in) {
+Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16;
   static std::mutex guard;
   static std::map<std::array<int64_t, 3>, Memory::desc> known;
   const std::lock_guard<std::mutex> lock(guard);
-  const auto [found, fresh] = known.try_emplace({k, n, in});
+  const auto [found, fresh] = known.try_emplace({k, n, int64_t(in)});
   if (fresh) {
     const Memory::desc a({kSomeRows, k}, type_of(in), Memory::format_tag::ab);
     const Memory::desc c({kSomeRows, n}, Memory::data_type::f32, Memory::format_tag::ab);
     const Memory::desc any({k, n}, type_of(in), Memory::format_tag::any);
-    found->second = dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, any, c), engine()).weights_desc();
+    found->second = describe<dnnl::matmul>({}, a, any, c).weights_desc();
   }
   return found->second;
 }
@@ -83,13 +82,14 @@ Memory::desc packed_desc(int64_t k, int64_t n, int64_t in) {
 void build(Entry& e) {
   const Key& k = e.key;
   const bool batched = k.batch > 1;
-  const auto describe = [&](int64_t rows, int64_t columns, int64_t type, int64_t batch, int64_t row, int64_t column) {
+  const DType in = DType(k.in);
+  const auto matrix = [&](int64_t rows, int64_t columns, DType type, int64_t batch, int64_t row, int64_t column) {
     return batched ? Memory::desc({k.batch, rows, columns}, type_of(type), {batch, row, column})
                    : Memory::desc({rows, columns}, type_of(type), {row, column});
   };
-  const Memory::desc a = describe(k.m, k.k, k.in, k.a_batch, k.a_row, k.a_column);
-  const Memory::desc b = k.flags & 8 ? packed_desc(k.k, k.n, k.in) : describe(k.k, k.n, k.in, k.b_batch, k.b_row, k.b_column);
-  const Memory::desc c = describe(k.m, k.n, k.out, k.m * k.c_row, k.c_row, 1);
+  const Memory::desc a = matrix(k.m, k.k, in, k.a_batch, k.a_row, k.a_column);
+  const Memory::desc b = k.flags & 8 ? packed_desc(k.k, k.n, in) : matrix(k.k, k.n, in, k.b_batch, k.b_row, k.b_column);
+  const Memory::desc c = matrix(k.m, k.n, DType(k.out), k.m * k.c_row, k.c_row, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
   if (k.flags & 4) after.append_sum(1.0f);
@@ -97,8 +97,8 @@ void build(Entry& e) {
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const Memory::desc bias = batched ? Memory::desc({1, 1, k.n}, Memory::data_type::f32, Memory::dims{k.n, k.n, 1})
                                     : Memory::desc({1, k.n}, Memory::data_type::f32, Memory::dims{k.n, 1});
-  const auto op = (k.flags & 1) ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-  const dnnl::matmul::primitive_desc chosen(op, attributes, engine());
+  const dnnl::matmul::primitive_desc chosen =
+      (k.flags & 1) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
   e.primitive = dnnl::matmul(chosen);
   e.a = Memory(a, engine(), nullptr);
   e.b = Memory(b, engine(), nullptr);
@@ -212,17 +212,17 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   return piece;
 }
 
-// Rows of a transposed a lie apart in memory, and oneDNN has its good bf16 code, which needs little memory, only for an a that is
+// Rows of a transposed a lie apart in memory, and oneDNN has its good 16-bit code, which needs little memory, only for an a that is
 // dense: the piece's own part is copied first.
-bool needs_dense_a(const Product& p) { return p.in == DType::bf16 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m && p.m > 1; }
+bool needs_dense_a(const Product& p) { return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m && p.m > 1; }
 
 void run(const Piece& p) {
   const OpenMpThreads one(1);
   if (needs_dense_a(p)) {
-    const Workspace dense(Device::cpu, size_t(p.m * p.k) * sizeof(bf16));
-    const size_t row = size_t(p.m) * sizeof(bf16);
+    const Workspace dense(Device::cpu, size_t(p.m * p.k) * size_of(p.in));
+    const size_t row = size_t(p.m) * size_of(p.in);
     for (int64_t k = 0; k < p.k && !WorkspacePlan::open(); ++k)
-      std::memcpy(dense.data() + size_t(k) * row, static_cast<const bf16*>(p.a) + k * p.a_column, row);
+      std::memcpy(dense.data() + size_t(k) * row, static_cast<const char*>(p.a) + k * p.a_column * int64_t(size_of(p.in)), row);
     Piece copied = p;
     copied.a = dense.data();
     copied.a_column = p.m;
@@ -236,19 +236,21 @@ void run(const Piece& p) {
   } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
-std::string chosen_bf16_code() {
-  try {
-    const Memory::desc square({64, 64}, Memory::data_type::bf16, Memory::format_tag::ab);
-    return dnnl::matmul::primitive_desc(dnnl::matmul::desc(square, square, square), engine()).impl_info_str();
-  } catch (const dnnl::error&) {
-    return {};  // no bf16 code at all for this CPU
-  }
+// The name of the library's code for products of `t`: empty where it has none for this CPU, as for all but the newest it has none
+// for float16, and version 2 for none at all.
+const std::string& code_for(DType t) {
+  const auto chosen = [](DType type) -> std::string {
+    try {
+      const Memory::desc square({64, 64}, type_of(type), Memory::format_tag::ab);
+      return describe<dnnl::matmul>({}, square, square, square).impl_info_str();
+    } catch (const dnnl::error&) { return {}; }
+  };
+  static const std::string bf16_code = chosen(DType::bf16), f16_code = chosen(DType::f16);
+  return t == DType::bf16 ? bf16_code : f16_code;
 }
-
-const std::string& bf16_code() {
-  static const std::string code = chosen_bf16_code();
-  return code;
-}
+bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
+// Of AMX, but not of the instructions for another dtype; all CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
+bool is_amx(DType t) { return names(code_for(t), t == DType::bf16 ? "amx" : "amx_fp16"); }
 
 // Does AVX-512's instruction for pairs of bf16 take as long as the one for single floats, and so do twice as much? On AMD's and on
 // Cooper Lake it does. Intel's later cores have AMX for bf16 and take four times as long for a pair: where a virtual machine hides
@@ -263,20 +265,29 @@ bool pairs_are_fast() {
 
 }  // namespace
 
-bool has_bf16_code() { return bf16_code().find("bf16") != std::string::npos || bf16_code().find("amx") != std::string::npos; }
-
-bool bf16_is_native() {
-  static const bool native = has_bf16_code() && (pairs_are_fast() || bf16_code().find("amx") != std::string::npos);
-  return native;
+bool has_bf16_code() {
+  const std::string& code = code_for(DType::bf16);
+  return names(code, "bf16") || names(code, "amx") || names(code, "avx10");
 }
 
-std::string bf16_support() {
-  if (!bf16_is_native()) return "widened to float32";
-  return bf16_code().find("amx") != std::string::npos ? "native (AMX)" : "native (AVX512-BF16)";
+bool is_native(DType t) {
+  static const bool bf16_native = has_bf16_code() && (pairs_are_fast() || is_amx(DType::bf16));
+  static const bool f16_native = names(code_for(DType::f16), "fp16") || names(code_for(DType::f16), "avx10");
+  return t == DType::bf16 ? bf16_native : t == DType::f16 ? f16_native : true;
+}
+
+std::string product_support(DType t) {
+  if (!is_native(t)) return "widened to float32";
+  return is_amx(t) ? "native (AMX)" : t == DType::bf16 ? "native (AVX512-BF16)" : "native (AVX512-FP16)";
+}
+
+std::string product_library() {
+  const dnnl_version_t* v = dnnl_version();
+  return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
 void multiply(const Product& p) {
-  const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in == DType::bf16);
+  const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_for(work, num_threads());
   if (threads == 1) return run({p, p.n});
   if (p.batch > 1 && p.batch < threads) {
@@ -293,7 +304,7 @@ void multiply(const Product& p) {
   // Pieces of whole rows cost least: each part of b that is packed is used for all rows.
   const Along along = p.batch > 1 ? Along::batch : p.m >= wanted * kPieceRows || p.m >= p.n ? Along::rows : Along::columns;
   const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
-  const int64_t copied = along == Along::rows && p.in == DType::bf16 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
+  const int64_t copied = along == Along::rows && p.in != DType::f32 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
   const int64_t pieces = std::min(std::max(wanted, copied), std::max<int64_t>(most, 1));
   if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
     plan->holds = true;
@@ -305,11 +316,11 @@ void multiply(const Product& p) {
 }
 
 size_t packed_bytes(int64_t k, int64_t n, DType in) {
-  return packed_desc(k, n, int64_t(in == DType::bf16 && bf16_is_native() ? in : DType::f32)).get_size();
+  return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size();
 }
 
 void pack_matrix(const Product& p, void* to) {
-  const bool widens = p.in == DType::f16 || (p.in == DType::bf16 && !bf16_is_native());
+  const bool widens = !is_native(p.in);
   const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(p.k * p.n) : 0);
   const void* from = p.b;
   const DType in = widens ? DType::f32 : p.in;
@@ -323,8 +334,8 @@ void pack_matrix(const Product& p, void* to) {
   }
   const OpenMpThreads one(1);
   dnnl::stream stream(engine());
-  Memory source(Memory::desc({p.k, p.n}, type_of(int64_t(in)), strides), engine(), const_cast<void*>(from));
-  Memory packed(packed_desc(p.k, p.n, int64_t(in)), engine(), to);
+  Memory source(Memory::desc({p.k, p.n}, type_of(in), strides), engine(), const_cast<void*>(from));
+  Memory packed(packed_desc(p.k, p.n, in), engine(), to);
   dnnl::reorder(source, packed).execute(stream, source, packed);
 }
 

@@ -98,7 +98,8 @@ void check_result(const Buffer& got, const std::vector<double>& want, const std:
 
 void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat format = MemoryFormat::contiguous) {
   const Buffer x = laid(uniform(t, p.x(), 1), format), weight = laid(uniform(t, p.weight(), 2), format),
-               y = laid(uniform(t, p.y(), 3), format), bias = uniform(t, {p.filters}, 4), channel_bias = uniform(t, {p.channels}, 5);
+               y = laid(uniform(t, p.y(), 3), format), bias = uniform(t, {p.filters}, 4),
+               channel_bias = uniform(t, {p.channels}, 5);
   const DType to = wide_results && is_half(t) ? DType::f32 : t;
   const auto xs = x.values(), ws = weight.values(), ys = y.values();
   const int64_t pixels = p.in[0] * p.in[1] * p.in[2], positions = p.out()[0] * p.out()[1] * p.out()[2];

@@ -26,7 +26,7 @@ TEST_CASE("a product with a packed matrix is the product with the matrix, for an
         const Buffer packed = make(layout.dtype, layout.shape), bias = uniform(DType::f32, {size.n}, 2);
         cpu().pack(b, packed);
         for (int64_t rows : {0, 1, 7, 16, 50}) {
-          for (int way : {0, 1, 2}) {  // plain, with a bias, added to what is there
+          for (int way : {0, 1, 2}) {  // plain, with a bias, added to the old values
             CAPTURE(name(dtype));
             CAPTURE(size.k);
             CAPTURE(size.n);

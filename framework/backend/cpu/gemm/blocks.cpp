@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16-bit operands on CPUs without instructions for them. Blocks of the operands are widened to float while they are
-// packed for the multiplying loop, which any fast product does anyway: no widened copy of a large operand is ever in memory, and
-// the widening costs next to nothing. Sums are float, and each result is rounded once.
+// Products by loops of our own: of 16-bit operands on CPUs without instructions for them, and of float32 in a build without oneDNN.
+// Blocks of the operands are widened to float while they are packed for the multiplying loop, which any fast product does anyway:
+// no widened copy of a large operand is ever in memory, and the widening costs next to nothing. Sums are float, and each result is
+// rounded once.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -12,6 +13,9 @@
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
+
+static void widen(const float* from, float* to, int64_t n) { std::memcpy(to, from, size_t(n) * sizeof(float)); }
+
 namespace {
 
 // What a thread works on at a time: kRows by kDepth of a stay packed, in the second-level cache, while strips of kStrip
@@ -174,8 +178,8 @@ template <class H>
 void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, float* to) {
   const int64_t padded = round_up(side.lanes, width);
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
-    constexpr int64_t kGroup =
-        8;  // so many at once: panels may lie a power of two apart, and would drive each other out of the cache
+    // Rows at once: panels may be a power of two apart, and would evict each other from the cache.
+    constexpr int64_t kGroup = 8;
     alignas(64) float row[kGroup][kRowStep];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
     for (int64_t d = 0; d < depth; d += kGroup) {
@@ -314,8 +318,8 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
-// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks are
-// packed once for many rows.
+// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks
+// are packed once for many rows.
 constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
 
 bool is_small(const Product& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
@@ -351,8 +355,8 @@ void multiply_widened(const Product& p) {
 
 }  // namespace
 
-void multiply_halves(const Product& p) {
-  if (is_small(p) && !(p.accumulate && p.out != DType::f32))
+void multiply_blocks(const Product& p) {
+  if (p.in != DType::f32 && is_small(p) && !(p.accumulate && p.out != DType::f32))
     return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
   const Tile& t = tile();
   const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
@@ -366,6 +370,8 @@ void multiply_halves(const Product& p) {
       float* const scratch = reinterpret_cast<float*>(work.data()) + worker * each;
       if (p.in == DType::f16)
         multiply_block<f16>(p, plan, t, task, scratch);
+      else if (p.in == DType::f32)
+        multiply_block<float>(p, plan, t, task, scratch);
       else
         multiply_block<bf16>(p, plan, t, task, scratch);
     }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/rank_exchange.h"
+
+#include <algorithm>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+int RankExchange::agree(int readiness, const BatchRows& part) {
+  const Generator::State random = default_generator().state();
+  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), double(random.offset)};
+  double least = readiness, samples = 0, position = 0;
+  bool one_batch = true;
+  notices_ = 0;
+  for (const std::vector<double>& of : group_.gather(mine)) {
+    least = std::min(least, of[0]);
+    samples += of[1];
+    one_batch = one_batch && of[2] == double(part.total);
+    notices_ |= uint32_t(of[3]);
+    position = std::max(position, of[4]);
+  }
+  default_generator().set_state({random.seed, uint64_t(position)});
+  // All ranks come to the same answer, since all see the same numbers.
+  return one_batch && samples == double(part.total) ? int(least) : 0;
+}
+
+Tensor RankExchange::finish(const AccumulationWindow& window) {
+  if (!reducer_.armed()) reducer_.arm();
+  reducer_.send_rest();
+  const Generator::State random = default_generator().state();
+  const std::vector<double> mine{loss_sum_, double(window.own_samples()), double(notice_), double(random.offset)};
+  double loss = 0, samples = 0, position = 0;
+  notices_ = 0;
+  // After the gradients, which this therefore waits for too.
+  for (const std::vector<double>& of : group_.gather(mine)) {
+    loss += of[0];
+    samples += of[1];
+    notices_ |= uint32_t(of[2]);
+    position = std::max(position, of[3]);  // a rank without samples has drawn nothing
+  }
+  notice_ = 0;
+  check<ValueError>(int64_t(samples) == window.samples(), "TrainStep", "the ranks computed ", samples, " samples of a window of ",
+                    window.samples(), Help{"give every rank its part of the same batch"});
+  default_generator().set_state({random.seed, uint64_t(position)});
+  reducer_.take();
+  const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
+  *out.data<float>() = float(loss / samples);
+  return out;
+}
+
+Tensor RankExchange::finish_recorded(const AccumulationWindow& window, const Tensor& loss) {
+  const NoGrad off;
+  reducer_.send_rest();
+  const Tensor sum = loss.to(DType::f64) * double(window.own_samples());
+  const Ticket summed = group_.all_reduce({sum});
+  reducer_.take_recorded();
+  group_.wait(summed);
+  return (sum / double(window.samples())).to(DType::f32);
+}
+
+}  // namespace halfstep

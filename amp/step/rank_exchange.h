@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a training step exchange: gradients, the loss, the number of samples, random states and notices.
+//
+// Every rank computes its part of each batch, and the step is that of the whole batch: gradients are summed over the ranks in a
+// window's last backward, before clipping and the scaler's test, which then find the same on every rank. N ranks give the very bits
+// of one process that accumulates N micro-batches, each of which is what one rank had. A rank whose part is empty takes part in the
+// exchange without computing.
+//
+// Steps can be recorded where the group can record (over NCCL). An eager step of ranks waits for the device, a replayed one does
+// not.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "amp/step/accumulation_window.h"
+#include "framework/parallel/gradient_reducer.h"
+
+namespace halfstep {
+
+class RankExchange {
+ public:
+  RankExchange(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options)
+      : group_(group), reducer_(parameters, group, options) {}
+
+  void open() { loss_sum_ = 0; }     // a window begins
+  void arm() { reducer_.arm(); }     // before its last backward, whose gradients are summed
+  void add_loss(double loss, int64_t rows) { loss_sum_ += loss * double(rows); }  // of a micro-batch: its mean over `rows`
+  // Ends a window; its loss on all ranks. Throws ValueError where the ranks do not agree about its samples.
+  Tensor finish(const AccumulationWindow& window);
+
+  // ---- for a step that may be replayed, which has no other exchange over the host.
+  // Before it: the least readiness of any rank; 0 where the ranks would not compute the parts of one batch, which eager steps
+  // report.
+  int agree(int readiness, const BatchRows& part);
+  // In place of finish(), on the device alone. `loss`: of this rank's samples.
+  Tensor finish_recorded(const AccumulationWindow& window, const Tensor& loss);
+
+  // Bits for the other ranks, sent at the end of the window, and those that any rank sent with the last one.
+  void notify(uint32_t bits) { notice_ = bits; }
+  uint32_t notices() const { return notices_; }
+
+ private:
+  ProcessGroup& group_;
+  GradientReducer reducer_;
+  double loss_sum_ = 0;  // of this rank's samples in the window
+  uint32_t notice_ = 0, notices_ = 0;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says and gives back when it ends.
+#include <cmath>
+#include <cstdlib>
+
+#include "apps/run/trainer.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
+
+// A path as a shell takes it.
+std::string quoted(const std::string& path) {
+  const char* const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:=@%";
+  if (path.find_first_not_of(plain) == std::string::npos) return path;
+  std::string out = "'";
+  for (const char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// How this program was called: scripts/run.sh says so.
+std::string command_name() {
+  const char* const name = std::getenv("HALFSTEP_COMMAND");
+  return name && *name ? name : "halfstep";
+}
+
+}  // namespace
+
+Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
+
+std::string shown(const MetricValue& m) {
+  if (!m.is_share) return m.name + " " + number_text(m.value, 4);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * m.value);
+  return m.name + " " + text;
+}
+
+TrainSummary Trainer::summary(Ending ending) {
+  if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
+  TrainSummary out;
+  out.ending = ending;
+  out.json = metrics_json("val", n_.val_metrics);
+  out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
+                       {"train.loss", or_null(n_.train_loss)},
+                       {"epochs", epoch()},
+                       {"stopped_early", n_.stopped},
+                       {"steps_applied", n_.steps - n_.skipped},
+                       {"steps_skipped", n_.skipped},
+                       {"seconds", seconds()},
+                       {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
+                       {"metrics_lines_lost", dir_.metrics().lost()},
+                       {"peak_bytes", allocator(s_.device).stats().peak},
+                       {"scale", scale() ? Json(*scale()) : Json(1.0)},
+                       {"device", joined(s_.device)},
+                       {"dtype", joined(s_.low.value_or(DType::f32))},
+                       {"output_dir", dir_.path().string()}});
+  if (ending == Ending::finished) report_end(out.json);
+  return out;
+}
+
+void Trainer::report_end(const Json& summary) {
+  std::string values;
+  for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + ", " : "";
+  if (n_.steps == first_step_) {
+    progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
+                          n_.stopped             ? ""
+                          : config_.train.epochs ? "; a larger train.epochs continues it"
+                                                 : "; a larger train.max_steps continues it"));
+    return say_next();
+  }
+  std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ", values);
+  line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
+          bytes_text(summary["peak_bytes"]);
+  if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
+  progress_.line(line);
+  if (scale() && double(n_.skipped) > kManySkips * double(n_.steps)) {
+    const std::string now = number_text(*scale(), 6);
+    progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
+                          number_text(config_.scaler.init_scale, 6), " and is ", now,
+                          " now. \"amp.scaler.init_scale\": ", now, " would have skipped fewer; bfloat16 needs no scale"));
+  }
+  say_next();
+}
+
+// Where the model is, and what to type next.
+void Trainer::say_next() {
+  if (config_.checkpoint.every.unit == Interval::Unit::never) return;
+  const std::string folder = dir_.path().string(), eval = command_name() + " eval ";
+  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.steps, " in ", folder, "; next: ", eval, quoted(folder)));
+  const std::string best = (dir_.path() / "best").string();
+  progress_.line(joined("best model: ", best, ", step ", n_.best_step(), " with ", config_.checkpoint.monitor, " ",
+                        number_text(n_.bests[0].value, 4), "; next: ", eval, quoted(best)));
+}
+
+}  // namespace halfstep::app

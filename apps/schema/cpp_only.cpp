@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types that are there in C++ only, by kind: a config, which hands one tensor from layer to layer, has no place for their others.
+#include <map>
+
+#include "apps/schema/schema.h"
+
+namespace halfstep::app {
+
+std::vector<std::string> cpp_only_components(const std::string& what) {
+  static const std::map<std::string, std::vector<std::string>> all = {
+      {"layer",
+       {"Bilinear", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "TransformerDecoderLayer", "TransformerDecoder", "Transformer",
+        "AdaptiveLogSoftmaxWithLoss"}},
+      {"loss",
+       {"CosineEmbeddingLoss", "MarginRankingLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "GaussianNLLLoss"}},
+  };
+  const auto found = all.find(what);
+  return found == all.end() ? std::vector<std::string>{} : found->second;
+}
+
+}  // namespace halfstep::app
