@@ -44,7 +44,8 @@ std::string text_of(const TensorView& v) {
 std::string text_of(const GemmArgs& g) { return text_of(g.a) + text_of(g.b) + text_of(g.c); }
 std::string text_of(const CrossEntropyArgs& c) { return text_of(c.logits) + text_of(c.target); }
 template <class T>
-std::string text_of(const T&) {
+std::string text_of(const T& argument) {
+  if constexpr (std::is_convertible_v<const T&, const TensorView&>) return text_of(static_cast<const TensorView&>(argument));
   return {};
 }
 
@@ -54,7 +55,9 @@ void check_argument(std::string_view call, const TensorView& v) {
   check<DeviceError>(takes_numbers, call, "takes tensors of the device, got a C++ number");
 }
 template <class T>
-void check_argument(std::string_view, const T&) {}
+void check_argument(std::string_view call, const T& argument) {
+  if constexpr (std::is_convertible_v<const T&, const TensorView&>) check_argument(call, static_cast<const TensorView&>(argument));
+}
 
 std::string describe_dnn() {
 #ifdef HALFSTEP_NO_CUDNN
@@ -105,7 +108,6 @@ class CudaBackend final : public Backend,
     run(#name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
   }
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
 #undef HS_UNPACK
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {

@@ -114,6 +114,30 @@ Tensor LBFGS::newton_direction(const Tensor& gradient) {
   return q;
 }
 
+namespace {
+
+// The next length to try between both ends of a bracket: the minimum of a cubic; if that is too near to an end, for the second time
+// or at the end itself, a tenth of the bracket away from it. `insufficient`: was the last one too near?
+template <class Point>
+double next_length(const Point (&bracket)[2], bool& insufficient) {
+  const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
+  const double at = cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t, bracket[1].loss, bracket[1].slope,
+                                  left, right);
+  const double margin = 0.1 * (right - left);
+  const bool near = std::min(right - at, at - left) < margin, moves = near && (insufficient || at >= right || at <= left);
+  insufficient = near && !moves;
+  if (!moves) return at;
+  return std::abs(at - right) < std::abs(at - left) ? right - margin : left + margin;
+}
+
+Tensor flat(const std::vector<Tensor>& params, DType dtype) {
+  Tensors parts;
+  for (const Tensor& p : params) parts.push_back(p.detach().reshape({-1}).to(dtype).clone());
+  return cat(parts);
+}
+
+}  // namespace
+
 // A length that fulfils the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6): first a bracket around one,
 // then smaller ones. `start`: the loss and slope where the line begins; `longest`: the largest element of the direction.
 LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change,
@@ -149,22 +173,8 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
   int low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
   bool insufficient = false;
   while (!done && tries < most) {
-    const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
-    if ((right - left) * longest < tolerance_change) break;
-    double at = cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t, bracket[1].loss, bracket[1].slope,
-                              left, right);
-    const double margin = 0.1 * (right - left);
-    if (std::min(right - at, at - left) < margin) {  // too near to an end, twice or at the end itself: a tenth away from it
-      if (insufficient || at >= right || at <= left) {
-        at = std::abs(at - right) < std::abs(at - left) ? right - margin : left + margin;
-        insufficient = false;
-      } else {
-        insufficient = true;
-      }
-    } else {
-      insufficient = false;
-    }
-    now = evaluate(at);
+    if (std::abs(bracket[1].t - bracket[0].t) * longest < tolerance_change) break;
+    now = evaluate(next_length(bracket, insufficient));
     ++evaluations, ++tries;
     Point &best = bracket[low], &other = bracket[1 - low];
     if (too_high(now) || now.loss >= best.loss) {
@@ -179,6 +189,22 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
     }
   }
   return bracket[low];
+}
+
+// Moves the parameters to the end of a line search. first: the loss, gradient and slope here, and the length to try first.
+LBFGS::Point LBFGS::search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o,
+                                 int64_t most, int64_t& evaluations) {
+  const Tensor from = flat(groups()[0].params, first.gradient.dtype());
+  const Evaluate at = [&](double length) {
+    move(length, direction, &from);
+    const double value = evaluate(closure);
+    const Tensor slopes = flat_gradient();
+    return Point{length, value, slopes, dot_of(slopes, direction)};
+  };
+  const Point start{0, first.loss, first.gradient, first.slope};
+  const Point end = search(at, start, first.t, largest(direction), o.tolerance_change, most, evaluations);
+  move(end.t, direction, &from);
+  return end;
 }
 
 std::optional<Tensor> LBFGS::step(const Closure& closure) {
@@ -204,13 +230,8 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
   int64_t evaluations = 1;
   for (int64_t i = 1; i <= o.max_iter; ++i) {
     const bool first = iterations++ == 0;
-    if (first) {
-      own("direction").copy_(-gradient);
-      number(kScale, 1);
-    } else {
-      remember(gradient);
-      own("direction").copy_(newton_direction(gradient));
-    }
+    first ? number(kScale, 1) : remember(gradient);
+    own("direction").copy_(first ? -gradient : newton_direction(gradient));
     const Tensor direction = own("direction");
     own("gradient").copy_(gradient);
     const double before = loss;
@@ -222,18 +243,7 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
 
     int64_t here = 0;
     if (o.line_search_fn == "strong_wolfe") {
-      Tensors flat;
-      for (const Tensor& p : groups()[0].params) flat.push_back(p.detach().reshape({-1}).to(gradient.dtype()).clone());
-      const Tensor from = cat(flat);
-      const Evaluate at = [&](double length) {
-        move(length, direction, &from);
-        const double value = evaluate(closure);
-        const Tensor slopes = flat_gradient();
-        return Point{length, value, slopes, dot_of(slopes, direction)};
-      };
-      const Point end =
-          search(at, {0, loss, gradient, slope}, t, largest(direction), o.tolerance_change, most_evaluations - evaluations, here);
-      move(end.t, direction, &from);
+      const Point end = search_along(closure, direction, {t, loss, gradient, slope}, o, most_evaluations - evaluations, here);
       t = end.t, loss = end.loss, gradient = end.gradient;
     } else {
       move(t, direction);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
-#include "framework/math/more_rules.h"
+#include "framework/math/update_rules.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -139,6 +139,7 @@ class Optimizer {
   virtual std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const;
 
  private:
+  std::vector<std::vector<std::string>> all_state_names() const;
   std::vector<ParamGroup> groups_;
   void place(ParamGroup group, bool one_of_several);
   std::vector<double> lr_, initial_lr_;
@@ -156,7 +157,7 @@ class Optimizer {
   uint64_t id_;
 };
 
-// An optimizer whose step is one rule of framework/math/more_rules.h, in one pass over all parameters of a group.
+// An optimizer whose step is one rule of framework/math/update_rules.h, in one pass over all parameters of a group.
 class FusedOptimizer : public Optimizer {
  public:
   std::optional<Tensor> step(const Closure& closure = nullptr) override;

@@ -40,9 +40,9 @@ std::map<std::string, Tensor> Optimizer::state_dict() const {
   return out;
 }
 
-void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
-  const std::vector<Tensor> params = parameters();
-  std::vector<std::vector<std::string>> names;  // by parameter
+// The names of the states of each parameter, those of followers among them.
+std::vector<std::vector<std::string>> Optimizer::all_state_names() const {
+  std::vector<std::vector<std::string>> names;
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (const Tensor& p : groups_[g].params) names.push_back(state_names(g, p));
     for (size_t i = first_param_[g]; i < names.size() && !names[i].empty(); ++i) {
@@ -51,6 +51,12 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
       }
     }
   }
+  return names;
+}
+
+void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
+  const std::vector<Tensor> params = parameters();
+  const std::vector<std::vector<std::string>> names = all_state_names();
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
   std::ostringstream problems;
   int count = 0;

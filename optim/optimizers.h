@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers: PyTorch's names, arguments, defaults and state; where PyTorch has none, those of the paper's authors. Formulas
-// are with the rules, in framework/math/update_rules.h and more_rules.h. Each takes one pass over all parameters of a group.
+// are with the rules, in framework/math/*_rules.h. Each takes one pass over all parameters of a group.
 //
 //   RMSprop opt(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
 //   Adam opt({{.params = backbone, .lr = 1e-5}, {.params = head, .options = AdamOptions{.lr = 1e-3, .eps = 1e-6}}});

@@ -206,6 +206,29 @@ std::optional<Optimizer::StateLayout> Adafactor::state_layout(const std::string&
   return layout;
 }
 
+namespace {
+
+// The second moment of a gradient: of a matrix the product of the means over its rows and columns. kept(name): a state;
+// commit(state, value): its new value.
+template <class Kept, class Commit>
+Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const Kept& kept, const Commit& commit) {
+  if (grad.dim() <= 1) {
+    const Tensor old = kept("variance"), now = old + (square(grad) - old) * weight;
+    commit(old, now);
+    return now;
+  }
+  const auto moved = [&](const char* name, int dim) {
+    const Tensor mean = square(norm(grad, 2, {dim}, true)) / double(grad.size(dim)), old = kept(name),
+                 now = old + (mean - old) * weight;
+    commit(old, now);
+    return now;
+  };
+  const Tensor row = moved("row_var", -1), column = moved("col_var", -2);
+  return matmul(row, column) / clamp(row.mean({-2}, true), eps, {});
+}
+
+}  // namespace
+
 std::optional<Tensor> Adafactor::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   const NoGrad off;
@@ -242,21 +265,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
       const double elements = double(std::max<int64_t>(p.numel(), 1));
       const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps2, {});
       const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
-      Tensor variance;
-      if (p.dim() > 1) {
-        const auto moved = [&](const char* name, int dim) {
-          const Tensor mean = square(norm(grad, 2, {dim}, true)) / double(p.size(dim)), old = kept(name),
-                       now = old + (mean - old) * weight;
-          commit(old, now);
-          return now;
-        };
-        const Tensor row = moved("row_var", -1), column = moved("col_var", -2);
-        variance = matmul(row, column) / clamp(row.mean({-2}, true), o.eps1, {});
-      } else {
-        const Tensor old = kept("variance");
-        variance = old + (square(grad) - old) * weight;
-        commit(old, variance);
-      }
+      const Tensor variance = second_moment(grad, weight, o.eps1, kept, commit);
       const Tensor update = (rsqrt(clamp(variance, o.eps1 * o.eps1, {})) * grad).to(p.format());
       const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
       const Tensor number = (rate / excess).to(DType::f32);

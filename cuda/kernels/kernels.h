@@ -29,9 +29,8 @@ struct IndexFault {
 };
 
 #define HS_UNPACK(...) __VA_ARGS__
-#define HS_KERNEL(name, parameters, arguments) void name(const Queue& queue, HS_UNPACK parameters);
+#define HS_KERNEL(name, parameters, arguments) PlainFunction<void(const Queue&, HS_UNPACK parameters)>::type name;
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
 #undef HS_UNPACK
 
 // Records the first bad element in `fault` unless it already holds one.

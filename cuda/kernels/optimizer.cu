@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cuda/kernels/lists.cuh"
-#include "framework/math/more_rules.h"
+#include "framework/math/update_rules.h"
 
 namespace halfstep::cuda {
 namespace {

@@ -44,6 +44,16 @@ Tensors fresh_leaves(const Tensors& inputs) {
   return out;
 }
 
+// Element i of x, row-major.
+double& element_of(const Tensor& x, int64_t i) {
+  int64_t offset = 0;
+  for (int d = x.dim() - 1; d >= 0; --d) {
+    offset += i % x.shape()[d] * x.strides()[d];
+    i /= x.shape()[d];
+  }
+  return static_cast<double*>(x.data())[offset];
+}
+
 }  // namespace
 
 void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
@@ -90,12 +100,7 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
   for (size_t k = 0; k < wanted.size() && !sums.empty(); ++k) {
     const Tensor& x = wanted[k];
     for (int64_t i = 0; i < x.numel(); ++i) {
-      int64_t offset = 0, rest = i;
-      for (int d = x.dim() - 1; d >= 0; --d) {
-        offset += rest % x.shape()[d] * x.strides()[d];
-        rest /= x.shape()[d];
-      }
-      double& element = static_cast<double*>(x.data())[offset];
+      double& element = element_of(x, i);
       const double saved = element;
       element = saved + options.eps;
       const std::vector<double> up = evaluate();

@@ -35,7 +35,7 @@
 
 namespace halfstep {
 
-struct UpdateRule;  // framework/math/more_rules.h
+struct UpdateRule;  // framework/math/update_rules.h
 
 enum class Reduce : uint8_t { sum, mean, prod, max, min, any, all, sum_abs, sum_squares };
 enum class Reduction : uint8_t { none, mean, sum };  // of a loss
@@ -125,10 +125,39 @@ class UploadLane {
   virtual void receive(uint64_t copy) = 0;
 };
 
-// How kernels take tensors: a view is passed on unchanged, its name says whether the memory is read or written.
-using InView = const TensorView&;     // read
-using OutView = const TensorView&;    // overwritten
-using InOutView = const TensorView&;  // read and changed
+// How a kernel takes a tensor: a reference to its view, of a type that says whether the memory is read or written. What a kernel
+// reads and writes follows from the types (framework/backend/meta.cpp), and no type turns into another by mistake.
+enum class Access : uint8_t { read, write, read_write };
+inline const TensorView kNoView{};
+template <Access access>
+class ViewArgument {
+ public:
+  ViewArgument() : view_(kNoView) {}
+  ViewArgument(const TensorView& view) : view_(view) {}
+  operator const TensorView&() const { return view_; }
+
+ private:
+  const TensorView& view_;
+};
+using InView = ViewArgument<Access::read>;
+using OutView = ViewArgument<Access::write>;  // overwritten
+using InOutView = ViewArgument<Access::read_write>;
+
+// The type of the function that implements a kernel: as the row of kernels.def says, with plain views.
+template <class T>
+struct PlainParameter {
+  using type = T;
+};
+template <Access access>
+struct PlainParameter<ViewArgument<access>> {
+  using type = const TensorView&;
+};
+template <class Function>
+struct PlainFunction;
+template <class... Parameters>
+struct PlainFunction<void(Parameters...)> {
+  using type = void(typename PlainParameter<Parameters>::type...);
+};
 
 class Backend {
  public:
@@ -139,7 +168,6 @@ class Backend {
 
 #define HS_KERNEL(name, parameters, arguments) virtual void name parameters = 0;
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
 
   // ---- memory of the host. `src` may go when copy_from_host returns; copy_to_host returns when the bytes are there.
   virtual void copy_from_host(const void* src, void* dst, size_t bytes) = 0;

@@ -101,7 +101,7 @@ int num_threads() {
 }
 
 AuxLayout Backend::packed_layout(int64_t, int64_t, DType) const { return {}; }
-void Backend::pack(const TensorView&, const TensorView&) {}
+void Backend::pack(InView, OutView) {}
 void Backend::side_by_side(int64_t n, const std::function<void(int64_t)>& task) {
   for (int64_t i = 0; i < n; ++i) task(i);
 }

@@ -81,9 +81,10 @@ std::vector<int> Rendezvous::missing() const {
 
 // ---- rank 0
 
-void Rendezvous::receive_all() {
-  const MeetingPlace& place = *launch_.meeting;
-  const bool by_file = !place.file.empty();
+namespace {
+
+// At the first free port of the place.
+int listen_in(const MeetingPlace& place) {
   int listener = -1;
   for (int port = place.port; listener < 0 && port <= place.last_port; ++port) listener = listen_at(port);
   const int reason = errno;
@@ -92,21 +93,34 @@ void Rendezvous::receive_all() {
   check<ConfigError>(listener >= 0, "distributed", "rank 0 cannot listen at ", ports, ": ",
                      reason == EADDRINUSE ? "something else does" : std::strerror(reason),
                      Help{"another run, or another process that is rank 0? Give all ranks a MASTER_PORT that is free"});
+  return listener;
+}
+
+// Writes the file by which the other ranks find this one. Closes the listener where it throws.
+void write_meeting_file(const std::string& path, const std::string& job, int listener) {
+  const std::string half = path + ".new";
+  std::ofstream out(half);
+  out << kGreeting << '\n' << job << '\n' << port_of(listener) << '\n';
+  for (const std::string& a : all_addresses()) out << a << '\n';
+  out.close();
+  if (out && std::rename(half.c_str(), path.c_str()) == 0) return;
+  const int error = errno;
+  std::remove(half.c_str());
+  close(listener);
+  fail<ConfigError>("distributed", "rank 0 cannot write HALFSTEP_RENDEZVOUS_FILE ", path, ": ", std::strerror(error),
+                    Help{"give the name of a file in a folder that all ranks see"});
+}
+
+}  // namespace
+
+void Rendezvous::receive_all() {
+  const MeetingPlace& place = *launch_.meeting;
+  const bool by_file = !place.file.empty();
+  const int listener = listen_in(place);
   std::string job = place.job;
   if (by_file) {
     job = joined(std::hex, std::random_device()(), std::random_device()());
-    const std::string half = place.file + ".new";
-    std::ofstream out(half);
-    out << kGreeting << '\n' << job << '\n' << port_of(listener) << '\n';
-    for (const std::string& a : all_addresses()) out << a << '\n';
-    out.close();
-    if (!out || std::rename(half.c_str(), place.file.c_str()) != 0) {
-      const int error = errno;
-      std::remove(half.c_str());
-      close(listener);
-      fail<ConfigError>("distributed", "rank 0 cannot write HALFSTEP_RENDEZVOUS_FILE ", place.file, ": ", std::strerror(error),
-                        Help{"give the name of a file in a folder that all ranks see"});
-    }
+    write_meeting_file(place.file, job, listener);
   }
 
   std::vector<Visitor> visitors;  // who have not said yet who they are
@@ -130,26 +144,34 @@ void Rendezvous::receive_all() {
       poll(polled.data(), polled.size(), 50);
       for (int& fd : peers_) forget_if_gone(fd);
       for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) visitors.push_back({fd});
-      for (size_t i = 0; i < visitors.size();) {
-        Visitor& v = visitors[i];
-        char text[512];
-        const ssize_t n = recv(v.fd, text, sizeof text, 0);
-        if (n > 0) v.said.append(text, size_t(n));
-        const bool knows = v.said.find('\n') != std::string::npos, lost = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-        if (!knows && !lost && v.said.size() < kLongestHello) {
-          ++i;
-          continue;
-        }
-        if (!knows || !welcome(v, job)) close(v.fd);
-        visitors.erase(visitors.begin() + std::ptrdiff_t(i));
-      }
+      hear(visitors, job);
     }
   } catch (...) {
     leave();
     throw;
   }
   leave();
+  send_go();
+}
 
+// Reads what visitors have sent, and lets those go that have said who they are, or are lost.
+void Rendezvous::hear(std::vector<Visitor>& visitors, const std::string& job) {
+  for (size_t i = 0; i < visitors.size();) {
+    Visitor& v = visitors[i];
+    char text[512];
+    const ssize_t n = recv(v.fd, text, sizeof text, 0);
+    if (n > 0) v.said.append(text, size_t(n));
+    const bool knows = v.said.find('\n') != std::string::npos, lost = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    if (!knows && !lost && v.said.size() < kLongestHello) {
+      ++i;
+      continue;
+    }
+    if (!knows || !welcome(v, job)) close(v.fd);
+    visitors.erase(visitors.begin() + std::ptrdiff_t(i));
+  }
+}
+
+void Rendezvous::send_go() {
   // A rank of this machine that came over loopback gets the address at which other machines reach rank 0.
   const auto outward = std::find_if(peers_.begin() + 1, peers_.end(), [](int fd) { return !stays_on_machine(own_address(fd)); });
   address_ = own_address(outward == peers_.end() ? peers_[1] : *outward);

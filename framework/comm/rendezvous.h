@@ -28,7 +28,9 @@ class Rendezvous {
   struct Visitor;
   enum class Answer { joined, nobody, no_host };
   void receive_all();
+  void hear(std::vector<Visitor>& visitors, const std::string& job);
   bool welcome(Visitor& visitor, const std::string& job);
+  void send_go();
   [[noreturn]] void send_away(bool config, const std::string& why);
   [[noreturn]] static void throw_verdict(bool config, const std::string& why);
   void visit();

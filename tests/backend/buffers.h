@@ -52,6 +52,10 @@ struct Buffer {
   TensorView view;
 
   operator const TensorView&() const { return view; }
+  template <Access access>
+  operator ViewArgument<access>() const {
+    return view;
+  }
   int64_t numel() const { return view.numel(); }
   double operator[](int64_t i) const { return get(view, i); }
   std::vector<double> values() const {

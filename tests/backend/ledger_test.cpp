@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "amp/step/train_step.h"
 #include "framework/ops/ops.h"
@@ -162,4 +164,28 @@ TEST_CASE("tensors are made on the default device of the thread") {
     CHECK(tensor({1, 2}, {.device = Device::cpu}).to_vector<int>() == std::vector<int>{1, 2});
   }
   CHECK(zeros({2}).device() == Device::cpu);
+}
+
+TEST_CASE("on meta a kernel's bytes follow from the types of its parameters") {
+  Backend& meta = backend_for(Device::meta);
+  float memory = 0;  // of all views: a kernel of meta looks at their sizes only
+  const auto there = [&](DType dtype, const Shape& shape) {
+    return TensorView{&memory, dtype, shape, contiguous_strides(shape)};
+  };
+  const TensorView wide = there(DType::f32, {4, 8}), half = there(DType::bf16, {4, 8}), index = there(DType::i64, {4, 8});
+  const auto bytes = [&](const auto& run) {
+    const LedgerScope ledger;
+    run();
+    REQUIRE(ledger.calls().size() == 1);
+    return std::pair{ledger.calls()[0].bytes_read, ledger.calls()[0].bytes_written};
+  };
+  CHECK(bytes([&] { meta.softmax_backward(wide, half, half, 1, false); }) == std::pair{128.0 + 64, 64.0});
+  CHECK(bytes([&] { meta.fill(wide, 0); }) == std::pair{0.0, 128.0});
+  CHECK(bytes([&] { meta.arg_reduce(true, wide, 1, {}, index); }) == std::pair{128.0, 256.0});
+  CHECK(bytes([&] { meta.pointwise(Pointwise::lerp, std::array{wide, half, wide}, 0, 0, half); }) == std::pair{320.0, 64.0});
+  CHECK(bytes([&] { meta.mse(wide, wide, Reduction::mean, there(DType::f32, {}), {there(DType::f32, {}), half}); }) ==
+        std::pair{260.0, 68.0});
+  CHECK(bytes([&] { meta.unscale(std::array{wide, half}, &memory, &memory); }) == std::pair{192.0, 192.0});
+  CHECK(bytes([&] { meta.scatter_add(wide, 0, there(DType::i64, {2, 8}), there(DType::f32, {2, 8})); }) ==
+        std::pair{128.0 + 2 * 64, 64.0});
 }

@@ -102,7 +102,6 @@ class RankGpus {
     mine().name arguments;                     \
   }
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
     void copy_from_host(const void* src, void* dst, size_t bytes) override { mine().copy_from_host(src, dst, bytes); }
     void copy_to_host(const void* src, void* dst, size_t bytes) override { mine().copy_to_host(src, dst, bytes); }
     std::unique_ptr<UploadLane> open_upload_lane() override { return mine().open_upload_lane(); }

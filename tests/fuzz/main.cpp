@@ -36,7 +36,7 @@ extern "C" void failing(int signal) {
   [[maybe_unused]] const auto written = ::write(fd, g_input.data(), g_input.size());
   const std::string_view text = signal == SIGALRM || signal == SIGPROF ? "fuzz: an input takes too long, see fuzz-found.bin\n"
                                                                        : "fuzz: an input fails, see fuzz-found.bin\n";
-  [[maybe_unused]] const auto written = ::write(2, text.data(), text.size());
+  [[maybe_unused]] const auto printed = ::write(2, text.data(), text.size());
   std::signal(SIGABRT, SIG_DFL);
   std::abort();
 }

@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| [^|]+ \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 
 
 def files_with(word):
-    pattern = re.compile(rf"\b{word}\b")
+    pattern = re.compile(rf"\b(?:{word}(?:Options)?|{word.capitalize()}Rule)\b")
     return {str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*")
             if path.suffix in CODE and pattern.search(path.read_text(encoding="utf-8"))} - BESIDE
 

@@ -51,10 +51,9 @@ class CpuBackend final : public Backend {
 #define HS_KERNEL(name, parameters, arguments) \
   void name parameters override { cpu::name arguments; }
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
 
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return cpu::packed_layout(k, n, dtype); }
-  void pack(const TensorView& b, const TensorView& packed) override { cpu::pack(b, packed); }
+  void pack(InView b, OutView packed) override { cpu::pack(b, packed); }
   void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }
   int64_t sides(int64_t rows, int64_t multiplications) const override { return cpu::sides(rows, multiplications); }
 

@@ -6,9 +6,8 @@
 
 namespace halfstep::cpu {
 
-#define HS_KERNEL(name, parameters, arguments) void name parameters;
+#define HS_KERNEL(name, parameters, arguments) PlainFunction<void parameters>::type name;
 #include "framework/backend/kernels.def"
-#undef HS_KERNEL
 
 AuxLayout packed_layout(int64_t k, int64_t n, DType dtype);
 void pack(const TensorView& b, const TensorView& packed);

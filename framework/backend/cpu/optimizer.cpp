@@ -7,7 +7,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/lists.h"
-#include "framework/math/more_rules.h"
+#include "framework/math/update_rules.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -156,7 +156,7 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   return where(eq(x, kInfinity), posinf.value_or(largest), where(eq(x, -kInfinity), neginf.value_or(-largest), numbers));
 }
 
-void add_select(OpList& list) {
+void add_where(OpList& list) {
   list.add(Where::info, [](Args& a) {
     const Tensor cond = a.tensor(0);
     const bool first = a.has_tensor(1), second = a.has_tensor(2);

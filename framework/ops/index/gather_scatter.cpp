@@ -356,7 +356,7 @@ Tensor stack(const Tensors& xs, int64_t dim) {
   return cat(rows, dim);
 }
 
-void add_indexing(OpList& list) {
+void add_gather_scatter(OpList& list) {
   list.add(Gather::info, [](Args& a) { return gather(a.tensor(0), a.integer("dim"), a.tensor(1)); });
   list.add(ScatterAdd::info, [](Args& a) { return scatter_add(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2)); });
   list.add(Scatter::info, [](Args& a) {

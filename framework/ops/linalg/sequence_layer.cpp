@@ -273,10 +273,17 @@ struct Layer {
       if (k > 0 || ctx.needs(kH)) w.multiply(backend, {.a = own, .c = more, .accumulate = gru});
     });
 
-    Tensors result(kLayerInputs);
+    Tensors result = of_weights(ctx, dx_gates, dgates, h.all_before());
     if (ctx.needs(kH)) result[kH] = dh.to(ctx.grad_dtype(kH));
     if (lstm && ctx.needs(kC)) result[kC] = dc.to(ctx.grad_dtype(kC));
     if (ctx.needs(kX)) result[kX] = product(dx_gates, ctx.saved(kWih), ctx.grad_dtype(kX));
+    if (ctx.needs(kWhr)) result[kWhr] = product(dprojected.t(), ctx.saved(kUnprojected), ctx.grad_dtype(kWhr));
+    return result;
+  }
+
+  // The gradients of the weights and biases of x and h, from those of their gates. h_before: what each step read of h.
+  static Tensors of_weights(const BackwardContext& ctx, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& h_before) {
+    Tensors result(kLayerInputs);
     const auto weight = [&](const Tensor& g, size_t place, size_t bias, const Tensor& input) {
       if (ctx.needs(place))
         result[place] = product(g.t(), input, ctx.grad_dtype(place),
@@ -285,8 +292,7 @@ struct Layer {
         result[bias] = column_sums(g, ctx.grad_dtype(bias));
     };
     weight(dx_gates, kWih, kBih, ctx.saved(kX));
-    weight(dgates, kWhh, kBhh, h.all_before());
-    if (ctx.needs(kWhr)) result[kWhr] = product(dprojected.t(), ctx.saved(kUnprojected), ctx.grad_dtype(kWhr));
+    weight(dh_gates, kWhh, kBhh, h_before);
     return result;
   }
 

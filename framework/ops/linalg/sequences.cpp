@@ -56,18 +56,53 @@ void check_packed(std::string_view op, const Tensor& x, const std::vector<int64_
   check<ShapeError>(total == x.size(0), op, "batch_sizes must add up to the rows of the input ", x.shape(), ", got ", total);
 }
 
+// Layer after layer, with dropout between them. in: x, h, c, the parameters after autocast; parameters: those before.
+LstmSequenceResult with_dropout(Cell cell, const Tensors& in, const Tensors& parameters, const NetworkSteps& one,
+                                const SequenceOptions& o) {
+  const int64_t ways = directions(o);
+  Tensor y = in[0];
+  Tensors last_h, last_c;
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    const size_t from = size_t(layer * ways) * one.each, count = size_t(ways) * one.each;
+    const auto own = [&](const Tensor& state) { return state.defined() ? state.narrow(0, layer * ways, ways) : state; };
+    Tensors inputs{y, own(in[1]), own(in[2])};
+    inputs.insert(inputs.end(), in.begin() + 3 + int64_t(from), in.begin() + 3 + int64_t(from + count));
+    const LstmSequenceResult r = sequence_network(inputs, std::span(parameters).subspan(from, count), one);
+    y = layer + 1 < o.num_layers ? dropout(r.output, o.dropout, true, o.generator) : r.output;
+    last_h.push_back(r.h);
+    last_c.push_back(r.c);
+  }
+  return {y, cat(last_h), cell == Cell::lstm ? cat(last_c) : Tensor()};
+}
+
+// The inputs and parameters of a network, checked, in the dtype that autocast gives them.
+Tensors inputs_of(const OpInfo& info, const Tensor& x, const Tensor& h, const Tensor& c, const Tensors& parameters) {
+  Tensors in{x, h, c};
+  in.insert(in.end(), parameters.begin(), parameters.end());
+  for (size_t i = 3; i < in.size(); ++i) check<ValueError>(in[i].defined(), info.name, "parameter ", i - 3, " is missing");
+  check_same_device(info.name, in);
+  check<DTypeError>(x.is_floating_point(), info.name, "input must be floating, got ", x.dtype());
+  apply_policy(info, in);
+  return in;
+}
+
+// The rows of the states of a packed batch: of the first step, or more.
+int64_t packed_batch(std::string_view op, const Tensors& in, const std::vector<int64_t>& sizes) {
+  int64_t batch = sizes[0];
+  for (const Tensor& state : {in[1], in[2]}) {
+    if (state.defined() && state.dim() == 3) batch = state.size(1);
+  }
+  check<ShapeError>(batch >= sizes[0], op, "the states need at least the ", sizes[0], " rows of the first step, got ", batch);
+  return batch;
+}
+
 LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tensor& c0, const Tensors& parameters,
                        const SequenceOptions& o) {
   const OpInfo& info = info_of(cell);
   const std::string_view op = info.name;
   const size_t each = parameters_each(cell, parameters.size(), o);
   const int64_t ways = directions(o), parts = o.num_layers * ways;
-  Tensors in{x0, h0, c0};
-  in.insert(in.end(), parameters.begin(), parameters.end());
-  for (size_t i = 3; i < in.size(); ++i) check<ValueError>(in[i].defined(), op, "parameter ", i - 3, " is missing");
-  check_same_device(op, in);
-  check<DTypeError>(x0.is_floating_point(), op, "input must be floating, got ", x0.dtype());
-  apply_policy(info, in);
+  Tensors in = inputs_of(info, x0, h0, c0, parameters);
   const autocast::Off off;
   check_same_dtype(op, in);
 
@@ -83,14 +118,7 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
   const bool drops = o.num_layers > 1 && o.dropout > 0 && o.training, batch_first = turned && !drops;
   if (turned && drops) x = x.transpose(0, 1);
   const int64_t features = x.size(-1), steps = x.size(batch_first ? 1 : 0);
-  int64_t batch = packed ? o.batch_sizes[0] : x.size(batch_first ? 0 : 1);
-  if (packed) {
-    for (const Tensor& state : {in[1], in[2]}) {
-      if (state.defined() && state.dim() == 3) batch = state.size(1);
-    }
-    check<ShapeError>(batch >= o.batch_sizes[0], op, "the states need at least the ", o.batch_sizes[0],
-                      " rows of the first step, got ", batch);
-  }
+  const int64_t batch = packed ? packed_batch(op, in, o.batch_sizes) : x.size(batch_first ? 0 : 1);
 
   const Tensors first = parameters_of(std::span(in).subspan(3), 0, each);
   const Tensor &w_hh = first[kWhh], &w_hr = first[kWhr];
@@ -98,11 +126,10 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
                     w_hh.shape());
   const int64_t units = w_hh.size(0) / gates_of(cell), width = w_hr.defined() ? w_hh.size(1) : units;
   const auto check_state = [&](size_t i, const char* name, int64_t columns) {
-    if (!in[i].defined()) return;
     const Shape want = batched ? Shape{parts, batch, columns} : Shape{parts, columns};
-    check<ShapeError>(in[i].shape() == want, op, name, " must be ", want, " for input ", x0.shape(), " and these parameters, got ",
-                      in[i].shape());
-    if (!batched) in[i] = in[i].unsqueeze(1);
+    check<ShapeError>(!in[i].defined() || in[i].shape() == want, op, name, " must be ", want, " for input ", x0.shape(),
+                      " and these parameters, got ", in[i].defined() ? in[i].shape() : Shape());
+    if (in[i].defined() && !batched) in[i] = in[i].unsqueeze(1);
   };
   check_state(1, "h", width);
   check_state(2, "c", units);
@@ -123,33 +150,11 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
                          .each = each,
                          .packed = drops ? nullptr : o.packed,
                          .owns = drops || o.num_layers == 1 || o.dropout == 0};
-  Tensor y = x, h = in[1], c = in[2];
-  if (!drops) {
-    in[0] = x;
-    const LstmSequenceResult r = sequence_network(in, parameters, all);
-    y = r.output, h = r.h, c = r.c;
-  } else {
-    Tensors last_h, last_c;
-    for (int64_t layer = 0; layer < o.num_layers; ++layer) {
-      const size_t from = size_t(layer * ways) * each, count = size_t(ways) * each;
-      const auto own = [&](const Tensor& state) { return state.defined() ? state.narrow(0, layer * ways, ways) : state; };
-      Tensors inputs{y, own(in[1]), own(in[2])};
-      inputs.insert(inputs.end(), in.begin() + 3 + int64_t(from), in.begin() + 3 + int64_t(from + count));
-      const LstmSequenceResult r = sequence_network(inputs, std::span(parameters).subspan(from, count), all);
-      y = layer + 1 < o.num_layers ? dropout(r.output, o.dropout, true, o.generator) : r.output;
-      last_h.push_back(r.h);
-      last_c.push_back(r.c);
-    }
-    h = cat(last_h);
-    if (cell == Cell::lstm) c = cat(last_c);
-    if (turned) y = y.transpose(0, 1);
-  }
-  if (!batched) {
-    y = y.squeeze(1);
-    h = as_result(h.squeeze(1));
-    if (c.defined()) c = as_result(c.squeeze(1));
-  }
-  return {as_result(y), h, c};
+  in[0] = x;
+  auto [y, h, c] = drops ? with_dropout(cell, in, parameters, all, o) : sequence_network(in, parameters, all);
+  if (drops && turned) y = y.transpose(0, 1);
+  if (batched) return {as_result(y), h, c};
+  return {as_result(y.squeeze(1)), as_result(h.squeeze(1)), c.defined() ? as_result(c.squeeze(1)) : c};
 }
 
 SequenceResult without_c(const LstmSequenceResult& r) { return {r.output, r.h}; }

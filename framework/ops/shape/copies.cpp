@@ -97,7 +97,10 @@ void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* intege
   if (n == 0) return;
   const DType dtype = floats ? DType::f64 : DType::i64;
   void* const to = floats ? static_cast<void*>(floats->data()) : integers->data();
-  if (device().is_cpu()) return backend_for(device()).copy(view(), {to, dtype, shape(), contiguous_strides(shape())});
+  if (device().is_cpu()) {
+    const TensorView out{to, dtype, shape(), contiguous_strides(shape())};
+    return backend_for(device()).copy(view(), out);
+  }
   const NoGrad off;
   const Tensor t = detach().to(dtype).contiguous();
   backend_for(t.device()).copy_to_host(t.data(), to, t.nbytes());

@@ -2,6 +2,7 @@
 #include "framework/ops/shape/rearrange.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
@@ -300,7 +301,7 @@ Tensors meshgrid(const Tensors& xs, bool xy) {
   return out;
 }
 
-void add_shaping(OpList& list) {
+void add_rearrange(OpList& list) {
   list.add(kReshape, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
   list.add(kFlatten, [](Args& a) { return flatten(a.tensor(0), a.integer("start_dim", 0), a.integer("end_dim", -1)); });
   list.add(kUnflatten, [](Args& a) { return unflatten(a.tensor(0), a.integer("dim"), a.ints("sizes")); });
@@ -309,11 +310,11 @@ void add_shaping(OpList& list) {
   list.add(kSqueeze, [](Args& a) {
     const Tensor x = a.tensor(0);
     if (!a.raw("dim")) return squeeze(x);
-    Dims dims;
+    std::vector<int64_t> dims;
     for (int64_t d : a.ints("dim")) dims.push_back(wrap_dim(d, x.dim(), "squeeze"));
     std::sort(dims.begin(), dims.end());
     Tensor y = x;
-    for (int i = dims.size() - 1; i >= 0; --i) {
+    for (size_t i = dims.size(); i-- > 0;) {
       check<ValueError>(i == 0 || dims[i] != dims[i - 1], "squeeze", "dimension ", dims[i], " appears twice");
       y = squeeze(y, dims[i]);
     }

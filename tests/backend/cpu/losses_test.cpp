@@ -125,7 +125,7 @@ TEST_CASE("mse and its gradients") {
         const DType loss_type = promote(ta, tb) == DType::f64 ? DType::f64 : DType::f32;
         const Buffer loss = make(loss_type, {}), grad = make(loss_type, {}, {0.7}), da = make(ta, {13, 90}),
                      db = make(tb, {13, 90});
-        cpu().mse(a, b, reduction, loss);
+        cpu().mse(a, b, reduction, loss, {});
         cpu().mse_backward(a, b, grad, reduction, 1, da);
         cpu().mse_backward(a, b, grad, reduction, -1, db);
         double sum = 0;
@@ -142,12 +142,12 @@ TEST_CASE("mse and its gradients") {
     }
   }
   const Buffer none = make(DType::f32, {0}), loss = make(DType::f32, {});
-  cpu().mse(none, none, Reduction::mean, loss);
+  cpu().mse(none, none, Reduction::mean, loss, {});
   CHECK(std::isnan(loss[0]));
-  cpu().mse(none, none, Reduction::sum, loss);
+  cpu().mse(none, none, Reduction::sum, loss, {});
   CHECK(loss[0] == 0);
   const Buffer huge = make(DType::f16, {1}, {60000}), minus = make(DType::f16, {1}, {-60000});
-  cpu().mse(huge, minus, Reduction::mean, loss);
+  cpu().mse(huge, minus, Reduction::mean, loss, {});
   CHECK(loss[0] == doctest::Approx(120000.0 * 120000.0));
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("losses do not depend on the number of threads") {
     const CrossEntropyArgs a{.logits = x, .target = target};
     cpu().cross_entropy(a, ce, lse, total);
     cpu().cross_entropy_backward(a, ce, lse, total, dx);
-    cpu().mse(x, y, Reduction::mean, loss);
+    cpu().mse(x, y, Reduction::mean, loss, {});
     return ce.raw() + dx.raw() + loss.raw();
   });
 }

@@ -2,7 +2,7 @@
 // The fused optimizer passes against the formulas of PyTorch in double.
 #include <algorithm>
 
-#include "framework/math/more_rules.h"
+#include "framework/math/update_rules.h"
 #include "tests/backend/buffers.h"
 
 using namespace halfstep;

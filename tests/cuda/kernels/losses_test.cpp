@@ -99,9 +99,9 @@ void check_mse(const Buffer& a, const Buffer& b, Reduction reduction, int64_t sh
   const Shape& shape = a.view.shape;
   const Buffer g = make(to, {}, {3}), loss = poisoned(to, {}), d = poisoned(t, shape), want = make(to, {}), want_d = make(t, shape);
   const OnDevice dev_a(a, shift), dev_b(b), dev_g(g), dev_loss(loss), dev_d(d);
-  cpu().mse(a, b, reduction, want);
+  cpu().mse(a, b, reduction, want, {});
   cpu().mse_backward(a, b, g, reduction, -1, want_d);
-  cuda::mse(queue(), dev_a, dev_b, reduction, dev_loss);
+  cuda::mse(queue(), dev_a, dev_b, reduction, dev_loss, {});
   cuda::mse_backward(queue(), dev_a, dev_b, dev_g, reduction, -1, dev_d);
   dev_loss.fetch();
   dev_d.fetch();

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "device.h"
-#include "framework/math/more_rules.h"
+#include "framework/math/update_rules.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;

@@ -130,27 +130,45 @@ int64_t sides(int64_t rows, int64_t multiplications) {
   return std::max<int64_t>(1, std::min<int64_t>(threads_for(rows * (multiplications / 16), num_threads()), rows / kLeast));
 }
 
+namespace {
+
+void multiply_by_packed(const GemmArgs& g) {
+  const Operand a(g.a);
+  const bool widens = !is_native(g.a.dtype);
+  const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
+  Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
+  p.bias = g.bias.as<const float>();
+  p.a_row = a.row_stride, p.a_column = a.column_stride;
+  p.in = g.a.dtype;
+  p.accumulate = g.accumulate;
+  if (widens) {
+    p.a = wide.data();
+    p.a_row = a.columns, p.a_column = 1;
+    p.in = DType::f32;
+    for (int64_t i = 0; i < a.rows && !WorkspacePlan::open(); ++i)
+      load<float>(g.a.dtype, at(g.a, i * a.row_stride), a.column_stride, reinterpret_cast<float*>(wide.data()) + i * a.columns,
+                  a.columns);
+  }
+  multiply_packed(p);
+}
+
+// A batch as one product after the other.
+void multiply_each(const Product& p) {
+  Product one = p;
+  one.batch = 1;
+  for (int64_t i = 0; i < p.batch; ++i) {
+    one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
+    one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
+    one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
+    multiply(one);
+  }
+}
+
+}  // namespace
+
 void product(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
-  if (g.packed) {
-    const Operand a(g.a);
-    const bool widens = !is_native(g.a.dtype);
-    const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
-    Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
-    p.bias = g.bias.as<const float>();
-    p.a_row = a.row_stride, p.a_column = a.column_stride;
-    p.in = g.a.dtype;
-    p.accumulate = g.accumulate;
-    if (widens) {
-      p.a = wide.data();
-      p.a_row = a.columns, p.a_column = 1;
-      p.in = DType::f32;
-      for (int64_t i = 0; i < a.rows && !WorkspacePlan::open(); ++i)
-        load<float>(g.a.dtype, at(g.a, i * a.row_stride), a.column_stride, reinterpret_cast<float*>(wide.data()) + i * a.columns,
-                    a.columns);
-    }
-    return multiply_packed(p);
-  }
+  if (g.packed) return multiply_by_packed(g);
   Operand a(g.a), b(g.b);
   if (a.columns == 0) return multiply_nothing(g);
   if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
@@ -194,19 +212,8 @@ void product(const GemmArgs& g) {
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
   if (!is_native(p.in)) return multiply_blocks(p);
-  if (p.batch > 1 && !(a.nested() && b.nested())) {
-    // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
-    Product one = p;
-    one.batch = 1;
-    for (int64_t i = 0; i < p.batch; ++i) {
-      one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
-      one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
-      one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
-      multiply(one);
-    }
-  } else {
-    multiply(p);
-  }
+  // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
+  p.batch > 1 && !(a.nested() && b.nested()) ? multiply_each(p) : multiply(p);
 }
 
 }  // namespace halfstep::cpu

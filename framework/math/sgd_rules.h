@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Update rules with one step size for all elements: SGD, ASGD and Lion.
+// Sources: PyTorch's SGD and ASGD; Polyak & Juditsky 1992; Chen et al. 2023 (Lion).
+#pragma once
+
+#include "framework/math/rule_parts.h"
+
+namespace halfstep::math {
+
+struct SgdRule {
+  static constexpr const char* kName = "sgd";
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false, maximize = false;
+
+  static constexpr int kStates = 1;  // the momentum buffer
+  static constexpr bool kCostly = false, kCounts = true;
+  struct Step {
+    double kept, added;  // shares of the buffer and of the gradient in the new buffer: at a parameter's first step, all is gradient
+  };
+  HS_HD int states() const { return momentum != 0 ? 1 : 0; }
+  HS_HD Step begin(double count, double) const { return count == 0 ? Step{0, 1} : Step{momentum, 1 - dampening}; }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
+    g = descent(g, p, weight_decay, maximize);
+    if (momentum != 0) {
+      T& buffer = state[0];
+      buffer = T(step.kept) * buffer + T(step.added) * g;
+      const T ahead = g + T(momentum) * buffer;
+      g = nesterov ? ahead : buffer;
+    }
+    return p - T(lr) * g;
+  }
+};
+
+// SGD with a step size that falls, and the average of the parameters since step t0.
+struct AsgdRule {
+  static constexpr const char* kName = "asgd";
+  double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
+  bool maximize = false;
+
+  static constexpr int kStates = 1;  // the average
+  static constexpr bool kCostly = true, kCounts = true;
+  struct Step {
+    double eta, mu;
+  };
+  HS_HD int states() const { return kStates; }
+  HS_HD Step begin(double count, double) const {
+    return {lr / ::pow(1 + lambd * lr * count, alpha), 1 / (count - t0 > 1 ? count - t0 : 1)};
+  }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step& step) const {
+    g = descent(g, p, weight_decay, maximize);
+    p = p * T(1 - lambd * step.eta) - T(step.eta) * g;
+    T& average = state[0];
+    average = step.mu == 1 ? p : average + (p - average) * T(step.mu);
+    return p;
+  }
+};
+
+// The sign of a moment that the gradient is mixed into: p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g).
+struct LionRule {
+  static constexpr const char* kName = "lion";
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  bool maximize = false;
+
+  static constexpr int kStates = 1;
+  static constexpr bool kCostly = false, kCounts = true;
+  struct Step {};
+  HS_HD int states() const { return kStates; }
+  HS_HD Step begin(double, double) const { return {}; }
+
+  template <class T>
+  HS_HD T update(T p, T g, T (&state)[kStates], const Step&) const {
+    g = descent(g, p, weight_decay, maximize, /*decoupled=*/true, lr);
+    T& m = state[0];
+    const T mixed = T(beta1) * m + T(1 - beta1) * g;
+    m = T(beta2) * m + T(1 - beta2) * g;
+    return p - T(lr) * sign(mixed);
+  }
+};
+
+}  // namespace halfstep::math
