@@ -222,7 +222,7 @@ TEST_CASE("settings that the splits share are written once") {
   "model": "MLP", "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 1},
   "data": {"type": "Digits",
            "size": -1, "train": {}}})");
-  CHECK(contains(error_of(dir / "d.json"), "d.json:4:12: data.train.size: must be"));
+  CHECK(contains(error_of(dir / "d.json"), "d.json:4:20: data.train.size: must be"));
 }
 
 TEST_CASE("weights of classes from the training data are held as numbers") {
