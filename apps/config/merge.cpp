@@ -263,7 +263,7 @@ void share_data_keys(ParsedJson& config) {
       split[key] = value;
       copy_origins(config.origins, join_path("data", key), join_path(join_path("data", name), key));
     }
-    if (split.size() > 1) data[name] = std::move(split);
+    if (data[name].is_object() || split.size() > 1) data[name] = std::move(split);
   }
 }
 

@@ -150,7 +150,7 @@ int64_t ImageFolderDataset::check_sizes(double seconds) const {
   }
   if (wrong == 0) return read;
   const PictureSize other = picture_size(files_[example].path);
-  fail<DataError>(kFolder, label_, ": all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
+  fail<DataError>(kFolder, "all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
                   wanted.height, " as the first one, ", files_[0].path.string(), ": ", files_[example].path.string(), " has ",
                   other.width, " x ", other.height, Help{"set \"size\" to resize all to one size"});
 }

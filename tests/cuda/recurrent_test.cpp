@@ -101,7 +101,7 @@ struct Problem {
 
 double rounding(DType t) { return t == DType::f32 ? 2e-6 : t == DType::f16 ? 4e-3 : 3e-2; }
 
-void check_near(const Tensors& got, const Tensors& want, double tolerance) {
+void check_lists(const Tensors& got, const Tensors& want, double tolerance) {
   REQUIRE(got.size() == want.size());
   for (size_t k = 0; k < got.size(); ++k) {
     CAPTURE(k);
@@ -122,8 +122,8 @@ uint64_t compare(const Grid& g, DType dtype) {
   const uint64_t before = recurrent_calls();
   const Tensors got = there.run(g), want = here.run(g);
   for (size_t k = 0; k < got.size(); ++k) CHECK(got[k].dtype() == dtype);
-  check_near(got, want, rounding(dtype));
-  check_near(there.gradients(got), here.gradients(want), 4 * rounding(dtype));
+  check_lists(got, want, rounding(dtype));
+  check_lists(there.gradients(got), here.gradients(want), 4 * rounding(dtype));
   return recurrent_calls() - before;
 }
 
@@ -219,10 +219,10 @@ TEST_CASE("a recurrent network's inputs may be views of anything, and its last s
     }
     const uint64_t before = recurrent_calls();
     const Tensors got = there.run(g), want = here.run(g);
-    check_near(got, want, rounding(dtype));
+    check_lists(got, want, rounding(dtype));
     const Tensors wanted_there{there.h, there.c}, wanted_here{here.h, here.c};
     got[1].detach().zero_();
-    check_near(grad({got[0]}, wanted_there, {full(got[0].shape(), 0.5, {.dtype = dtype, .device = Device::cuda})}),
+    check_lists(grad({got[0]}, wanted_there, {full(got[0].shape(), 0.5, {.dtype = dtype, .device = Device::cuda})}),
                grad({want[0]}, wanted_here, {full(want[0].shape(), 0.5, {.dtype = DType::f64})}), 4 * rounding(dtype));
     CHECK(recurrent_calls() == before + 2);
   }
@@ -265,7 +265,7 @@ TEST_CASE("what the library declines runs as before") {
     return lstm(in[0], in[1], in[2], {in[3], in[4], in[5]}).output;
   };
   const uint64_t before = recurrent_calls();
-  check_near({square(Device::cuda)}, {square(Device::cpu)}, 1e-5);
+  check_lists({square(Device::cuda)}, {square(Device::cpu)}, 1e-5);
   CHECK(recurrent_calls() == before);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("second derivatives of a recurrent network") {
     const Tensor dx = grad({(y * y).sum()}, {p.x}, {}, {.create_graph = true})[0];
     return grad({(dx * dx).sum()}, p.leaves());
   };
-  check_near(penalty(Device::cuda), penalty(Device::cpu), 1e-4);
+  check_lists(penalty(Device::cuda), penalty(Device::cpu), 1e-4);
 }
 
 TEST_CASE("the 16-bit weights of a recurrent layer lie where the library wants them, from the first step on") {
@@ -344,7 +344,7 @@ TEST_CASE("a recurrent layer computes with the weights that it has now") {
   for (DType dtype : {DType::f32, DType::f16}) {
     const Grid g{.kind = "GRU", .layers = 2};
     const Problem there(g, dtype, dtype, Device::cuda), here(g, dtype, DType::f64, Device::cpu);
-    const auto same = [&] { check_near(there.run(g), here.run(g), 2 * rounding(dtype)); };
+    const auto same = [&] { check_lists(there.run(g), here.run(g), 2 * rounding(dtype)); };
     const NoGrad off;
     same();
     same();
