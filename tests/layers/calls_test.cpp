@@ -277,7 +277,7 @@ TEST_CASE("modules of several tensors print, hold and compute what PyTorch's do,
     for (DType dtype : {DType::f64, DType::f32}) {
       const double tolerance = dtype == DType::f64 ? 1e-10 : 1e-4;
       const Subject s = g.subject(dtype);
-      CHECK((s.module->children().empty() ? s.module->describe() : s.module->str()) == g.about["repr"]);
+      CHECK((s.module->children().empty() ? s.module->describe() : s.module->str()) == g.about["repr"].get<std::string>());
       Json state = Json::array();
       for (const NamedTensor& n : s.module->state_dict())
         state.push_back({n.name, std::vector<int64_t>(n.tensor.shape().begin(), n.tensor.shape().end())});
