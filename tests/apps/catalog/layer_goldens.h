@@ -38,9 +38,10 @@ inline const TensorFile& file() {
   return all;
 }
 
-// what: "layer" or "loss".
-inline const std::vector<Golden>& goldens(const std::string& what) {
+// kind: "layer" or "loss".
+inline const std::vector<Golden>& goldens(const char* kind) {
   static std::map<std::string, std::vector<Golden>> made;
+  const std::string what = kind;
   if (!made[what].empty()) return made[what];
   for (const auto& [key, text] : file().metadata) {
     if (!key.starts_with(what + " ")) continue;

@@ -100,7 +100,7 @@ TEST_CASE("layers print, hold and compute what PyTorch's do, in float64 and floa
       // PyTorch's Hardsigmoid multiplies by 1/6 in float32.
       const double tolerance = dtype == DType::f32 ? kTolerance : g.type() == "Hardsigmoid" ? 1e-8 : 1e-10;
       const auto module = make(g, dtype);
-      CHECK((module->children().empty() ? module->describe() : module->str()) == g.json["repr"]);
+      CHECK((module->children().empty() ? module->describe() : module->str()) == g.json["repr"].get<std::string>());
       Json state = Json::array();
       for (const NamedTensor& n : module->state_dict()) {
         const bool whole = n.tensor.dtype() == DType::i64;
@@ -228,7 +228,7 @@ TEST_CASE("losses compute what PyTorch's do, in float64, float32 and 16 bits") {
     Json self = checked(g, loss_family());
     self["reduction"] = g.json["reduction"];
     const std::unique_ptr<Loss> loss = loss_catalog().row(self).make(self);
-    CHECK(loss->describe() == g.json["repr"]);
+    CHECK(loss->describe() == g.json["repr"].get<std::string>());
     for (DType dtype : {DType::f64, DType::f32}) {
       const double tolerance = dtype == DType::f64 ? 1e-10 : 2e-5;
       const Tensor x = input(g, dtype), t = g.at("t", dtype);
