@@ -45,6 +45,7 @@ std::string in_plain_words(const nlohmann::json::exception& e) {
 
 template <class Json>
 Json read_json(std::string_view text, bool comments) {
+  if (text.empty()) fail_at(text, 0, "unexpected end of input; expected '[', '{', or a literal", false);  // in any version's words
   // The parser would take a NUL byte for the end of the text.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) fail_at(text, nul, "a NUL byte", false);
   const auto bounded = [&](int depth, typename Json::parse_event_t event, Json& value) {
