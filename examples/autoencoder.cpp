@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An autoencoder of drawn digits: the target of each image is the image itself, and all that passes between is a code of a few
+// An autoencoder of generated digits: the target of each image is the image itself, and all that passes between is a code of a few
 // numbers.
 //   autoencoder [--dtype float16|bfloat16|float32] [--code 8] [--epochs 12] [--size 8000]
 // It is compared with the best linear code of the same width (principal components of the same images).
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
   GradScaler scaler({.enabled = o.dtype == DType::f16});
   const auto error_of = [&](const Tensor& x) {
     const NoGrad off;
-    const Autocast region(Device::cpu, o.dtype, o.dtype != DType::f32);
+    const Autocast region(Device::cpu, if_half(o.dtype));
     return loss_fn((*net)(x), x).item<double>();
   };
   const double before = error_of(held_out);
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
       optimizer.zero_grad();
       Tensor loss;
       {
-        const Autocast region(Device::cpu, o.dtype, o.dtype != DType::f32);
+        const Autocast region(Device::cpu, if_half(o.dtype));
         loss = loss_fn((*net)(x), x);  // the target is the input
       }
       scaler.scale(loss).backward();

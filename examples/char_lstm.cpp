@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
     optimizer.zero_grad();
     Tensor loss;
     {
-      const Autocast region(Device::cpu, o.dtype, o.dtype != DType::f32);
+      const Autocast region(Device::cpu, if_half(o.dtype));
       const auto [logits, state] = (*net)(batch.narrow(1, 0, o.window));
       loss = cross_entropy(logits.reshape({-1, alphabet.size()}), batch.narrow(1, 1, o.window).reshape({-1}));
     }

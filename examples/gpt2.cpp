@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   GradScaler scaler({.enabled = dtype == DType::f16});
   const FunctionLoss loss(
       "NextToken", [](const Tensor& logits, const Tensor& next) { return cross_entropy(logits.flatten(0, 1), next.flatten()); });
-  TrainStep step(gpt, loss, opt, scaler, nullptr, {.amp = dtype != DType::f32, .dtype = dtype, .clip_grad_norm = 1});
+  TrainStep step(gpt, loss, opt, scaler, nullptr, {.amp = if_half(dtype), .clip_grad_norm = 1});
   double first = 0, last = 0;
   for (int i = 0; i < steps; ++i) {
     const Tensor windows = take(corpus, randint(0, corpus.size(0) - 48, {16, 1}) + arange(49));
@@ -137,7 +137,7 @@ int main(int argc, char** argv) {
   for (const DType low : {DType::f32, DType::f16, DType::bf16}) {
     AdamW adam(small.parameters(), {.lr = 6e-4});
     GradScaler scale({.enabled = low == DType::f16});
-    TrainStep train(small, loss, adam, scale, nullptr, {.device = Device::meta, .amp = low != DType::f32, .dtype = low});
+    TrainStep train(small, loss, adam, scale, nullptr, {.device = Device::meta, .amp = if_half(low)});
     const Tensor ids = zeros({1, 256}, {.dtype = DType::i64});
     train(ids, ids);
     allocator(Device::meta).reset_peak();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Wasserstein GAN with a gradient penalty (Gulrajani et al. 2017) on drawn digits, in mixed precision: the critic's loss contains
-// the norm of its gradient by its input, so that backward goes through a backward.
+// A Wasserstein GAN with a gradient penalty (Gulrajani et al. 2017) on generated digits, in mixed precision. The critic's loss
+// contains the norm of its gradient with respect to its input, so backward goes through a backward.
 //   wgan_gp [--dtype float16|bfloat16|float32] [--steps 300]
 // The distance between generated and held-out digits is measured by their energy distance, 2 E|x - y| - E|x - x'| - E|y - y'|.
 #include <numeric>

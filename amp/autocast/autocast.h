@@ -30,6 +30,9 @@ struct AutocastOptions {
   std::optional<bool> cache_enabled = {};  // unset: unchanged
 };
 
+// The dtype of a region or a training step that computes in `dtype`: none, so no autocast, if that does not have 16 bits.
+constexpr std::optional<DType> if_half(DType dtype) { return is_half(dtype) ? std::optional(dtype) : std::nullopt; }
+
 class Autocast {
  public:
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.

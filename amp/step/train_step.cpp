@@ -51,7 +51,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
 void TrainStep::check_options() const {
   const TrainStepOptions& o = options_;
   check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
-  check<ValueError>(!o.amp || is_half(o.dtype), "TrainStep", "amp needs the dtype float16 or bfloat16, got ", o.dtype);
+  check<ValueError>(!o.amp || is_half(*o.amp), "TrainStep", "amp must be float16 or bfloat16, got ", o.amp.value_or(DType::f32),
+                    Help{"leave it out to compute in float32"});
   check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
   check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
   check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
@@ -160,7 +161,7 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
   const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && input.device() == options_.device ? scaler_.seed(options_.device) : Tensor());
-    const Autocast region(options_.device, options_.dtype, options_.amp);
+    const Autocast region(options_.device, options_.amp);
     const Tensor output = module_(input);
     loss = loss_(output, target);
     result.output = output.detach();
@@ -180,7 +181,7 @@ StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
     optimizer_.zero_grad();
     Tensor loss;
     {
-      const Autocast region(options_.device, options_.dtype, options_.amp);
+      const Autocast region(options_.device, options_.amp);
       const Tensor output = module_(input);
       loss = loss_(output, target);
       if (!result.output.defined()) result.output = output.detach();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step: forward and loss under autocast, scaled backward, clipping, update. The trainer runs this for each batch.
 //
-//   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
+//   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = DType::f16, .clip_grad_norm = 1});
 //   for (batch : loader) { StepResult r = step(batch.input, batch.target); }
 //   step.flush();  // at the end of an epoch
 #pragma once
@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "amp/autocast/autocast.h"
 #include "amp/step/accumulation_window.h"
 #include "amp/step/buffer_rollback.h"
 #include "amp/step/grad_scaler.h"
@@ -23,8 +24,7 @@ namespace halfstep {
 
 struct TrainStepOptions {
   Device device = Device::cpu;   // of the autocast region
-  bool amp = false;              // autocast on
-  DType dtype = DType::bf16;     // its low dtype
+  std::optional<DType> amp = {};  // autocast with this dtype, f16 or bf16; nothing: no autocast
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first

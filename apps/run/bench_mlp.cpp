@@ -53,8 +53,9 @@ void export_start(const BenchOptions& o, const ResidentData& data) {
   save_safetensors(*o.export_to, tensors);
 }
 
-DType low_dtype(Precision p) { return p == Precision::float16 ? DType::f16 : DType::bf16; }
-bool is_mixed(Precision p) { return p == Precision::bfloat16 || p == Precision::float16; }
+std::optional<DType> autocast_dtype(Precision p) {
+  return p == Precision::float16 ? std::optional(DType::f16) : p == Precision::bfloat16 ? std::optional(DType::bf16) : std::nullopt;
+}
 
 double roundoff(Precision p) { return p == Precision::float32 ? 0x1p-24 : p == Precision::bfloat16 ? 0x1p-8 : 0x1p-11; }
 
@@ -75,7 +76,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   SGD optimizer(net.parameters(), {.lr = o.lr});
   GradScaler scaler({.enabled = arm.precision == Precision::float16});
   TrainStep step(net, loss, optimizer, scaler, nullptr,
-                 {.device = o.device, .amp = is_mixed(arm.precision), .dtype = low_dtype(arm.precision), .graph = o.graph});
+                 {.device = o.device, .amp = autocast_dtype(arm.precision), .graph = o.graph});
 
   Allocator& memory = allocator(o.device);
   backend.synchronize();

@@ -126,8 +126,7 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
   const TrainSection& t = config.train;
   const std::optional<bool>& graph = config.performance.cuda_graph;
   return {.device = config.device,
-          .amp = config.low.has_value(),
-          .dtype = config.low.value_or(DType::bf16),
+          .amp = config.low,
           .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
           .clip_grad_value = t.clip_grad_value.value_or(0.0),
           .clip_grad_agc = t.clip_grad_agc.value_or(0.0),

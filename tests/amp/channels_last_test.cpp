@@ -27,7 +27,7 @@ std::vector<double> trained(Sequential& model, const Make& make, bool amp, int s
   CrossEntropyLoss loss;
   const auto optimizer = make(model);
   GradScaler scaler({.init_scale = 256});
-  TrainStep step(model, loss, *optimizer, scaler, nullptr, {.amp = amp, .dtype = DType::bf16});
+  TrainStep step(model, loss, *optimizer, scaler, nullptr, {.amp = amp ? std::optional(DType::bf16) : std::nullopt});
   Generator random(7);
   const Tensor x = randn({6, 3, 10, 10}, {}, &random), target = remainder(arange(6, {.dtype = DType::i64}), 5);
   std::vector<double> losses;
@@ -40,7 +40,7 @@ std::vector<double> trained(Sequential& model, const Make& make, bool amp, int s
 
 }  // namespace
 
-TEST_CASE("training in channels_last takes the course of training in rows") {
+TEST_CASE("training in channels_last gives the losses of training in channels_first") {
   const auto adamw = [](Module& m) { return std::make_unique<AdamW>(m.parameters(), AdamWOptions{.lr = 1e-2}); };
   const auto muon = [](Module& m) { return std::make_unique<Muon>(m.parameters(), MuonOptions{.lr = 1e-2}); };
   const auto lamb = [](Module& m) { return std::make_unique<LAMB>(m.parameters(), LAMBOptions{.lr = 1e-2}); };
@@ -81,7 +81,7 @@ std::map<std::string, int> kernels_of(MemoryFormat format, bool amp) {
   AdamW optimizer(model.parameters(), {.lr = 1e-2});
   CrossEntropyLoss loss;
   GradScaler scaler({.init_scale = 256});
-  TrainStep step(model, loss, optimizer, scaler, nullptr, {.amp = amp, .dtype = DType::bf16});
+  TrainStep step(model, loss, optimizer, scaler, nullptr, {.amp = amp ? std::optional(DType::bf16) : std::nullopt});
   const Tensor x = zeros({6, 3, 16, 16}, {.format = format}), target = zeros({6}, {.dtype = DType::i64});
   step(x, target);
   std::map<std::string, int> kernels;
@@ -91,7 +91,7 @@ std::map<std::string, int> kernels_of(MemoryFormat format, bool amp) {
   return kernels;
 }
 
-TEST_CASE("a step in channels_last makes the calls of one in rows: nothing is copied from one format to the other") {
+TEST_CASE("a step in channels_last makes the calls of one in channels_first: nothing is copied from one format to the other") {
   for (const bool amp : {false, true}) {
     CAPTURE(amp);
     const auto rows = kernels_of(MemoryFormat::contiguous, amp), last = kernels_of(kLast, amp);

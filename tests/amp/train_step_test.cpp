@@ -120,7 +120,7 @@ TEST_CASE("a scaled step equals the unscaled one; an overflow skips parameters, 
 
 TEST_CASE("autocast covers forward and loss; outputs are low, the loss and gradients float32") {
   for (DType low : {DType::bf16, DType::f16}) {
-    Bench a({.amp = true, .dtype = low}, low == DType::f16, 0.05), plain({}, false, 0.05);
+    Bench a({.amp = low}, low == DType::f16, 0.05), plain({}, false, 0.05);
     const Tensor x = (manual_seed(8), randn({8, 8})), y = randn({8, 8});
     double first = 0, last = 0;
     for (int i = 0; i < 20; ++i) {
@@ -165,7 +165,7 @@ TEST_CASE("a small step runs on one thread, a large one on several") {
       MSELoss loss;
       SGD opt(net.parameters(), {.lr = 0.1});
       GradScaler scaler({.enabled = false});
-      TrainStep step(net, loss, opt, scaler, nullptr, {.amp = amp, .dtype = DType::bf16});
+      TrainStep step(net, loss, opt, scaler, nullptr, {.amp = amp ? std::optional(DType::bf16) : std::nullopt});
       const Tensor x = randn({width, width}), y = randn({width, width});
       step(x, y);
       const int64_t before = cpu::teams_called();
@@ -185,8 +185,9 @@ TEST_CASE("clip_grad_value bounds true gradients") {
 TEST_CASE("train step options and losses are checked") {
   CHECK_THROWS_WITH_AS(Bench({.accumulate_steps = 0}), "[TrainStep] accumulate_steps must be >= 1, got 0", ValueError);
   CHECK_THROWS_WITH_AS(Bench({.clip_grad_norm = -1}), "[TrainStep] clip_grad_norm must be >= 0, got -1", ValueError);
-  CHECK_THROWS_WITH_AS(Bench({.amp = true, .dtype = DType::f32}),
-                       "[TrainStep] amp needs the dtype float16 or bfloat16, got float32", ValueError);
+  CHECK_THROWS_WITH_AS(Bench({.amp = DType::f32}),
+                       "[TrainStep] amp must be float16 or bfloat16, got float32\nhelp: leave it out to compute in float32",
+                       ValueError);
   Bench a({});
   const MSELoss none(Reduction::none);
   TrainStep step(*a.net, none, a.opt, a.scaler, nullptr);
@@ -213,8 +214,7 @@ TEST_CASE("a step in mixed precision needs no more memory than one in float32, a
     SGD opt(net.parameters(), {.lr = 1e-3});
     const MSELoss loss;
     GradScaler scaler({.enabled = dtype == DType::f16});
-    TrainStep step(net, loss, opt, scaler, nullptr,
-                   {.amp = dtype != DType::f32, .dtype = dtype == DType::f32 ? DType::bf16 : dtype});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.amp = if_half(dtype)});
     step(x, y);
     Allocator& memory = allocator(Device::cpu);
     opt.zero_grad();
@@ -237,7 +237,7 @@ TEST_CASE("a step in mixed precision needs no more memory than one in float32, a
 
 TEST_CASE("gradients that are clipped or accumulated stay float32") {
   for (const TrainStepOptions& options :
-       {TrainStepOptions{.amp = true, .clip_grad_norm = 1}, TrainStepOptions{.amp = true, .accumulate_steps = 2}}) {
+       {TrainStepOptions{.amp = DType::bf16, .clip_grad_norm = 1}, TrainStepOptions{.amp = DType::bf16, .accumulate_steps = 2}}) {
     Bench a(options);
     for (int i = 0; i < 2; ++i) a.step(randn({8, 8}), randn({8, 8}));
     for (const Tensor& p : a.net->parameters()) CHECK(p.raw_grad().dtype() == DType::f32);
@@ -253,7 +253,7 @@ TEST_CASE("running statistics move with applied steps only") {
     TrainStep step;
     Nets(bool scaled, int64_t accumulate)
         : scaler({.init_scale = 256, .enabled = scaled}),
-          step(net, loss, opt, scaler, nullptr, {.amp = true, .dtype = DType::f16, .accumulate_steps = accumulate}) {}
+          step(net, loss, opt, scaler, nullptr, {.amp = DType::f16, .accumulate_steps = accumulate}) {}
     std::vector<std::string> statistics() const {
       std::vector<std::string> out;
       for (const NamedTensor& b : net.named_buffers()) out.push_back(bytes(b.tensor));

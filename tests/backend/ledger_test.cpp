@@ -111,7 +111,7 @@ TEST_CASE("a step's passes, layers and products") {
   const MSELoss loss;
   SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   GradScaler scaler({.enabled = false});
-  TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::meta, .amp = true, .dtype = DType::bf16});
+  TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::meta, .amp = DType::bf16});
   const LedgerScope ledger;
   step(empty({3, 8}), empty({3, 4}));
   const auto& calls = ledger.calls();

@@ -160,7 +160,7 @@ TEST_CASE("a skipped step leaves weights, moments and shadows as they are") {
   Adam opt(net->parameters(), {.lr = 0.01});
   const CrossEntropyLoss loss;
   GradScaler scaler({.init_scale = 1024});
-  TrainStep step(*net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .clip_grad_norm = 1});
+  TrainStep step(*net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .clip_grad_norm = 1});
   for (int i = 0; i < 3; ++i) CHECK(step(batches.inputs[0], batches.targets[0]).outcome.applied());
   const std::string before = bytes(*net) + bytes(opt) + shadow_bytes(*net);
   CHECK(!shadow_bytes(*net).empty());

@@ -198,7 +198,7 @@ TEST_CASE("a step whose recording meets something new runs eagerly, and is recor
     SGD opt(net.parameters(), {.lr = 0.1});
     const CrossEntropyLoss loss;
     GradScaler scaler({.init_scale = 256});
-    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
     for (int i = 0; i < 12; ++i) step(batches.inputs[0], batches.targets[0]);
     CHECK(step.is_recorded() == (mode == GraphMode::on));
     const std::string got = bytes(net) + bytes(opt);

@@ -26,8 +26,7 @@ std::string train(const Make& make, const std::vector<Pair>& batches, DType low,
   SGD opt(net->parameters(), {.lr = 0.05, .momentum = 0.9});
   const MSELoss loss;
   GradScaler scaler({.init_scale = 256, .growth_interval = 3, .enabled = low == DType::f16});
-  TrainStep step(*net, loss, opt, scaler, nullptr,
-                 {.device = Device::cuda, .amp = low != DType::f32, .dtype = low == DType::f32 ? DType::bf16 : low, .graph = mode});
+  TrainStep step(*net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = if_half(low), .graph = mode});
   std::vector<StepResult> results;
   std::string outputs;
   for (const Pair& b : batches) {
@@ -95,8 +94,7 @@ TEST_CASE("a step that keeps its input finds the batch there") {
   SGD opt(net.parameters(), {.lr = 0.05});
   const MSELoss loss;
   GradScaler scaler;
-  TrainStep step(net, loss, opt, scaler, nullptr,
-                 {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = GraphMode::on});
+  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = GraphMode::on});
   for (int i = 0; i < 8; ++i) {
     const Tensor x = randn({kBatch, kImageWidth}, {.device = Device::cuda});
     step(x, x);
@@ -134,7 +132,7 @@ TEST_CASE("losses and outcomes of recorded steps stay what they were, over more 
     SGD opt(net.parameters(), {.lr = 0.001});
     const MSELoss loss;
     GradScaler scaler({.init_scale = 64});
-    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
     std::vector<StepResult> kept;
     for (size_t i = 0; i < 2 * StepRecorder::kRing + 40; ++i) {
       StepResult r = step(i % 50 == 17 ? bad : batches[i % 3].first, batches[i % 3].second);
@@ -166,7 +164,7 @@ TEST_CASE("automatic: whichever way was faster stays") {
   net.to(Device::cuda);
   SGD opt(net.parameters(), {.lr = 0.001});
   GradScaler scaler;
-  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16});
+  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16});
   const Tensor x = randn({kBatch, kImageWidth}, {.device = Device::cuda});
   for (int i = 1; i <= StepRecorder::kDecided + 2; ++i) {
     step(x, x);

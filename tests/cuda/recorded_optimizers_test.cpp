@@ -27,7 +27,7 @@ std::string thirty_steps(GraphMode mode, const Make& make, bool momentum, bool* 
   WeightAverage average(*opt, {.decay = 0.9, .every = 2});
   GradScaler scaler({.init_scale = 1e7, .growth_interval = 3});
   OneCycleLR schedule(*opt, {.total_steps = 30, .cycle_momentum = momentum});
-  TrainStep step(net, loss, *opt, scaler, &schedule, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+  TrainStep step(net, loss, *opt, scaler, &schedule, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
   Tensors inputs, targets;
   for (int i = 0; i < 4; ++i) {
     inputs.push_back(randn({8, 8}));

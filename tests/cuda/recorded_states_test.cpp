@@ -18,7 +18,7 @@ std::string forty_steps(GraphMode mode, bool* recorded) {
   const CrossEntropyLoss loss;
   AdamW opt(net.parameters(), {.lr = 0.01});
   GradScaler scaler({.enabled = false});
-  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::bf16, .graph = mode});
+  TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::bf16, .graph = mode});
   Tensors inputs, targets;
   for (int i = 0; i < 4; ++i) {
     inputs.push_back(randn({4, 3, 5}));

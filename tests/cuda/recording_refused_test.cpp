@@ -29,7 +29,7 @@ TEST_CASE("a step that reads a value runs eagerly") {
     Adam opt(net.parameters(), {.lr = 0.01});
     const CrossEntropyLoss loss;
     GradScaler scaler({.init_scale = 256});
-    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
     for (int i = 0; i < 8; ++i) step(batches.inputs[0], batches.targets[0]);
     CHECK(!step.is_recorded());
     CHECK(net.calls <= 9);  // one of them for the attempt
@@ -56,7 +56,7 @@ TEST_CASE("an optimizer that reads a value runs eagerly, though its gradients we
     const CrossEntropyLoss loss;
     GradScaler scaler({.init_scale = 256});
     TrainStep step(*net, loss, opt, scaler, nullptr,
-                   {.device = Device::cuda, .amp = true, .dtype = DType::f16, .clip_grad_norm = 1, .graph = mode});
+                   {.device = Device::cuda, .amp = DType::f16, .clip_grad_norm = 1, .graph = mode});
     for (int i = 0; i < 8; ++i) CHECK_NOTHROW(step(batches.inputs[0], batches.targets[0]));
     CHECK(!step.is_recorded());
     const std::string got = bytes(*net) + bytes(opt);
@@ -83,7 +83,7 @@ TEST_CASE("a weight written just before a recording that fails is cast anew") {
     SGD opt(net.parameters(), {.lr = 0.01});
     const CrossEntropyLoss loss;
     GradScaler scaler({.init_scale = 64});
-    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
     for (int i = 0; i < 6; ++i) {
       net.reads = i >= StepRecorder::kWarmup;
       if (i == StepRecorder::kWarmup) {
@@ -114,7 +114,7 @@ TEST_CASE("a module that may decide on the host is recorded only when asked") {
     SGD opt(net.parameters(), {.lr = 0.1});
     const CrossEntropyLoss loss;
     GradScaler scaler;
-    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = true, .dtype = DType::f16, .graph = mode});
+    TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = mode});
     for (int i = 0; i < 8; ++i) step(batches.inputs[0], batches.targets[0]);
     CHECK(step.is_recorded() == (mode == GraphMode::on));
     const std::string got = bytes(net);

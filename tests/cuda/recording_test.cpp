@@ -51,8 +51,7 @@ struct Trainer {
         schedule(*opt, 40, 1e-4, 5),
         step(*net, loss, *opt, scaler, s.schedule ? &schedule : nullptr,
              {.device = Device::cuda,
-              .amp = s.low != DType::f32,
-              .dtype = s.low == DType::f32 ? DType::bf16 : s.low,
+              .amp = if_half(s.low),
               .clip_grad_norm = s.clip,
               .accumulate_steps = s.accumulate,
               .graph = mode}) {

@@ -79,7 +79,7 @@ TEST_CASE("training steps with a scaler, clipping and both optimizers") {
       const CrossEntropyLoss loss;
       GradScaler scaler({.init_scale = 1024, .enabled = low == DType::f16});
       StepLR schedule(opt, 2);
-      TrainStep step(*net, loss, opt, scaler, &schedule, {.device = Device::cuda, .amp = true, .dtype = low, .clip_grad_norm = 1});
+      TrainStep step(*net, loss, opt, scaler, &schedule, {.device = Device::cuda, .amp = low, .clip_grad_norm = 1});
       for (int i = 0; i < 3; ++i) step(batches.inputs[0], batches.targets[0]);
       CHECK(schedule.count() == 3);
     }

@@ -26,8 +26,7 @@ Run train(Device device, DType low, int steps, bool adam = false) {
   const CrossEntropyLoss loss({.label_smoothing = 0.1});
   GradScaler scaler({.init_scale = 4096, .enabled = low == DType::f16});
   CosineAnnealingLR schedule(opt, steps, 1e-3, 3);
-  TrainStep step(*net, loss, opt, scaler, &schedule,
-                 {.device = device, .amp = low != DType::f32, .dtype = low == DType::f32 ? DType::bf16 : low, .clip_grad_norm = 1});
+  TrainStep step(*net, loss, opt, scaler, &schedule, {.device = device, .amp = if_half(low), .clip_grad_norm = 1});
   Run run;
   Tensors losses;
   for (int i = 0; i < steps; ++i) losses.push_back(step(batches.inputs[size_t(i) % 4], batches.targets[size_t(i) % 4]).loss);
@@ -71,7 +70,7 @@ TEST_CASE("a training step reads nothing back; asking for the loss does") {
       GradScaler scaler({.init_scale = 1024});
       StepLR schedule(opt, 4);
       TrainStep step(*net, loss, opt, scaler, scheduled ? &schedule : nullptr,
-                     {.device = Device::cuda, .amp = true, .dtype = DType::f16, .clip_grad_norm = 1, .graph = mode});
+                     {.device = Device::cuda, .amp = DType::f16, .clip_grad_norm = 1, .graph = mode});
       // automatic: until the way is decided, steps are timed, and waited for.
       const int first = mode == GraphMode::automatic ? StepRecorder::kDecided : 1;
       for (int i = 0; i < first; ++i) step(batches.inputs[0], batches.targets[0]);

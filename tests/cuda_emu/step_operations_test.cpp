@@ -40,11 +40,7 @@ struct Bench {
         scaler({.enabled = low == DType::f16}),
         schedule(*opt, 4),
         step(net, loss, *opt, scaler, scheduled ? &schedule : nullptr,
-             {.device = Device::cuda,
-              .amp = low != DType::f32,
-              .dtype = low == DType::f32 ? DType::bf16 : low,
-              .clip_grad_norm = clip,
-              .graph = graph}) {
+             {.device = Device::cuda, .amp = if_half(low), .clip_grad_norm = clip, .graph = graph}) {
     for (int i = 0; i < 2; ++i) {
       x.push_back(randn({kBatch, kWidth}, {.device = Device::cuda}));
       y.push_back(randn({kBatch, kWidth}, {.device = Device::cuda}));

@@ -100,8 +100,7 @@ Result train(const Kind& kind, const Setting& s, int parts, bool as_ranks) {
   GradScaler scaler({.init_scale = 1024, .growth_interval = 4, .enabled = s.dtype == DType::f16});
   CrossEntropyLoss loss;
   TrainStep step(*net, loss, *opt, scaler, nullptr,
-                 {.amp = s.dtype != DType::f32,
-                  .dtype = s.dtype,
+                 {.amp = if_half(s.dtype),
                   .clip_grad_norm = s.clip,
                   .accumulate_steps = as_ranks ? 1 : parts,
                   .group = as_ranks ? &ranks() : nullptr,
@@ -277,8 +276,7 @@ TEST_CASE("ranks: batch normalisation over ranks is that of the whole batch") {
       SGD opt(net.parameters(), {.lr = 0.1});
       GradScaler scaler({.enabled = false});
       CrossEntropyLoss loss;
-      TrainStep step(net, loss, opt, scaler, nullptr,
-                     {.amp = dtype != DType::f32, .dtype = dtype, .group = together ? &ranks() : nullptr});
+      TrainStep step(net, loss, opt, scaler, nullptr, {.amp = if_half(dtype), .group = together ? &ranks() : nullptr});
       Generator data(11);
       for (int i = 0; i < 6; ++i) {
         const Tensor x = randn({batch, 3, 6, 6}, {}, &data), y = randint(0, 5, {batch}, {.dtype = DType::i64}, &data);
