@@ -95,7 +95,7 @@ void add_problems(Catalog<DatasetRow>& all) {
 
 void add_generated_rows(Catalog<DatasetRow>& all) {
   all.add({{"Digits",
-            "drawn digits in the form of MNIST; needs no files",
+            "generated digits in the form of MNIST; needs no files",
             {which_split(), integer("size", 0, "samples; 0: 8000 for train, 2000 for test").at_least(0).at_most(kMaxCount)}},
            make_digits,
            digits_facts,

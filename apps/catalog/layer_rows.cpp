@@ -201,12 +201,18 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<LocalResponseNorm>("LocalResponseNorm", "x / (k + alpha mean(x^2 of neighbouring channels))^beta",
                                         arg<int64_t>(width("size", "channels").required()), real("alpha", 1e-4, "factor"),
                                         real("beta", 0.75, "exponent"), real("k", 1, "summand")));
+}
+
+void add_dropout_rows(Catalog<ModuleRow>& all) {
   all.add(dropout_row<Dropout>("Dropout", "zeroes inputs with probability p while training"));
   all.add(dropout_row<Dropout1d>("Dropout1d", "zeroes channels of [C, L]"));
   all.add(dropout_row<Dropout2d>("Dropout2d", "zeroes channels of [C, H, W]"));
   all.add(dropout_row<Dropout3d>("Dropout3d", "zeroes channels of [C, D, H, W]"));
   all.add(dropout_row<AlphaDropout>("AlphaDropout", "Dropout that keeps mean and variance, for SELU"));
   all.add(dropout_row<FeatureAlphaDropout>("FeatureAlphaDropout", "AlphaDropout of whole channels"));
+}
+
+void add_embedding_rows(Catalog<ModuleRow>& all) {
   all.add({{"Embedding",
             "rows of a matrix, by their numbers",
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),

@@ -26,7 +26,9 @@ Tensor weights_of(const Json& list);
 void add_container_rows(Catalog<ModuleRow>& all);
 void add_activation_rows(Catalog<ModuleRow>& all);
 void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
-void add_norm_rows(Catalog<ModuleRow>& all);    // normalisations, Dropout, Embedding
+void add_norm_rows(Catalog<ModuleRow>& all);
+void add_dropout_rows(Catalog<ModuleRow>& all);
+void add_embedding_rows(Catalog<ModuleRow>& all);
 void add_recurrent_rows(Catalog<ModuleRow>& all);
 void add_shape_rows(Catalog<ModuleRow>& all);
 void add_attention_rows(Catalog<ModuleRow>& all);

@@ -21,6 +21,8 @@ Catalog<ModuleRow>& module_catalog() {
     add_activation_rows(*made);
     add_window_rows(*made);
     add_norm_rows(*made);
+    add_dropout_rows(*made);
+    add_embedding_rows(*made);
     add_recurrent_rows(*made);
     add_shape_rows(*made);
     add_attention_rows(*made);

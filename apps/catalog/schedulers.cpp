@@ -49,7 +49,7 @@ SchedulePtr make_one(const Json& self, Optimizer& optimizer, const RunLength& ru
 int64_t count_or(const Json& value, int64_t otherwise) { return value.is_null() ? otherwise : value.get<int64_t>(); }
 
 template <class T>
-void add_closed_forms(T& made) {
+void add_decays(T& made) {
   made.add(row_of(
       "StepLR", "lr gamma^(count / step_size)",
       {count_field("step_size", nullptr, "steps or epochs, see interval").required(), number("gamma", 0.1, "factor").above(0)},
@@ -91,6 +91,10 @@ void add_closed_forms(T& made) {
                     return std::make_shared<ConstantLR>(o, self["factor"].template get<double>(),
                                                         self["total_iters"].template get<int64_t>());
                   }));
+}
+
+template <class T>
+void add_curves(T& made) {
   made.add({{"CosineAnnealingLR",
              "warm-up, then half a cosine down to eta_min",
              {count_field("T_max", nullptr, "when eta_min is reached, in steps or epochs; left out: at the end of training"),
@@ -176,6 +180,10 @@ void add_cycles(T& made) {
             o, WSDOptions{
                    .stable_steps = length - decay, .decay_steps = decay, .min_factor = self["min_factor"], .decay = self["decay"]});
       }));
+}
+
+template <class T>
+void add_plateau(T& made) {
   made.add({{"ReduceLROnPlateau",
              "lr factor each time the value that checkpoint.monitor names has stopped improving",
              {number("factor", 0.1, "factor").above(0).below(1), count_field("patience", 10, "evaluations without improvement", 0),
@@ -224,8 +232,10 @@ Catalog<SchedulerRow>& scheduler_catalog() {
         "scheduler", {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
                       integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
                       count_field("length", nullptr, "in a list: how long until the next one, see interval")});
-    add_closed_forms(*made);
+    add_decays(*made);
+    add_curves(*made);
     add_cycles(*made);
+    add_plateau(*made);
     made->add(
         {{"ChainedScheduler",
           "several at once: each starts from the rate of the one before",

@@ -159,6 +159,21 @@ struct LooseLines {
 };
 constexpr int kScan = 4;  // warps' widths of indices looked at together
 
+// Is entry k the first whose index is `mine`? For a whole warp, which looks at kScan widths of indices at once.
+__device__ inline bool is_first_entry(const Lines& lines, int64_t k, int64_t mine, int lane) {
+  bool first = true;
+  for (int64_t base = 0; base < k && first; base += 32 * kScan) {
+    bool found = false;
+#pragma unroll
+    for (int s = 0; s < kScan; ++s) {
+      const int64_t j = base + s * 32 + lane;
+      found = found || (j < k && lines.index[j * lines.index_step] == mine);
+    }
+    first = !__any_sync(kFullMask, found);
+  }
+  return first;
+}
+
 // One index for all lines: a warp an entry and 32 kUnits units, in which lines.space counts. Batch: entries added at a time, to
 // have their loads overlap.
 template <class View, int Batch>
@@ -171,17 +186,7 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
        task += int64_t(gridDim.x) * kBlockWarps) {
     const int64_t k = task / groups, unit = task % groups * 32 * kUnits + lane;
     const int64_t mine = lines.index[k * lines.index_step];
-    bool adds = mine >= 0 && mine < lines.size;
-    for (int64_t base = 0; base < k && adds; base += 32 * kScan) {
-      bool found = false;
-#pragma unroll
-      for (int s = 0; s < kScan; ++s) {
-        const int64_t j = base + s * 32 + lane;
-        found = found || (j < k && lines.index[j * lines.index_step] == mine);
-      }
-      adds = !__any_sync(kFullMask, found);
-    }
-    if (!adds) continue;  // the whole warp
+    if (mine < 0 || mine >= lines.size || !is_first_entry(lines, k, mine, lane)) continue;  // the whole warp
     int64_t to[kUnits] = {}, from[kUnits] = {};
     C sum[kUnits][kWidth] = {};
 #pragma unroll

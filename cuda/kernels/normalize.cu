@@ -107,6 +107,43 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Norm a) {
   }
 }
 
+// Writes what the threads of a block have added up for their columns of a row of `length`, summed over the block's warps if each of
+// these has had rows of its own.
+template <int Warps>
+__device__ inline void store_columns(const float (*plain)[kRun], const float (*scaled)[kRun], int64_t length,
+                                     float* const (&to)[2]) {
+  using Group = RowGroup<Warps>;
+  using Held = HeldRows<RunRows, Group, 2>;
+  if constexpr (Warps > 1) {
+#pragma unroll
+    for (int p = 0; p < kHeldPacks; ++p) {
+      if (Held::place(p) >= length) continue;
+      store_pack(to[0] + Held::place(p), plain[p]);
+      store_pack(to[1] + Held::place(p), scaled[p]);
+    }
+  } else {
+    SHARED(float, shared, [2][kBlockWarps][32 * kRun]);
+#pragma unroll
+    for (int p = 0; p < kHeldPacks; ++p) {
+      if (p * 32 * kRun >= length) continue;
+      __syncthreads();  // the last columns' sums have been read
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) {
+        shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
+        shared[1][Group::in_block()][Group::rank() * kRun + j] = scaled[p][j];
+      }
+      __syncthreads();
+      const int64_t column = p * 32 * kRun + int(threadIdx.x);
+      if (column >= length) continue;
+      for (int which = 0; which < 2; ++which) {
+        float sum = 0;
+        for (int w = 0; w < kBlockWarps; ++w) sum += shared[which][w][threadIdx.x];
+        to[which][column] = sum;
+      }
+    }
+  }
+}
+
 // The same for inner = 1 and rows in packs that fit into registers, and the sums over rows with it: a block has a segment of the
 // rows of a group, each of its warps, or all of it, one row at a time. What a thread has added up for its columns goes to partial,
 // [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
@@ -152,34 +189,7 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t
     if (partial == nullptr) continue;
     const int64_t columns = a.groups * a.channels;
     float* const to[2] = {partial + segment * columns + base, partial + (segments + segment) * columns + base};
-    if constexpr (Warps > 1) {
-#pragma unroll
-      for (int p = 0; p < kHeldPacks; ++p) {
-        if (Held::place(p) >= a.length) continue;
-        store_pack(to[0] + Held::place(p), plain[p]);
-        store_pack(to[1] + Held::place(p), scaled[p]);
-      }
-    } else {
-      SHARED(float, shared, [2][kBlockWarps][32 * kRun]);
-#pragma unroll
-      for (int p = 0; p < kHeldPacks; ++p) {
-        if (p * 32 * kRun >= a.length) continue;
-        __syncthreads();  // the last columns' sums have been read
-#pragma unroll
-        for (int j = 0; j < kRun; ++j) {
-          shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
-          shared[1][Group::in_block()][Group::rank() * kRun + j] = scaled[p][j];
-        }
-        __syncthreads();
-        const int64_t column = p * 32 * kRun + int(threadIdx.x);
-        if (column >= a.length) continue;
-        for (int which = 0; which < 2; ++which) {
-          float sum = 0;
-          for (int w = 0; w < kBlockWarps; ++w) sum += shared[which][w][threadIdx.x];
-          to[which][column] = sum;
-        }
-      }
-    }
+    store_columns<Warps>(plain, scaled, a.length, to);
   }
 }
 

@@ -168,6 +168,23 @@ __device__ inline bool has_bad(const ParamList& list, uint32_t ticket) {
 }
 
 template <class Rule, class C, bool IsPacked>
+__device__ inline void update_param(const Param& u, const ParamList::Part& part, const Control& control,
+                                    const typename Rule::Step& step, const Rule& rule, int states) {
+  if constexpr (IsPacked) {
+    const Packed<float> param(u.param);
+    switch (u.grad.dtype) {
+      case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, rule, states); break;
+      case DType::bf16:
+        update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, rule, states);
+        break;
+      default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, rule, states);
+    }
+  } else {
+    update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, rule, states);
+  }
+}
+
+template <class Rule, class C, bool IsPacked>
 __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that leaves: without a number ptxas spills
     step_list(ParamList list, Rule given, Control control, math::StepTail tail) {
   SHARED(uint32_t, shared, [2]);
@@ -207,19 +224,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
     else
       step = rule.begin(u.count(), u.own_number());
     const int states = given.states();  // before a schedule may set the momentum to 0
-    if (math::is_idle(rule, step)) {
-    } else if constexpr (IsPacked) {
-      const Packed<float> param(u.param);
-      switch (u.grad.dtype) {
-        case DType::f16: update_part<Rule, C, kPack>(u, param, Packed<__half>(u.grad), part, control, step, rule, states); break;
-        case DType::bf16:
-          update_part<Rule, C, kPack>(u, param, Packed<__nv_bfloat16>(u.grad), part, control, step, rule, states);
-          break;
-        default: update_part<Rule, C, kPack>(u, param, Packed<float>(u.grad), part, control, step, rule, states);
-      }
-    } else {
-      update_part<Rule, C, 1>(u, Anything(u.param), Anything(u.grad), part, control, step, rule, states);
-    }
+    if (!math::is_idle(rule, step)) update_param<Rule, C, IsPacked>(u, part, control, step, rule, states);
   }
 
   __syncthreads();
