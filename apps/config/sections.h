@@ -174,9 +174,10 @@ struct TrainSection {
     key.switched(ema, "ema", "exponential average of the weights");
     key.switched(swa, "swa", "mean of the last weights");
     key.switched(lookahead, "lookahead", "slow weights");
-    key(overfit_batches, integer("overfit_batches", nullptr, "train and evaluate only on these first batches, in one order")
-                             .at_least(1)
-                             .at_most(kMaxCount));
+    key(overfit_batches,
+        integer("overfit_batches", nullptr, "train and evaluate only on this many batches, the first ones, in a fixed order")
+            .at_least(1)
+            .at_most(kMaxCount));
     key(early_stopping, optional_section("early_stopping", early_stopping_section(), "end when a value gets no better"));
     key(checkpoint_activations,
         list("checkpoint_activations", Json::array(), pattern("", nullptr, "a module's name"),

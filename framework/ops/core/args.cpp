@@ -45,6 +45,14 @@ const Json* Args::raw(std::string_view name) {
   return has(name) ? &attributes_.at(std::string(name)) : nullptr;
 }
 
+std::string Args::misspelt(std::string_view name) const {
+  std::vector<std::string> unknown;
+  if (!attributes_.is_object()) return {};
+  for (const auto& [given, value] : attributes_.items())
+    if (std::find(asked_.begin(), asked_.end(), given) == asked_.end()) unknown.push_back(given);
+  return nearest_name(name, unknown);
+}
+
 bool Args::has(std::string_view name) const {
   const auto found = attributes_.is_object() ? attributes_.find(std::string(name)) : attributes_.end();
   return found != attributes_.end() && !found->is_null();
@@ -60,8 +68,11 @@ namespace {
 template <class T, class Read>
 T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
   if (const Json* v = args.raw(name)) return read(*v);
-  check<ValueError>(otherwise.has_value(), args.op(), "argument '", name, "' is missing");
-  return *otherwise;
+  if (otherwise) return *otherwise;
+  const std::string near = args.misspelt(name);
+  if (near.empty()) fail<ValueError>(args.op(), "argument '", name, "' is missing");
+  fail<ValueError>(args.op(), "argument '", name, "' is missing",
+                   Help{"'" + near + "' is given: did you mean '" + std::string(name) + "'?"});
 }
 
 double to_number(std::string_view op, std::string_view name, const Json& v) {

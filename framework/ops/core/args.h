@@ -51,6 +51,8 @@ class Args {
 
   std::string_view op() const { return op_; }
   const nlohmann::json* raw(std::string_view name);  // null when left out; for values without a getter
+  // The name given, and not asked for so far, that comes nearest to the missing `name`; empty if none is near.
+  std::string misspelt(std::string_view name) const;
   // Throws ValueError when something was given that no getter asked for.
   void check_all_used() const;
 

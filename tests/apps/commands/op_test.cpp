@@ -73,6 +73,9 @@ TEST_CASE("op: errors are the op's, with the program's exit codes") {
   CHECK(run(dir, "op mm --attrs '[1]'").code == 2);
   CHECK(run(dir, "op mm --autocast float64").code == 2);
   CHECK(run(dir, "op").code == 2);
+  save_safetensors(dir / "one.safetensors", {{"0", numbers({2, 3})}});
+  CHECK(contains(run(dir, R"(op unsqueeze --in one.safetensors --attrs '{"dims": 0}')").err,
+                 "[unsqueeze] argument 'dim' is missing\nhelp: 'dims' is given: did you mean 'dim'?"));
   save_safetensors(dir / "names.safetensors", {{"weight", numbers({2, 3})}});
   CHECK(contains(run(dir, "op relu --in names.safetensors").err, "tensor 'weight' of names.safetensors is no argument"));
 }
