@@ -58,7 +58,7 @@ if(HALFSTEP_SANITIZE)
   # A finding ends the program, so that no test with one passes.
   add_compile_options(-fsanitize=${HALFSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-Wno-maybe-uninitialized)  # with sanitizers GCC 12 suspects its own standard library
+    add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized)  # with sanitizers GCC 12 suspects its own library and fmt
   endif()
   if(HALFSTEP_SANITIZE MATCHES "address")
     add_compile_definitions(_GLIBCXX_SANITIZE_VECTOR=1)  # what a vector has reserved and does not hold is out of bounds
