@@ -11,7 +11,7 @@ enum ExitCode : int {
   kFailed = 1,        // runtime failure
   kUsage = 2,         // command line or config
   kData = 3,          // data or a checkpoint missing or malformed
-  kDiverged = 4,      // NaN loss, or the loss scale fell under its floor
+  kDiverged = 4,      // NaN loss, or the loss scale fell below its lower limit
   kDevice = 5,        // device absent, or out of memory
   kPeerLost = 74,     // another rank ended, stopped or was cut off: run again with --resume auto
   kRequeue = 75,      // stopped by SIGTERM, SIGHUP or SIGUSR1 after saving: run again with --resume auto

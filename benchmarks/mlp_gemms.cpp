@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor under a training step: the 8 matrix products of a 3-layer MLP (3 forward, 3 weight gradients, 2 input gradients) and
-// nothing else, in float32, bfloat16 and float16. "backend" goes through Backend::gemm, "bare" through oneDNN's primitives, created
-// once.
+// The least time of a training step: the 8 matrix products of a 3-layer MLP (3 forward, 3 weight gradients, 2 input gradients)
+// and nothing else, in float32, bfloat16 and float16. "backend" goes through Backend::gemm, "bare" through oneDNN's primitives,
+// created once.
 //   mlp_gemms [--batch 512] [--width 1024] [--rounds 15] [--threads 0]
 // Prints one JSON object; times are medians in milliseconds.
 #include <algorithm>

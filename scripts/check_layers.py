@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the code to its floors, and to a few rules of the house.
+"""Checks that files include only what their level in the source tree allows, and a few rules of the project.
 
     scripts/check_layers.py [ROOT]      prints "file:line: rule" for each violation; exits 1 when there is one
     scripts/check_layers.py --self-test plants one violation of each rule in a temporary tree and checks that it is found
 
-Floors: a file includes only from its own floor or below.
+Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < commands
@@ -24,8 +24,8 @@ import re
 import sys
 import tempfile
 
-# Path prefix -> floor; the longest match counts. tests are above all.
-FLOORS = {
+# Path prefix -> level; the longest match counts. tests are above all.
+LEVELS = {
     "framework/base/": 0, "amp/policy/": 0,
     "framework/math/": 1,
     "framework/tensor/": 2,
@@ -37,8 +37,8 @@ FLOORS = {
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
-ROOMS = [  # of one floor: a file includes only from its own room or an earlier one
-    [f"framework/ops/{room}/" for room in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
+FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
+    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
     ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/commands/"],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
@@ -139,9 +139,9 @@ NOT_TYPES = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
-def floor_of(path):
-    best = max((p for p in FLOORS if path.startswith(p)), key=len, default=None)
-    return None if best is None else FLOORS[best]
+def level_of(path):
+    best = max((p for p in LEVELS if path.startswith(p)), key=len, default=None)
+    return None if best is None else LEVELS[best]
 
 
 def check_include(root, path, quote, target):
@@ -151,12 +151,12 @@ def check_include(root, path, quote, target):
         return
     if quote == "<" or target in GENERATED:
         return
-    own = floor_of(path)
+    own = level_of(path)
     if own == 9 and not os.path.exists(os.path.join(root, target)):
         beside = os.path.join(os.path.dirname(path), target)
         if os.path.exists(os.path.join(root, beside)):
             return  # a test's own header may be named from its folder
-    other = floor_of(target)
+    other = level_of(target)
     if other is None or not os.path.exists(os.path.join(root, target)):
         yield f'"{target}" is not a path from the repository root'
         return
@@ -165,12 +165,12 @@ def check_include(root, path, quote, target):
     if target.startswith("cuda/") and not path.startswith(("cuda/", "tests/")) and path not in CUDA_DOOR:
         yield f"{target}: nobody includes cuda/ but {', '.join(sorted(CUDA_DOOR))}"
     if other > own:
-        yield f"{target} is on floor {other}, above this file's floor {own}"
-    for rooms in ROOMS:
-        at = {which: next((i for i, room in enumerate(rooms) if name.startswith(room)), None)
+        yield f"{target} is of level {other}, above this file's level {own}"
+    for folders in FOLDERS:
+        at = {which: next((i for i, folder in enumerate(folders) if name.startswith(folder)), None)
               for which, name in ((0, path), (1, target))}
         if at[0] is not None and at[1] is not None and at[1] > at[0]:
-            yield f"{target}: {rooms[at[0]][:-1]} comes before {rooms[at[1]][:-1]} and does not include it"
+            yield f"{target}: {folders[at[0]][:-1]} comes before {folders[at[1]][:-1]} and does not include it"
     for a, b in (("layers/", "optim/"), ("optim/", "layers/")):
         if path.startswith(a) and target.startswith(b):
             yield f"{target}: {a[:-1]} and {b[:-1]} are neighbours and do not include each other"
@@ -245,8 +245,8 @@ def violations(root):
             lines = file.read().splitlines()
         is_code, riddles, wide = path.endswith(CODE), 0, 0
         is_narrow = path.endswith(LICENSED) and not path.endswith(".def")
-        if is_code and floor_of(path) is None:
-            found.append((path, 1, "this file is on no floor: add it to FLOORS in scripts/check_layers.py"))
+        if is_code and level_of(path) is None:
+            found.append((path, 1, "this file has no level: add its folder to the list of levels in scripts/check_layers.py"))
         lost = mirrors_nothing(root, path) if is_code else None
         if lost:
             found.append((path, 1, f"{lost} mirrors no folder of the tree: move it, or name it in TESTS_OF_THEIR_OWN "
@@ -288,14 +288,14 @@ def violations(root):
 UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/base/a.h", "#pragma once\n", None),
-    ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is on floor 2, above this file's floor 0"),
+    ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
     ("framework/tensor/a.h", '#include "framework/base/a.h"\n', None),
     ("framework/tensor/cuda.cpp", "#include <cuda_runtime.h>\n", "only cuda/ includes those"),
     ("framework/math/blas.h", "#  include <cublasLt.h>\n", "only cuda/ includes those"),
     ("framework/backend/registry.cpp", '#include "cuda/a.h"\n', None),
     ("framework/backend/other.cpp", '#include "cuda/a.h"\n', "nobody includes cuda/"),
     ("framework/autograd/a.h", '#include "amp/policy/policy.h"\n#include "amp/autocast/autocast.h"\n', None),
-    ("framework/autograd/up.cpp", '#include "amp/step/grad_scaler.h"\n', "is on floor 7, above this file's floor 4"),
+    ("framework/autograd/up.cpp", '#include "amp/step/grad_scaler.h"\n', "is of level 7, above this file's level 4"),
     ("framework/ops/relative.cpp", '#include "registry.h"\n', "not a path from the repository root"),
     ("framework/ops/side_road.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", "call apply_policy()"),
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
@@ -303,25 +303,25 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
     ("framework/ops/long.cpp", "\n" * 401, "over 400 lines"),
-    ("framework/elsewhere/a.cpp", "\n", "on no floor"),
+    ("framework/elsewhere/a.cpp", "\n", "has no level"),
     ("amp/policy/policy.h", '#include "framework/base/a.h"\n', None),
-    ("amp/policy/policy.cpp", '#include "framework/tensor/a.h"\n', "is on floor 2, above this file's floor 0"),
+    ("amp/policy/policy.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
     ("amp/autocast/autocast.h", '#include "framework/tensor/a.h"\n', None),
     ("amp/step/grad_scaler.h", '#include "optim/a.h"\n', None),
-    ("amp/new_part.h", "\n", "on no floor"),
+    ("amp/new_part.h", "\n", "has no level"),
     ("cuda/a.h", '#include <cuda_runtime.h>\n#include "framework/backend/registry.cpp"\n', None),
-    ("cuda/up.cu", '#include "framework/ops/relative.cpp"\n', "is on floor 5, above this file's floor 3"),
+    ("cuda/up.cu", '#include "framework/ops/relative.cpp"\n', "is of level 5, above this file's level 3"),
     ("layers/a.h", '#include "framework/autograd/a.h"\n', None),
     ("layers/side.cpp", '#include "optim/a.h"\n', "neighbours"),
     ("optim/a.h", '#include "framework/tensor/a.h"\n', None),
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
-    ("optim/up.cpp", '#include "apps/a.h"\n', "is on floor 8, above this file's floor 6"),
+    ("optim/up.cpp", '#include "apps/a.h"\n', "is of level 8, above this file's level 6"),
     ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_version.h"\n', None),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),
     ("apps/schema/up.cpp", '#include "apps/catalog/a.h"\n', "apps/schema comes before apps/catalog"),
-    ("apps/build/up.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
-    ("apps/test.cpp", '#include "tests/ops/a.h"\n', "is on floor 9, above this file's floor 8"),
+    ("apps/build/up.cpp", '#include "tests/ops/a.h"\n', "is of level 9, above this file's level 8"),
+    ("apps/test.cpp", '#include "tests/ops/a.h"\n', "is of level 9, above this file's level 8"),
     ("tests/ops/a.h", '#include "apps/a.h"\n#include "cuda/a.h"\n', None),
     ("tests/ops/a_test.cpp", '#include "a.h"\n', None),
     ("tests/fuzz/a.cpp", "\n", None),
@@ -374,7 +374,7 @@ def main(arguments):
     found = violations(os.path.abspath(root))
     for path, line, rule in found:
         print(f"{path}:{line}: {rule}")
-    print(f"check_layers: {len(found)} violation(s)" if found else "check_layers: every include stays on its floor")
+    print(f"check_layers: {len(found)} violation(s)" if found else "check_layers: every include is of an allowed level")
     return 1 if found else 0
 
 

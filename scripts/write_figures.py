@@ -43,7 +43,7 @@ def mlp_4096():
 
 
 def mlp_table():
-    lines = ["", "| batch x width, resident batches | float32 | bfloat16 | float16 |", "| --- | --- | --- | --- |"]
+    lines = ["", "| batch x width, batches kept in memory | float32 | bfloat16 | float16 |", "| --- | --- | --- | --- |"]
     for (batch, width), (run, arms) in mlp_runs().items():
         cells = [f"{arms[a]['median_ms']:.3g} ms, {arms[a]['peak_bytes']:,}" for a in ARMS]
         lines.append(f"| {batch} x {width}, {run['batches']} | " + " | ".join(cells) + " |")
@@ -56,14 +56,14 @@ def torch_runs():
 
 def torch_1024():
     arms = torch_runs()[512, 1024]
-    return f"{arms['float32']['ratio']:.2f} of its time in float32, {arms['bfloat16']['ratio']:.2f} in bfloat16"
+    return f"{arms['float32']['ratio']:.2f} of PyTorch's time in float32 and {arms['bfloat16']['ratio']:.2f} in bfloat16"
 
 
 def torch_spread():
     def cell(arm):
         return f"{arm['ratio']:.2f} ({min(arm['ratios']):.2f} to {max(arm['ratios']):.2f})"
 
-    return "; ".join(f"{batch}, {width}: {cell(arms['float32'])} and {cell(arms['bfloat16'])}" 
+    return "; ".join(f"batch {batch}, width {width}: {cell(arms['float32'])} in float32, {cell(arms['bfloat16'])} in bfloat16"
                      for (batch, width), arms in torch_runs().items())
 
 

@@ -41,8 +41,16 @@ RECIPES = {
     "airline_lstm": {"metric": "val.rmse", "data": "airline passengers, last 33 % held out", "reference": 41.85,
                      "of": "the value of a year before"},
     "wine_regression": {"metric": "val.rmse", "data": "red wine, all 1,599 rows", "reference": 0.64558, "of": "least squares"},
-    "ctc_digits": {"metric": "val.label_error_rate", "data": "strips of 2 to 4 drawn digits, 4,000 and 500", "reference": 0.10,
-                   "of": "chosen: nine of ten labels right"},
+    "ctc_digits": {"metric": "val.label_error_rate", "data": "strips of 2 to 4 generated digits: 4,000 to train, 500 to test",
+                   "reference": 0.10, "of": "chosen: nine of ten labels right"},
+}
+
+# Notes of records in the words of the page, since a record is never edited.
+NOTES = {
+    "Two runs at a time, on one thread each, on a machine on which other programs ran too: "
+    "times are not better than they are here.":
+        "Runs were made two at a time, on one thread each, while other programs used the machine as well; on an idle machine they\n"
+        "would take the same time or less.",
 }
 
 
@@ -183,23 +191,24 @@ def write_docs(file):
     out = [f"""<!-- Written by benchmarks/recipes/run.py --docs from {file.name}; do not edit. -->
 # Recipes
 
-`configs/recipes/` holds configs that train small models on real data. They read their data from the folder in the environment
-variable `HALFSTEP_DATA`; a comment in each config lists the files:
+`configs/recipes/` holds configs that train small models, all but `ctc_digits` on real data. They read their data from the folder in
+the environment variable `HALFSTEP_DATA`; a comment in each config lists the files:
 
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --set amp.dtype=float16
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --no-amp
 
-They train in mixed precision, in bfloat16 on a CPU and in float16 on a GPU; `--no-amp` trains in float32. `wine_regression` has it
-switched off, since both 16-bit precisions change its result by more than seeds do (below).
+They train in mixed precision, in bfloat16 on a CPU and in float16 on a GPU; `--no-amp` trains in float32. The config of
+`wine_regression` switches mixed precision off, since both 16-bit precisions change its result by more than seeds do (below).
 
 Two more models need a training loop of their own, and are programs: `examples/autoencoder.cpp`, whose target is its input, and
-`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. Each trains on drawn digits in float16 and
-bfloat16 as a test, and is not compared with PyTorch.
+`examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. Each trains on generated digits in float16
+and bfloat16 as a test, and is not compared with PyTorch.
 
 All numbers here come from `benchmarks/results/{file.name}`, recorded on {record['date']} on
-{record['cores']} cores of {record['machine']}, beside PyTorch {record['torch']}; `benchmarks/recipes/run.py` records them again.
-{record['note']}
+{record['cores']} cores of {record['machine']}, together with those of PyTorch {record['torch']};
+`benchmarks/recipes/run.py` records them again.
+{NOTES.get(record['note'], record['note'])}
 The longest run of halfstep took {longest:.0f} seconds.
 
 ## Results
@@ -240,8 +249,8 @@ alike, not how well the models would do on unseen data.
     out.append(f"""
 ## Precisions
 
-Difference of the means over three seeds, 16-bit minus float32. In brackets: the difference that seeds alone would cause in at most
-5 of 100 cases (Student's t).
+The table has the difference of the means over three seeds, 16-bit minus float32. In brackets is the limit of the noise: if only the
+seeds differed, the difference would exceed this limit in 5 of 100 cases (Student's t).
 
 | recipe | bfloat16 | float16 |
 | --- | --- | --- |""")
@@ -254,7 +263,7 @@ Difference of the means over three seeds, 16-bit minus float32. In brackets: the
     skipped = [f"{sum(r['steps_skipped'] for r in float16 if r['recipe'] == n)} of `{n}`"
                for n in RECIPES if any(r["recipe"] == n and r.get("steps_skipped") for r in rows)]
     out.append("\nOutside the noise: " + (", ".join(outside) if outside else "none")
-               + ".\nSteps that the scaler skipped, over all seeds: " +
+               + ".\nSteps that the scaler skipped, over all seeds:\n" +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
         out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so its seeds have next to no noise:

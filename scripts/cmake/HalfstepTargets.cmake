@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-set(HALFSTEP_FLOORS "" CACHE INTERNAL "")
+set(HALFSTEP_LEVELS "" CACHE INTERNAL "")
 set(HALFSTEP_LINK "" CACHE INTERNAL "")
 
 # With HALFSTEP_UNITY the sources of a folder become one translation unit, so that a header is read once a folder and not once a
@@ -17,10 +17,10 @@ function(halfstep_unity target)
   endforeach()
 endfunction()
 
-# halfstep_floor(NAME DIRS dir... [ALONE dir...] [EXCLUDE file...] [PACKAGES target...])
+# halfstep_level(NAME DIRS dir... [ALONE dir...] [EXCLUDE file...] [PACKAGES target...])
 # All .cpp of the folders (not recursive) as the object library halfstep_NAME. ALONE: folders in which each file stays a translation
 # unit.
-function(halfstep_floor name)
+function(halfstep_level name)
   cmake_parse_arguments(ARG "" "" "DIRS;ALONE;EXCLUDE;PACKAGES" ${ARGN})
   foreach(kind DIRS ALONE)
     set(${kind}_sources)
@@ -36,16 +36,16 @@ function(halfstep_floor name)
   halfstep_unity(halfstep_${name} ${DIRS_sources})
   target_include_directories(halfstep_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})  # the latter for generated/
   target_link_libraries(halfstep_${name} PRIVATE halfstep_flags ${ARG_PACKAGES})
-  set(HALFSTEP_FLOORS ${HALFSTEP_FLOORS} ${name} CACHE INTERNAL "")
+  set(HALFSTEP_LEVELS ${HALFSTEP_LEVELS} ${name} CACHE INTERNAL "")
   set(HALFSTEP_LINK ${HALFSTEP_LINK} ${ARG_PACKAGES} CACHE INTERNAL "")
 endfunction()
 
-# Joins the floors into the static library halfstep::halfstep.
+# Joins the object libraries into the static library halfstep::halfstep.
 function(halfstep_library)
   add_library(halfstep STATIC)
   add_library(halfstep::halfstep ALIAS halfstep)
-  foreach(floor IN LISTS HALFSTEP_FLOORS)
-    target_sources(halfstep PRIVATE $<TARGET_OBJECTS:halfstep_${floor}>)
+  foreach(level IN LISTS HALFSTEP_LEVELS)
+    target_sources(halfstep PRIVATE $<TARGET_OBJECTS:halfstep_${level}>)
   endforeach()
   target_include_directories(halfstep PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR};${PROJECT_BINARY_DIR}>")
   target_compile_features(halfstep PUBLIC cxx_std_20)
