@@ -61,7 +61,6 @@ if(HALFSTEP_SANITIZE)
     add_compile_options(-Wno-maybe-uninitialized -Wno-uninitialized)  # with sanitizers GCC 12 suspects its own library and fmt
   endif()
   if(HALFSTEP_SANITIZE MATCHES "address")
-    add_compile_definitions(_GLIBCXX_SANITIZE_VECTOR=1)  # what a vector has reserved and does not hold is out of bounds
     add_compile_options(-ftrivial-auto-var-init=pattern)  # what reads a variable that nobody has set gets a value that shows
   endif()
   add_link_options(-fsanitize=${HALFSTEP_SANITIZE})
