@@ -38,6 +38,8 @@ class ParameterRange {
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), norm = the norm_type-norm over all of them (inf: largest |g|).
 // Returns the norm, 0-dim f32 on the device; no host read unless error_if_nonfinite.
 Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, double norm_type = 2, bool error_if_nonfinite = false);
+template <std::same_as<bool> Flag>
+Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, Flag) = delete;  // error_if_nonfinite is the fourth
 // Clamps every gradient element to [-clip_value, clip_value].
 void clip_grad_value_(const ParameterRange& params, double clip_value);
 // Adaptive clipping (Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021): the gradient of

@@ -139,6 +139,14 @@ TEST_CASE("clip_grad_agc_ is the paper's formula, unit by unit") {
   CHECK_THROWS_WITH_AS(clip_grad_agc_(params, 1, 0), doctest::Contains("eps must be > 0, got 0"), ValueError);
 }
 
+namespace {
+template <class... Args>
+concept Clips = requires(const Tensor& p, Args... args) {
+  clip_grad_norm_(p, args...);
+};
+static_assert(Clips<int> && Clips<double, int> && Clips<double, double, bool> && !Clips<double, bool>);
+}  // namespace
+
 TEST_CASE("clipping takes one tensor and any range of tensors") {
   const auto made = [] {
     const Tensor p = ones({2}, {.requires_grad = true});
