@@ -39,4 +39,5 @@
 #include "optim/lbfgs.h"
 #include "optim/optimizers.h"
 #include "optim/schedule.h"
+#include "optim/schedule_parts.h"
 #include "optim/two_pass.h"

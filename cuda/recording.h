@@ -45,8 +45,8 @@ struct Reader {
 // One recording under way: capture runs from construction to finish or abandon. Used under the backend's lock.
 class Recorder final : public LaunchWatcher {
  public:
-  Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator,
-           std::span<const TensorView> inputs);
+  [[nodiscard]] Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator,
+                         std::span<const TensorView> inputs);
   ~Recorder();
   Recorder(const Recorder&) = delete;
 

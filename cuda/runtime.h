@@ -29,7 +29,7 @@ int capability();
 
 class Event {
  public:
-  explicit Event(bool timed = true);  // without a time it is cheaper to record
+  [[nodiscard]] explicit Event(bool timed = true);  // without a time it is cheaper to record
   ~Event();
   Event(const Event&) = delete;
   void record(cudaStream_t stream);
@@ -45,7 +45,7 @@ float milliseconds(const Event& begin, const Event& end);
 // Page-locked host memory.
 class Pinned {
  public:
-  explicit Pinned(size_t bytes);
+  [[nodiscard]] explicit Pinned(size_t bytes);
   ~Pinned();
   Pinned(const Pinned&) = delete;
   void* data() const { return data_; }

@@ -162,7 +162,7 @@ namespace {
 // Gives the buffers other memory, with the same values, until its end.
 class BuffersAside {
  public:
-  explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
+  [[nodiscard]] explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
     const NoGrad off;
     for (const NamedTensor& b : buffers_) {
       kept_.push_back(b.tensor.alias(b.tensor.shape(), b.tensor.strides()));

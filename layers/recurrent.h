@@ -112,7 +112,7 @@ void reset_states(Module& module);
 // For a pass over other data: the layers begin at zero, and at the end of the scope get back the states that they had before it.
 class FreshStates {
  public:
-  explicit FreshStates(Module& module);
+  [[nodiscard]] explicit FreshStates(Module& module);
   ~FreshStates();
   FreshStates(const FreshStates&) = delete;
 

@@ -16,7 +16,7 @@ namespace halfstep {
 //   update_bn(net, inputs);  // any range of tensors
 class RunningStatistics {
  public:
-  explicit RunningStatistics(Module& model);  // forgets the statistics
+  [[nodiscard]] explicit RunningStatistics(Module& model);  // forgets the statistics
   ~RunningStatistics();                       // the momenta and modes that the norms had come back
   RunningStatistics(const RunningStatistics&) = delete;
   bool any() const { return !norms_.empty(); }

@@ -32,7 +32,7 @@ void WeightAverage::stepped(const AmpStep& amp) {
                                .start = double(options_.start),
                                .every = double(options_.every)};
   size_t i = 0;
-  for (const ParamGroup& group : optimizer().groups()) {
+  for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;
     for (const Tensor& p : group.params) {
       updates.push_back({.param = state(i, "average", p.shape(), kept_dtype(p)).view(),
@@ -98,7 +98,7 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower
 void Lookahead::stepped(const AmpStep& amp) {
   const NoGrad off;
   size_t i = 0;
-  for (const ParamGroup& group : optimizer().groups()) {
+  for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;
     Tensors shadows;
     for (const Tensor& p : group.params) {

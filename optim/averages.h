@@ -29,7 +29,7 @@ struct WeightAverageOptions {
 class WeightAverage : public Optimizer::Follower {
  public:
   // Throws ValueError for options out of range.
-  explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
+  [[nodiscard]] explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
   void stepped(const AmpStep& amp) override;
   std::vector<std::string> state_names() const override { return {"average", "average_step", "average_count"}; }
   std::string describe() const override;
@@ -42,7 +42,7 @@ class WeightAverage : public Optimizer::Follower {
   // While it lives, the parameters hold the averages, where there are any; then they have their own values again.
   class Scope {
    public:
-    explicit Scope(WeightAverage& average) : average_(average) { average.exchange(); }
+    [[nodiscard]] explicit Scope(WeightAverage& average) : average_(average) { average.exchange(); }
     ~Scope() { average_.exchange(); }
     Scope(const Scope&) = delete;
 
@@ -64,7 +64,7 @@ struct LookaheadOptions {
 class Lookahead : public Optimizer::Follower {
  public:
   // The parameters of now are the first slow weights. Throws ValueError for options out of range.
-  explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
+  [[nodiscard]] explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   void stepped(const AmpStep& amp) override;
   std::vector<std::string> state_names() const override { return {"slow", "slow_step"}; }
   std::string describe() const override;

@@ -25,7 +25,7 @@ Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tenso
 
 }  // namespace
 
-Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, double norm_type, bool error_if_nonfinite) {
+Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, double norm_type, bool error_if_nonfinite) {
   check<ValueError>(max_norm >= 0, "clip_grad_norm_", "max_norm must be >= 0, got ", max_norm);
   NoGrad off;
   const Tensors grads = gradients_of(params);
@@ -42,12 +42,12 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, doubl
   return norm;
 }
 
-Tensor grad_norm(const std::vector<Tensor>& params, double norm_type) {
+Tensor grad_norm(const ParameterRange& params, double norm_type) {
   NoGrad off;
   return norm_of("grad_norm", params, gradients_of(params), norm_type);
 }
 
-void clip_grad_agc_(const std::vector<Tensor>& params, double clip_factor, double eps) {
+void clip_grad_agc_(const ParameterRange& params, double clip_factor, double eps) {
   check<ValueError>(clip_factor > 0, "clip_grad_agc_", "clip_factor must be > 0, got ", clip_factor);
   check<ValueError>(eps > 0, "clip_grad_agc_", "eps must be > 0, got ", eps);
   NoGrad off;
@@ -69,10 +69,30 @@ void clip_grad_agc_(const std::vector<Tensor>& params, double clip_factor, doubl
   }
 }
 
-void clip_grad_value_(const std::vector<Tensor>& params, double clip_value) {
+void clip_grad_value_(const ParameterRange& params, double clip_value) {
   check<ValueError>(clip_value >= 0, "clip_grad_value_", "clip_value must be >= 0, got ", clip_value);
   NoGrad off;
   for (const Tensor& g : gradients_of(params)) g.copy_(clamp(g, -clip_value, clip_value));
+}
+
+Tensor parameters_to_vector(const ParameterRange& params) {
+  check<ValueError>(!params.empty(), "parameters_to_vector", "needs at least one parameter, got an empty list");
+  Tensors parts;
+  for (const Tensor& p : params) parts.push_back(p.reshape({-1}));
+  return cat(parts);
+}
+
+void vector_to_parameters(const Tensor& vector, const ParameterRange& params) {
+  int64_t elements = 0;
+  for (const Tensor& p : params) elements += p.numel();
+  check<ShapeError>(vector.dim() == 1 && vector.numel() == elements, "vector_to_parameters", "the vector must be [", elements,
+                    "], as many elements as the parameters have, got ", vector.shape());
+  const NoGrad off;
+  int64_t at = 0;
+  for (const Tensor& p : params) {
+    p.detach().copy_(vector.detach().narrow(0, at, p.numel()).reshape(p.shape()));
+    at += p.numel();
+  }
 }
 
 }  // namespace halfstep

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/device_rates.h"
 
+#include <utility>
+#include <vector>
+
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 
@@ -29,12 +32,24 @@ DeviceRates::~DeviceRates() {
 }
 
 void DeviceRates::prepare() {
-  if (schedule_ && sent_count_ + pending_ + 1 >= window_end_) settle();
+  optimizer_.adopt_changes();
+  const int64_t most = sent_count_ + pending_;
+  if (schedule_ && (most + 1 >= window_end_ || most > last_ || (pending_ > 0 && user_wrote()))) settle();
   if (pending_ == 0) send();
+}
+
+// While steps are pending, rates and momenta of the host are those that were sent, unless the user wrote into the groups.
+bool DeviceRates::user_wrote() const {
+  const size_t groups = optimizer_.groups_.size();
+  for (size_t g = 0; g < groups; ++g) {
+    if (optimizer_.was_written(g) || (moves_momentum_ && *optimizer_.momentum_of(g) != sent_[groups + g])) return true;
+  }
+  return false;
 }
 
 void DeviceRates::send() {
   Backend& backend = backend_for(rates_.device());
+  if (schedule_) schedule_->follow();
   std::vector<double> rates = host_rates();
   if (rates != sent_) backend.copy_from_host(rates.data(), rates_.data(), rates_.nbytes());
   sent_ = std::move(rates);
@@ -44,15 +59,16 @@ void DeviceRates::send() {
   if (moved) backend.copy_from_host(&count, count_.data(), sizeof count);
   if (moved || window_end_ < count + kWindow / 2) {
     std::vector<double> table(size_t(table_.numel()));
-    const size_t groups = optimizer_.groups().size();
+    const size_t groups = optimizer_.groups_.size();
     for (size_t row = 0; row < sent_.size(); ++row) {
       for (int64_t c = count; c < count + kWindow; ++c) {
         table[row * kWindow + size_t(c % kWindow)] =
-            row < groups ? schedule_->rate(optimizer_.initial_lr(row), c) : schedule_->momentum(c).value();
+            row < groups ? schedule_->rate(schedule_->initial_lr(row), c) : schedule_->momentum(c).value();
       }
     }
     backend.copy_from_host(table.data(), table_.data(), table_.nbytes());
-    window_end_ = count + kWindow;
+    window_end_ = last_ = count + kWindow;
+    while (last_ > count && !schedule_->covers(last_)) --last_;
   }
   sent_count_ = count;
   sent_revision_ = schedule_->revision();
@@ -60,8 +76,9 @@ void DeviceRates::send() {
 
 std::vector<double> DeviceRates::host_rates() const {
   std::vector<double> out;
-  for (size_t g = 0; g < optimizer_.groups().size(); ++g) out.push_back(optimizer_.lr(g));
-  for (size_t g = 0; moves_momentum_ && g < optimizer_.groups().size(); ++g) out.push_back(optimizer_.momentum(g));
+  const size_t groups = optimizer_.groups_.size();
+  for (size_t g = 0; g < groups; ++g) out.push_back(optimizer_.lr(g));
+  for (size_t g = 0; moves_momentum_ && g < groups; ++g) out.push_back(optimizer_.momentum(g));
   return out;
 }
 
@@ -84,8 +101,17 @@ void DeviceRates::settle() {
   pending_ = 0;
   if (count == sent_count_) return;  // all skipped: the rates are unchanged
   sent_count_ = count;
-  schedule_->set_count(count);
+  // What the user wrote since the last step stays, and is still to be sent.
+  const bool wrote = user_wrote();
+  const size_t groups = optimizer_.groups_.size();
+  std::vector<std::pair<size_t, double>> momenta;
+  for (size_t g = 0; moves_momentum_ && g < groups; ++g) {
+    if (const double momentum = *optimizer_.momentum_of(g); momentum != sent_[groups + g]) momenta.emplace_back(g, momentum);
+  }
+  schedule_->place(count, /*keep_set=*/true);
+  for (const auto& [g, momentum] : momenta) optimizer_.set_momentum(momentum, g);
   sent_ = host_rates();
+  if (wrote) sent_.clear();
 }
 
 }  // namespace halfstep

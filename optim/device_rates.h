@@ -16,7 +16,7 @@ namespace halfstep {
 class DeviceRates {
  public:
   // From here to its destruction `optimizer` steps with these rates. `schedule` may be null. Both must outlive it.
-  DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device);
+  [[nodiscard]] DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device);
   ~DeviceRates();
   DeviceRates(const DeviceRates&) = delete;
 
@@ -33,6 +33,7 @@ class DeviceRates {
   Optimizer& optimizer_;
   Schedule* schedule_;
   std::vector<double> host_rates() const;
+  bool user_wrote() const;
 
   bool moves_momentum_;
   Tensor rates_, table_, count_;  // f64 [rows], f64 [rows, kWindow], i64 []; rows: the groups' rates, then any momenta
@@ -40,6 +41,7 @@ class DeviceRates {
   int64_t sent_count_ = -1;       // ... and its count
   int64_t sent_revision_ = 0;     // ... and the schedule's revision
   int64_t window_end_ = 0;        // the table holds counts up to here
+  int64_t last_ = 0;              // ... and the schedule has no rate after this one
   int64_t pending_ = 0;           // steps that may have moved the count since
 };
 

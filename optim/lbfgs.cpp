@@ -44,11 +44,16 @@ const std::vector<Option<LBFGSOptions>>& LBFGSOptions::list() {
   return all;
 }
 
+void LBFGSOptions::check_change(const LBFGSOptions& before) const {
+  halfstep::check<ValueError>(history_size == before.history_size, kName, "history_size cannot change after ", before.history_size,
+                              ", got ", history_size, Help{"build a new optimizer"});
+}
+
 double LBFGS::evaluate(const Closure& closure, Tensor* loss) {
   const Tensor out = *Optimizer::evaluate(closure);
   if (loss) *loss = out;
   const double value = out.item<double>();
-  return options().maximize ? -value : value;
+  return own(0).maximize ? -value : value;
 }
 
 Tensor LBFGS::flat_gradient() const {
@@ -60,7 +65,7 @@ Tensor LBFGS::flat_gradient() const {
         (grad.defined() ? grad.detach() : zeros_like(p)).reshape({-1}).to(p.dtype() == DType::f64 ? DType::f64 : DType::f32));
   }
   const Tensor all = cat(parts);
-  return options().maximize ? -all : all;
+  return own(0).maximize ? -all : all;
 }
 
 // parameters = from + t direction, or += where `from` is null.
@@ -86,8 +91,8 @@ void LBFGS::remember(const Tensor& gradient) {
   const std::string slot = std::to_string(int64_t(n[kNext]));
   state(0, "change" + slot, gradient.shape(), gradient.dtype()).copy_(change);
   state(0, "moved" + slot, gradient.shape(), gradient.dtype()).copy_(moved);
-  n[kNext] = double((int64_t(n[kNext]) + 1) % options().history_size);
-  n[kPairs] = std::min(n[kPairs] + 1, double(options().history_size));
+  n[kNext] = double((int64_t(n[kNext]) + 1) % own(0).history_size);
+  n[kPairs] = std::min(n[kPairs] + 1, double(own(0).history_size));
   n[kScale] = curvature / dot_of(change, change);
   numbers.copy_(tensor(n, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
 }
@@ -95,7 +100,7 @@ void LBFGS::remember(const Tensor& gradient) {
 // Minus the approximate inverse Hessian times the gradient, by the two loops over the history.
 Tensor LBFGS::newton_direction(const Tensor& gradient) {
   const std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
-  const int64_t pairs = int64_t(n[kPairs]), size = options().history_size;
+  const int64_t pairs = int64_t(n[kPairs]), size = own(0).history_size;
   const auto pair = [&](const char* name, int64_t i) {  // the i-th, from the oldest
     const int64_t slot = (int64_t(n[kNext]) - pairs + i + 2 * size) % size;
     return state(0, name + std::to_string(slot), gradient.shape(), gradient.dtype());
@@ -211,6 +216,7 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
   check<ValueError>(bool(closure), "LBFGS.step", "needs a closure that computes the loss and its gradients",
                     Help{"opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })"});
   check<ValueError>(groups().size() == 1, "LBFGS.step", "all parameters must be in one group, got ", groups().size(), " groups");
+  adopt_changes();
   const LBFGSOptions o = current(0, last_known_lr(0));
   const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
   Tensor first_loss;

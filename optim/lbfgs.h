@@ -34,6 +34,7 @@ struct LBFGSOptions {
   std::string line_search_fn = "none";  // "none": every step is lr long; "strong_wolfe"
   bool maximize = false;
   void check() const {}
+  void check_change(const LBFGSOptions& before) const;
   static constexpr const char* kName = "LBFGS";
   static const std::vector<Option<LBFGSOptions>>& list();
 };

@@ -39,7 +39,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   check<ValueError>(!group.params.empty(), "optimizer", "needs at least one parameter, got an empty list",
                     one_of_several ? " for group " + std::to_string(groups_.size()) : "");
   std::set<const TensorImpl*> seen;
-  for (const Tensor& p : parameters()) seen.insert(p.impl());
+  for (const Tensor& p : params_) seen.insert(p.impl());
   size_t index = state_.size();
   for (const Tensor& p : group.params) {
     check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
@@ -59,28 +59,99 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   check<ValueError>(decay >= 0, "optimizer", "weight_decay must be >= 0, got ", decay);
   lr_.push_back(rate);
   initial_lr_.push_back(rate);
+  written_.push_back(false);
   first_param_.push_back(state_.size());
   state_.resize(index);
+  params_.insert(params_.end(), group.params.begin(), group.params.end());
+  group.lr = rate;
   groups_.push_back(std::move(group));
 }
 
-void Optimizer::zero_grad() {
-  for (const ParamGroup& group : groups_) {
-    for (const Tensor& p : group.params) p.zero_grad();
+std::span<ParamGroup> Optimizer::param_groups() {
+  if (settle_) settle_();
+  return groups_;
+}
+std::span<const ParamGroup> Optimizer::param_groups() const {
+  if (settle_) settle_();
+  return groups_;
+}
+
+void Optimizer::check_params() const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::vector<Tensor>& now = groups_[g].params;
+    const size_t first = first_param_[g], end = g + 1 < groups_.size() ? first_param_[g + 1] : params_.size();
+    bool same = now.size() == end - first;
+    for (size_t i = 0; same && i < now.size(); ++i) same = now[i].same(params_[first + i]);
+    check<ValueError>(same, "optimizer", "the parameters of group ", g, " were exchanged, but states belong to them",
+                      Help{"use add_param_group for more parameters, and a new optimizer for others"});
   }
+}
+
+void Optimizer::adopt_changes() {
+  check_params();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const double rate = last_known_lr(g);
+    check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
+    if (rate != lr_[g]) written_[g] = true;
+    put_lr(rate, g);
+    adopt(g);
+  }
+}
+
+std::vector<double> Optimizer::recorded_options() {
+  adopt_changes();
+  std::vector<double> out;
+  for (const ParamGroup& group : groups_) out.push_back(group.weight_decay.value_or(-1));
+  return out;
+}
+
+// Of the places that have it, the one that changed.
+double Optimizer::last_known_lr(size_t group) const {
+  const std::optional<double>& direct = groups_[group].lr;
+  if (direct && *direct != lr_[group]) return *direct;
+  const double* const option = const_cast<Optimizer*>(this)->lr_option(group);
+  return option ? *option : lr_[group];
+}
+
+void Optimizer::put_lr(double lr, size_t group) {
+  groups_[group].lr = lr_[group] = lr;
+  if (double* const option = lr_option(group)) *option = lr;
+}
+
+void Optimizer::schedule_lr(double lr, size_t group) {
+  check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
+  put_lr(lr, group);
+  written_[group] = false;
+}
+
+void Optimizer::begin_schedule() {
+  adopt_changes();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (written_[g]) initial_lr_[g] = lr_[g];
+    written_[g] = false;
+  }
+}
+
+void Optimizer::zero_grad() {
+  for (const Tensor& p : params_) p.zero_grad();
 }
 
 double Optimizer::lr(size_t group) const {
   if (settle_) settle_();
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
-  return lr_[group];
+  return last_known_lr(group);
+}
+
+void Optimizer::set_lr(double lr) {
+  for (size_t g = 0; g < lr_.size(); ++g) set_lr(lr, g);
 }
 
 void Optimizer::set_lr(double lr, size_t group) {
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
   if (settle_) settle_();
-  lr_[group] = lr;
+  put_lr(lr, group);
+  written_[group] = true;
 }
 
 double Optimizer::initial_lr(size_t group) const {
@@ -102,11 +173,7 @@ void Optimizer::set_momentum(double momentum, size_t group) {
   *const_cast<double*>(momentum_of(group)) = momentum;  // an option of this, which is not const
 }
 
-std::vector<Tensor> Optimizer::parameters() const {
-  std::vector<Tensor> out;
-  for (const ParamGroup& group : groups_) out.insert(out.end(), group.params.begin(), group.params.end());
-  return out;
-}
+std::vector<Tensor> Optimizer::parameters() const { return params_; }
 
 Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
   check<IndexError>(param < state_.size(), "optimizer", "parameter must be below ", state_.size(), ", got ", param,
@@ -191,14 +258,14 @@ StepControl Optimizer::control(size_t group, bool whole) {
   c.write_back = step.grad_scale.defined() && keeps_unscaled_;
   if (rates_.defined()) {
     c.lr = rates_.data<double>() + group;
-    if (rates_.numel() > int64_t(groups_.size())) c.momentum = c.lr + groups_.size();
+    if (device_has_momentum()) c.momentum = c.lr + groups_.size();
   }
   return c;
 }
 
 Tensor Optimizer::device_lr(size_t group) const {
   if (rates_.defined()) return rates_.select(0, int64_t(group)).to(DType::f32);
-  return full({}, lr_[group], {.device = groups_[group].params.front().device()});
+  return full({}, last_known_lr(group), {.device = groups_[group].params.front().device()});
 }
 
 void Optimizer::finish(size_t group) {
@@ -236,6 +303,7 @@ void Optimizer::followed() {
 std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   NoGrad off;
+  adopt_changes();
   for (size_t g = 0; g < groups().size(); ++g) {
     Tensors keep;
     const std::vector<ParamUpdate> params = updates(g, states(g), keep, number());
@@ -251,11 +319,13 @@ std::vector<std::string> FusedOptimizer::state_names(size_t group, const Tensor&
   std::vector<std::string> names = states(group);
   names.insert(names.begin(), "step");
   if (number()) names.push_back(number());
+  if (derived_name()) names.push_back(derived_name());
   return names;
 }
 
 std::optional<Optimizer::StateLayout> FusedOptimizer::state_layout(const std::string& name, const Tensor& param) const {
-  return number() && name == number() ? StateLayout{{}, DType::f32} : Optimizer::state_layout(name, param);
+  const bool scalar = (number() && name == number()) || (derived_name() && name == derived_name());
+  return scalar ? StateLayout{{}, DType::f32} : Optimizer::state_layout(name, param);
 }
 
 }  // namespace halfstep

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <any>
+#include <concepts>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,14 @@ struct ParamGroup {
   std::optional<double> lr = {};            // unset: that of the options
   std::optional<double> weight_decay = {};
   std::any options = {};  // of the optimizer's own kind, e.g. SGDOptions, in place of those that all groups share
+
+  // The options, as group.as<AdamOptions>().beta1 = 0.8. Throws ValueError if they are of another kind.
+  template <class O>
+  O& as() {
+    O* const own = std::any_cast<O>(&options);
+    check<ValueError>(own, "optimizer", "the options of the group are not of this kind");
+    return *own;
+  }
 };
 
 // What the scaler hands a step: device scalars, undefined when absent.
@@ -48,15 +58,28 @@ class Optimizer {
   void zero_grad();  // sets gradients to undefined
   // More parameters, also between steps. A TrainStep on a GPU must be made afterwards.
   virtual void add_param_group(ParamGroup group);
-  std::vector<ParamGroup>& groups() { return groups_; }
-  const std::vector<ParamGroup>& groups() const { return groups_; }
+  // The groups, with all their values set. As in PyTorch, what is written into one counts from the next step on, on a GPU and in
+  // recorded steps too:
+  //   for (ParamGroup& group : opt.param_groups()) group.lr = 0.01;
+  // The learning rate and the weight decay are also in `options`; the one that was written counts. The next step throws ValueError
+  // for a value that a constructor would refuse, and for other `params` (add_param_group adds some). A schedule continues from a
+  // rate that was written (Schedule::initial_for). Ask for the groups again after a step: while a schedule moves the rates on a
+  // GPU, a reference that was kept shows those of when it was taken.
+  std::span<ParamGroup> param_groups();
+  std::span<const ParamGroup> param_groups() const;
   double lr(size_t group = 0) const;           // the current learning rate
+  void set_lr(double lr);                      // of all groups
   void set_lr(double lr, size_t group);
-  double initial_lr(size_t group) const;       // the rate that the group was built with: schedules are relative to it
+  template <std::floating_point Group>
+  void set_lr(double lr, Group) = delete;  // the arguments are the other way round
+  // The rate that the group was built with, or that was set before its first schedule was made: schedules are relative to it.
+  double initial_lr(size_t group) const;
   std::vector<Tensor> parameters() const;      // of all groups
   // The momentum, or beta1, that a schedule may move. Throw ValueError where the optimizer has none.
   double momentum(size_t group = 0) const;
   void set_momentum(double momentum, size_t group);
+  template <std::floating_point Group>
+  void set_momentum(double momentum, Group) = delete;
   bool has_momentum() const { return momentum_of(0) != nullptr; }
 
   // State by parameter position: "<index>.<name>", e.g. "0.exp_avg", "0.step", "3.momentum_buffer". Names as in PyTorch.
@@ -65,6 +88,11 @@ class Optimizer {
 
   // How often load_state_dict has freed state, so that its memory is not where it was.
   int64_t states_dropped() const { return states_dropped_; }
+
+  // Checks what was written into the groups since the last call, and takes it over. Every step() begins with it.
+  void adopt_changes();
+  // The numbers that a recorded step has in its kernels: all options but those that it reads from device rates.
+  virtual std::vector<double> recorded_options();
 
   AmpStep& amp();  // set by GradScaler around step
   // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when somebody asks
@@ -96,6 +124,7 @@ class Optimizer {
       return optimizer_.state(param, name, shape, dtype);
     }
     const Tensor* find_state(size_t param, const std::string& name) const { return optimizer_.find_state(param, name); }
+    std::span<const ParamGroup> groups() const { return optimizer_.groups(); }
 
    private:
     Optimizer& optimizer_;
@@ -110,6 +139,14 @@ class Optimizer {
 
  protected:
   Optimizer(std::vector<ParamGroup> groups, double lr);
+  // The groups without waiting for the device: their rates may be behind its own.
+  std::span<const ParamGroup> groups() const { return groups_; }
+  ParamGroup& group(size_t i) { return groups_[i]; }
+  // A group's part of adopt_changes; its rate was taken over before.
+  virtual void adopt(size_t) {}
+  // Where else a group has its learning rate.
+  virtual double* lr_option(size_t) { return nullptr; }
+  bool device_has_momentum() const { return rates_.defined() && rates_.numel() > int64_t(groups_.size()); }
   // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
   // it clean.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
@@ -122,7 +159,7 @@ class Optimizer {
   // several passes, in which the caller checks gradients and finishes the step.
   StepControl control(size_t group, bool whole = true);
   Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
-  double last_known_lr(size_t group) const { return lr_[group]; }  // for kernels, which control(group).lr overrides
+  double last_known_lr(size_t group) const;  // for kernels, which control(group).lr overrides
   void finish(size_t group);  // bumps versions, declares shadows current
   void followed();            // once a step, at its end: runs the followers
   size_t first_param(size_t group) const { return first_param_[group]; }
@@ -130,6 +167,9 @@ class Optimizer {
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
   // The state that a parameter of a group holds once it was stepped; load_state_dict holds a state to it. Empty: anything goes.
   virtual std::vector<std::string> state_names(size_t, const Tensor&) const { return {}; }
+  // A state of a parameter that follows from its count of steps: in state_dict() for PyTorch, and ignored when it is loaded.
+  virtual const char* derived_name() const { return nullptr; }
+  virtual Tensor derived(size_t, const Tensor&) const { return {}; }
   // How a state of `param` looks: the count of steps is one f32, all else is as large as the parameter, in f32 or, of an f64 one,
   // in f64. Nothing: it is not known.
   struct StateLayout {
@@ -139,10 +179,20 @@ class Optimizer {
   virtual std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const;
 
  private:
+  friend class DeviceRates;
+  friend class Schedule;
   std::vector<std::vector<std::string>> all_state_names() const;
   std::vector<ParamGroup> groups_;
   void place(ParamGroup group, bool one_of_several);
-  std::vector<double> lr_, initial_lr_;
+  void check_params() const;
+  void put_lr(double lr, size_t group);
+  // For schedules: a rate that the user did not write. begin_schedule makes initial rates of those that were.
+  void schedule_lr(double lr, size_t group);
+  void begin_schedule();
+  bool was_written(size_t group) const { return written_[group] || last_known_lr(group) != lr_[group]; }
+  std::vector<Tensor> params_;           // of all groups
+  std::vector<double> lr_, initial_lr_;  // lr_: as last taken over from the group
+  std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;

@@ -34,8 +34,14 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 std::map<std::string, Tensor> Optimizer::state_dict() const {
   std::map<std::string, Tensor> out;
-  for (size_t i = 0; i < state_.size(); ++i) {
-    for (const auto& [name, t] : state_[i]) out[std::to_string(i) + "." + name] = t;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const size_t end = g + 1 < groups_.size() ? first_param_[g + 1] : state_.size();
+    for (size_t i = first_param_[g]; i < end; ++i) {
+      const std::string prefix = std::to_string(i) + ".";
+      for (const auto& [name, t] : state_[i]) out[prefix + name] = t;
+      if (const auto step = state_[i].find("step"); derived_name() && step != state_[i].end())
+        out[prefix + derived_name()] = derived(g, step->second);
+    }
   }
   return out;
 }
@@ -63,6 +69,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   const auto follows = [&](const std::string& name) {
     return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), name); });
   };
+  const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
   const auto stepped = [&](size_t param) {
     return std::any_of(by_param[param].begin(), by_param[param].end(), [&](const auto& entry) { return !follows(entry.first); });
@@ -92,7 +99,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!stepped(i)) continue;
     for (const std::string& name : names[i]) {
-      if (!by_param[i].contains(name) && name != "step") problem(i, ".", name, ": missing");
+      if (!by_param[i].contains(name) && name != "step" && !is_derived(name)) problem(i, ".", name, ": missing");
     }
   }
   check<ValueError>(count == 0, "optimizer.load_state_dict", "the state does not fit ", describe(), ":", problems.str());
@@ -101,6 +108,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   for (size_t i = 0; i < params.size(); ++i) {
     std::map<std::string, Tensor>& old = state_[i];
     states_dropped_ += int64_t(std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); }));
+    if (derived_name()) by_param[i].erase(derived_name());
     for (const auto& [name, t] : by_param[i]) {
       const auto layout = state_layout(name, params[i]);
       Tensor& mine = state(i, name, t.shape(), layout ? layout->dtype : t.dtype());

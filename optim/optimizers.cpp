@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizers.h"
 
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
 namespace halfstep {
 namespace {
 
@@ -216,13 +219,17 @@ const std::vector<Option<ASGDOptions>>& ASGDOptions::list() {
   using O = ASGDOptions;
   static const std::vector<Option<O>> all{lr_of<O>(),
                                           option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
-                                          option("alpha", &O::alpha, "power of the step size"),
+                                          option("alpha", &O::alpha, "power of the step size").at_least(0),
                                           option("t0", &O::t0, "step that averaging begins at"),
                                           decay_of<O>(),
                                           maximize_of<O>()};
   return all;
 }
 Names ASGDOptions::states() const { return {"ax"}; }
+Tensor ASGDOptions::derived(const Tensor& step) const {
+  const NoGrad off;
+  return reciprocal(clamp(step - t0, 1.0, {}));
+}
 UpdateRule ASGDOptions::rule() const {
   return math::AsgdRule{.lr = lr, .lambd = lambd, .alpha = alpha, .t0 = t0, .weight_decay = weight_decay, .maximize = maximize};
 }

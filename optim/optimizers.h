@@ -18,7 +18,8 @@
 namespace halfstep {
 
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
-//   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains.
+//   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains;
+//   optional: void check_change(const O& before) const, for options that a group keeps.
 template <class O, class Base>
 class WithOptions : public Base {
  public:
@@ -28,13 +29,13 @@ class WithOptions : public Base {
   WithOptions(std::vector<ParamGroup> groups, const O& options = {})
       : Base(with_rates(std::move(groups)), options.lr), shared_(options) {
     check_options(options);
-    for (const ParamGroup& group : this->groups()) options_.push_back(options_of(group));
+    for (size_t g = 0; g < this->groups().size(); ++g) take_in(g, options_of(this->groups()[g]));
   }
 
   void add_param_group(ParamGroup group) override {
-    O own = options_of(group);
+    const O own = options_of(group);
     Base::add_param_group(std::move(with_rates({std::move(group)}).front()));
-    options_.push_back(std::move(own));
+    take_in(this->groups().size() - 1, own);
   }
   std::string describe() const override {
     std::string out = std::string(O::kName) + "(" + joined("lr=", this->last_known_lr(0));
@@ -44,23 +45,67 @@ class WithOptions : public Base {
     }
     return out + ")";
   }
-  const O& options(size_t group = 0) const { return options_.at(group); }
+  // Those of a group. As in param_groups(), what is written counts from the next step on: opt.options().beta1 = 0.8.
+  O& options(size_t group = 0) {
+    this->param_groups();  // brings rates up to date
+    return const_cast<O&>(own(group));
+  }
+  const O& options(size_t group = 0) const {
+    this->param_groups();
+    return own(group);
+  }
+  std::vector<double> recorded_options() override {
+    this->adopt_changes();
+    std::vector<double> out;
+    for (size_t g = 0; g < this->groups().size(); ++g) {
+      const O& o = own(g);
+      const double* const momentum = this->device_has_momentum() ? momentum_of(g) : nullptr;
+      for (const double x : values_of(o, {&o.lr, momentum})) out.push_back(x);
+    }
+    return out;
+  }
 
  protected:
-  // Those of a group, with its own weight decay and this learning rate.
+  // As options(), without waiting for the device.
+  const O& own(size_t group) const {
+    check<IndexError>(group < kept_.size(), O::kName, "group must be below ", kept_.size(), ", got ", group);
+    const O* const at = std::any_cast<O>(&this->groups()[group].options);
+    check<ValueError>(at, O::kName, "options of a group must be ", O::kName, "Options, got those of another optimizer");
+    return *at;
+  }
+  // The same with this learning rate.
   O current(size_t group, double lr) const {
-    O out = options_.at(group);
+    O out = own(group);
     out.lr = lr;
-    if constexpr (requires { out.weight_decay; }) out.weight_decay = this->groups()[group].weight_decay.value_or(out.weight_decay);
     return out;
   }
   const double* momentum_of(size_t group) const override {
     if constexpr (requires(O o) { o.beta1; })
-      return &options_.at(group).beta1;
+      return &own(group).beta1;
     else if constexpr (requires(O o) { o.momentum; })
-      return &options_.at(group).momentum;
+      return &own(group).momentum;
     else
       return nullptr;
+  }
+  const O& shared() const { return shared_; }  // what all groups share that have no options of their own
+  double* lr_option(size_t group) override {
+    O* const at = std::any_cast<O>(&this->group(group).options);
+    return at ? &at->lr : nullptr;
+  }
+  void adopt(size_t g) override {
+    O now = own(g);
+    std::optional<double>& decay = this->group(g).weight_decay;
+    if constexpr (requires { now.weight_decay; }) {
+      if (decay && *decay != kept_[g].weight_decay) now.weight_decay = *decay;
+    } else {
+      check<ValueError>(!decay, O::kName, "has no weight_decay, got ", decay.value_or(0));
+    }
+    if (values_of(now) != values_of(kept_[g])) {
+      check_options(now);
+      if constexpr (requires { now.check_change(now); }) now.check_change(kept_[g]);
+      this->group(g).template as<O>() = kept_[g] = now;
+    }
+    if constexpr (requires { now.weight_decay; }) decay = now.weight_decay;
   }
 
  private:
@@ -81,17 +126,27 @@ class WithOptions : public Base {
     check_options(*own);
     return *own;
   }
+  // Gives a group that Base took all its values.
+  void take_in(size_t g, O own) {
+    ParamGroup& group = this->group(g);
+    own.lr = *group.lr;
+    if constexpr (requires { own.weight_decay; })
+      group.weight_decay = own.weight_decay = group.weight_decay.value_or(own.weight_decay);
+    group.options = own;
+    kept_.push_back(own);
+  }
   static void check_options(const O& options) {
     for (const Option<O>& o : O::list()) check_option(O::kName, o, options);
     options.check();
   }
 
   O shared_;
-  std::vector<O> options_;  // by group
+  std::vector<O> kept_;  // by group: as last taken over
 };
 
 // An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of what
-// the rule keeps, in its order.
+// the rule keeps, in its order. Optional: kNumber, the name of a number that it keeps of each parameter, and kDerived with Tensor
+// derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the count of steps.
 template <class O>
 class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
  public:
@@ -99,10 +154,18 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
 
  protected:
   UpdateRule rule(size_t group, double lr) const override { return this->current(group, lr).rule(); }
-  std::vector<std::string> states(size_t group) const override { return this->options(group).states(); }
+  std::vector<std::string> states(size_t group) const override { return this->own(group).states(); }
   const char* number() const override {
     if constexpr (requires { O::kNumber; }) return O::kNumber;
     return nullptr;
+  }
+  const char* derived_name() const override {
+    if constexpr (requires { O::kDerived; }) return O::kDerived;
+    return nullptr;
+  }
+  Tensor derived(size_t group, const Tensor& step) const override {
+    if constexpr (requires { O::kDerived; }) return this->own(group).derived(step);
+    return {};
   }
 };
 
@@ -186,11 +249,14 @@ struct AdadeltaOptions {
 };
 using Adadelta = RuleOptimizer<AdadeltaOptions>;
 
-// The averages are its state "ax". A step uses the learning rate of that step; PyTorch's uses that of the step before.
+// The averages are its state "ax". As in PyTorch, a step computes the step size of the next one, "eta": a change of the learning
+// rate counts one step later. "mu", the weight of the next parameters in the averages, follows from the number of steps.
 struct ASGDOptions {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   bool maximize = false;
   void check() const {}
+  static constexpr const char *kNumber = "eta", *kDerived = "mu";
+  Tensor derived(const Tensor& step) const;
   HALFSTEP_OPTIMIZER_OPTIONS(ASGDOptions, "ASGD");
 };
 using ASGD = RuleOptimizer<ASGDOptions>;

@@ -2,8 +2,10 @@
 // The options of an optimizer as a list that can be walked: its text, its checks, its JSON and the docs are made from it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <sstream>
@@ -80,6 +82,26 @@ std::string shown(const Option<O>& option, const O& options) {
     out << options.*std::get<3>(option.member);
   }
   return out.str();
+}
+
+// All values in the order of the list, texts as numbers: equal where the options are. `left_out`: numbers that do not count.
+template <class O>
+std::vector<double> values_of(const O& options, const std::vector<const double*>& left_out = {}) {
+  std::vector<double> out;
+  for (const Option<O>& option : O::list()) {
+    if (const auto* numbers = std::get_if<0>(&option.member)) {
+      for (double O::*member : *numbers) {
+        if (std::find(left_out.begin(), left_out.end(), &(options.*member)) == left_out.end()) out.push_back(options.*member);
+      }
+    } else if (const auto* count = std::get_if<1>(&option.member)) {
+      out.push_back(double(options.*(*count)));
+    } else if (const auto* flag = std::get_if<2>(&option.member)) {
+      out.push_back(options.*(*flag));
+    } else {
+      out.push_back(double(std::hash<std::string>{}(options.*std::get<3>(option.member))));
+    }
+  }
+  return out;
 }
 
 // Throws ValueError for a value outside its domain.

@@ -41,6 +41,8 @@ void check_word(const char* name, const char* key, const std::string& value, con
   check<ValueError>(std::find(all.begin(), all.end(), value) != all.end(), name, key, " must be one of ", words, ", got ", value);
 }
 
+const std::string kInitial = "initial_lr.";  // in a state, before the number of a group whose rate the user set
+
 // Half a cosine from `from` to `to` as x goes from 0 to 1.
 double cosine(double from, double to, double x) { return to + (from - to) * (1 + std::cos(std::numbers::pi * x)) / 2; }
 
@@ -48,10 +50,35 @@ double cosine(double from, double to, double x) { return to + (from - to) * (1 +
 
 Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {}
 
-void Schedule::start() { set_count(0); }
+void Schedule::start() {
+  optimizer_.begin_schedule();
+  set_count(0);
+}
 
-void Schedule::step(bool applied) {
-  if (applied) set_count(count() + 1);
+void Schedule::step_if(bool applied) {
+  if (!applied) return;
+  const int64_t next = count() + 1;
+  follow();
+  set_count(next);
+}
+
+std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
+
+double Schedule::initial_lr(size_t group) const {
+  const auto at = initial_.find(group);
+  return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
+}
+
+void Schedule::follow() {
+  optimizer_.adopt_changes();
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    if (!optimizer_.written_[g]) continue;
+    optimizer_.written_[g] = false;
+    const std::optional<double> initial = initial_for(optimizer_.lr_[g], count_);
+    if (!initial) continue;
+    initial_[g] = *initial;
+    ++revision_;
+  }
 }
 
 int64_t Schedule::count() const {
@@ -62,10 +89,15 @@ int64_t Schedule::count() const {
 void Schedule::set_count(int64_t count) {
   check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
   if (settle_) settle_();
+  place(count, /*keep_set=*/false);
+}
+
+void Schedule::place(int64_t count, bool keep_set) {
+  check<ValueError>(covers(count), "schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
-  for (size_t g = 0; g < optimizer_.groups().size(); ++g) {
-    optimizer_.set_lr(rate(optimizer_.initial_lr(g), count), g);
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
     if (momentum) optimizer_.set_momentum(*momentum, g);
   }
 }
@@ -77,12 +109,28 @@ void Schedule::changed() {
 
 double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
 
+std::map<std::string, double> Schedule::state_dict() const {
+  std::map<std::string, double> out{{"count", double(count())}};
+  for (const auto& [group, initial] : initial_) out[kInitial + std::to_string(group)] = initial;
+  return out;
+}
+
 void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   const auto at = state.find("count");
   check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
                     "a state must hold the count of applied steps");
+  initial_.clear();
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    if (const auto initial = state.find(kInitial + std::to_string(g)); initial != state.end()) initial_[g] = initial->second;
+  }
   ++revision_;
   set_count(int64_t(at->second));
+}
+
+std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
+  const double initial = rate / factor(count);
+  if (!std::isfinite(initial)) return {};
+  return initial;
 }
 
 StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
@@ -155,6 +203,16 @@ LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function
   start();
 }
 
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> function)
+    : FactorSchedule(optimizer), function_(std::move(function)) {
+  check<ValueError>(bool(function_), "MultiplicativeLR", "needs a function of the count of applied steps");
+  start();
+}
+double MultiplicativeLR::factor(int64_t count) const {
+  while (int64_t(products_.size()) <= count) products_.push_back(products_.back() * function_(int64_t(products_.size())));
+  return products_[size_t(count)];
+}
+
 NoamLR::NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps)
     : FactorSchedule(optimizer), d_model_(d_model), warmup_steps_(warmup_steps) {
   check_count("NoamLR", "d_model", d_model, 1);
@@ -209,6 +267,12 @@ CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double
 double CosineAnnealingLR::rate(double initial, int64_t count) const {
   if (count < warmup_steps_) return initial * double(count + 1) / double(warmup_steps_);
   return cosine(initial, eta_min_, double(std::min(count, t_max_) - warmup_steps_) / double(t_max_ - warmup_steps_));
+}
+std::optional<double> CosineAnnealingLR::initial_for(double rate, int64_t count) const {
+  if (count < warmup_steps_) return rate * double(warmup_steps_) / double(count + 1);
+  const double share = cosine(1, 0, double(std::min(count, t_max_) - warmup_steps_) / double(t_max_ - warmup_steps_));
+  if (share < 1e-12) return {};  // eta_min, whatever the rate
+  return eta_min_ + (rate - eta_min_) / share;
 }
 std::string CosineAnnealingLR::describe() const {
   return warmup_steps_ > 0

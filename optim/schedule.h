@@ -5,10 +5,16 @@
 //   CosineAnnealingLR schedule(opt, 1000);
 //   for (...) { ...; schedule.step(outcome.applied()); }
 //
+// A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
+// do: at half the rate, all later rates are halved. Those of LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which
+// are closed forms in PyTorch too, do not.
+//
 // A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
 #pragma once
 
 #include <cmath>
+#include <concepts>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,13 +30,27 @@ namespace halfstep {
 class Schedule {
  public:
   virtual ~Schedule() = default;
-  // After each optimizer step: counts it when it was applied, and sets the learning rate for the next.
-  void step(bool applied = true);
+  // After each optimizer step: counts it when it was applied, and sets the learning rate for the next. Throws ValueError where the
+  // schedule has ended (OneCycleLR). It takes only a bool: a metric is for observe.
+  void step() { step_if(true); }
+  template <std::same_as<bool> Applied>
+  void step(Applied applied) {
+    step_if(applied);
+  }
   int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
   double lr(size_t group = 0) const;           // the optimizer's current rate
   // The rate of a group that was built with `initial`, after `count` applied steps.
   virtual double rate(double initial, int64_t count) const = 0;
+  // The initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate. Nothing
+  // where there is none, or where what the user sets counts until the next step only.
+  virtual std::optional<double> initial_for(double rate, int64_t count) const;
+  // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
+  virtual bool is_absolute() const { return false; }
+  // Is there a rate after `count` applied steps? False beyond the end of a schedule that must not be stepped further.
+  virtual bool covers(int64_t) const { return true; }
+  // The initial rate of a group: the optimizer's, or that which follows from a rate that the user set.
+  double initial_lr(size_t group) const;
   // The momentum then, of a schedule that moves it.
   virtual std::optional<double> momentum(int64_t) const { return {}; }
   bool moves_momentum() const { return momentum(0).has_value() && optimizer_.has_momentum(); }
@@ -38,8 +58,10 @@ class Schedule {
 
   // What an evaluation found, for schedules that look at it: ReduceLROnPlateau.
   virtual void observe(double) {}
+  template <std::same_as<bool> Metric>
+  void observe(Metric) = delete;
   // What must be kept of it, the count among it.
-  virtual std::map<std::string, double> state_dict() const { return {{"count", double(count())}}; }
+  virtual std::map<std::string, double> state_dict() const;
   virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
   int64_t revision() const { return revision_; }  // grows when rates change that the count has nothing to do with
 
@@ -48,13 +70,20 @@ class Schedule {
 
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
+  void follow();                               // notes the rates that the user set
   void start();                                // call at the end of a constructor: sets the first learning rate
   void changed();                              // rates changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
  private:
+  friend class DeviceRates;
+  friend class ScheduleOfOthers;
+  void step_if(bool applied);
+  // Sets rates and momenta after `count` steps. keep_set: not the rates that the user set in the meantime.
+  void place(int64_t count, bool keep_set);
   Optimizer& optimizer_;
   int64_t count_ = 0, revision_ = 0;
+  std::map<size_t, double> initial_;  // by group, after the user set its rate
   std::function<void()> settle_;
 };
 using SchedulePtr = std::shared_ptr<Schedule>;
@@ -64,6 +93,7 @@ class FactorSchedule : public Schedule {
  public:
   virtual double factor(int64_t count) const = 0;
   double rate(double initial, int64_t count) const override { return initial * factor(count); }
+  std::optional<double> initial_for(double rate, int64_t count) const override;
 
  protected:
   using Schedule::Schedule;
@@ -145,10 +175,24 @@ class LambdaLR : public FactorSchedule {
  public:
   LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function);
   double factor(int64_t count) const override { return function_(count); }
+  std::optional<double> initial_for(double, int64_t) const override { return {}; }
+  bool is_absolute() const override { return true; }
   std::string describe() const override { return "LambdaLR"; }
 
  private:
   std::function<double(int64_t)> function_;
+};
+
+// The rate before, times function(count), from count 1 on: lr function(1) ... function(count)
+class MultiplicativeLR : public FactorSchedule {
+ public:
+  MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> function);
+  double factor(int64_t count) const override;
+  std::string describe() const override { return "MultiplicativeLR"; }
+
+ private:
+  std::function<double(int64_t)> function_;
+  mutable std::vector<double> products_{1};  // of the counts so far
 };
 
 // Of "Attention is all you need": lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1. Usual is an lr of 1.
@@ -197,6 +241,7 @@ class CosineAnnealingLR : public Schedule {
   CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0, int64_t warmup_steps = 0);
   std::string describe() const override;
   double rate(double initial, int64_t count) const override;
+  std::optional<double> initial_for(double rate, int64_t count) const override;
 
  private:
   int64_t t_max_, warmup_steps_;
@@ -209,6 +254,7 @@ class CosineAnnealingWarmRestarts : public Schedule {
   CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
   std::string describe() const override;
   double rate(double initial, int64_t count) const override;
+  bool is_absolute() const override { return true; }
 
  private:
   int64_t t_0_, t_mult_;
@@ -217,6 +263,7 @@ class CosineAnnealingWarmRestarts : public Schedule {
 
 // Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
 // The largest rate of the first group is max_lr, or its own rate when that is 0; those of others are in proportion to their rates.
+// As in PyTorch, step throws ValueError beyond total_steps.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
@@ -231,6 +278,8 @@ class OneCycleLR : public Schedule {
  public:
   OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options);
   double rate(double initial, int64_t count) const override;
+  bool is_absolute() const override { return true; }
+  bool covers(int64_t count) const override { return count <= options_.total_steps; }
   std::optional<double> momentum(int64_t count) const override;
   std::string describe() const override;
 
@@ -253,101 +302,13 @@ class CyclicLR : public Schedule {
  public:
   CyclicLR(Optimizer& optimizer, const CyclicOptions& options);
   double rate(double initial, int64_t count) const override;
+  bool is_absolute() const override { return true; }
   std::optional<double> momentum(int64_t count) const override;
   std::string describe() const override;
 
  private:
   double height(int64_t count) const;  // 0 at the base, 1 at the top
   CyclicOptions options_;
-};
-
-// lr until a metric has not improved for `patience` evaluations, then lr factor, and so on down to min_lr.
-struct PlateauOptions {
-  std::string mode = "min";  // "min", "max": whether lower or higher values are better
-  double factor = 0.1;
-  int64_t patience = 10;
-  double threshold = 1e-4;
-  std::string threshold_mode = "rel";  // "rel", "abs"
-  int64_t cooldown = 0;
-  double min_lr = 0, eps = 1e-8;  // eps: smaller changes are ignored
-};
-class ReduceLROnPlateau : public Schedule {
- public:
-  explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
-  double rate(double initial, int64_t count) const override;
-  void observe(double metric) override;  // once an evaluation
-  std::string describe() const override;
-  std::map<std::string, double> state_dict() const override;
-  void load_state_dict(const std::map<std::string, double>& state) override;
-
- private:
-  PlateauOptions options_;
-  double best_;
-  int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
-};
-
-// What is made of other schedules of the same optimizer. Their own counts are not used.
-class ScheduleOfOthers : public Schedule {
- public:
-  std::optional<double> momentum(int64_t count) const override;
-  void observe(double metric) override;
-  std::map<std::string, double> state_dict() const override;
-  void load_state_dict(const std::map<std::string, double>& state) override;
-  std::string describe() const override;
-
- protected:
-  ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
-  // The count that a part sees, or nothing where it has no say.
-  virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
-  const std::vector<SchedulePtr>& parts() const { return parts_; }
-
- private:
-  const char* name_;
-  std::vector<SchedulePtr> parts_;
-};
-
-// All at once: each takes the rate of the one before as its initial rate.
-class ChainedScheduler : public ScheduleOfOthers {
- public:
-  ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);
-  double rate(double initial, int64_t count) const override;
-
- private:
-  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
-};
-
-// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0.
-class SequentialLR : public ScheduleOfOthers {
- public:
-  SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
-  double rate(double initial, int64_t count) const override;
-
- private:
-  std::optional<int64_t> count_of(size_t part, int64_t count) const override;
-  std::vector<int64_t> milestones_;
-};
-
-// A line from lr / steps up to lr, or to where `schedule` begins, which then follows with its own step 0.
-class WarmupLR : public ScheduleOfOthers {
- public:
-  WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
-  double rate(double initial, int64_t count) const override;
-
- private:
-  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count < steps_ ? 0 : count - steps_; }
-  int64_t steps_;
-};
-
-// A schedule whose clock moves once in `steps` steps, as PyTorch's do that are stepped once an epoch.
-class Epochs : public ScheduleOfOthers {
- public:
-  Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
-  double rate(double initial, int64_t count) const override { return parts()[0]->rate(initial, count / steps_); }
-  std::string describe() const override { return parts()[0]->describe() + " by epochs"; }
-
- private:
-  std::optional<int64_t> count_of(size_t, int64_t count) const override { return count / steps_; }
-  int64_t steps_;
 };
 
 }  // namespace halfstep

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules that look at a metric, and schedules made of others.
+#include "optim/schedule_parts.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "optim/schedule.h"
 
 namespace halfstep {
 namespace {
@@ -39,11 +38,23 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
   return rate;
 }
 
+std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
+  const double initial = rate / std::pow(options_.factor, double(reductions_));
+  if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+  return {};
+}
+
+// A NaN is never better.
+bool ReduceLROnPlateau::is_better(double metric) const {
+  const bool relative = options_.threshold_mode == "rel";
+  if (options_.mode == "min") return metric < (relative ? best_ * (1 - options_.threshold) : best_ - options_.threshold);
+  return metric > (relative ? best_ * (1 + options_.threshold) : best_ + options_.threshold);
+}
+
 void ReduceLROnPlateau::observe(double metric) {
-  const double sign = options_.mode == "min" ? -1 : 1;  // a NaN is never better
-  const double margin = options_.threshold_mode == "abs" ? options_.threshold : std::abs(best_) * options_.threshold;
-  const bool better = std::isinf(best_) ? metric != best_ && !std::isnan(metric) : sign * (metric - best_) > margin;
-  if (better) {
+  count();  // brings it up to date
+  follow();
+  if (is_better(metric)) {
     best_ = metric;
     bad_ = 0;
   } else {
@@ -66,7 +77,10 @@ std::string ReduceLROnPlateau::describe() const {
 
 std::map<std::string, double> ReduceLROnPlateau::state_dict() const {
   std::map<std::string, double> out = Schedule::state_dict();
-  if (std::isfinite(best_)) out["best"] = best_;
+  if (std::isfinite(best_))
+    out["best"] = best_;
+  else if (best_ != worst(options_.mode))
+    out["best_is_infinite"] = 1;
   out["bad"] = double(bad_), out["cooling"] = double(cooling_), out["reductions"] = double(reductions_);
   return out;
 }
@@ -80,7 +94,9 @@ void ReduceLROnPlateau::load_state_dict(const std::map<std::string, double>& sta
     return int64_t(at->second);
   };
   const int64_t bad = count("bad"), cooling = count("cooling"), reductions = count("reductions");
-  best_ = state.contains("best") ? state.at("best") : worst(options_.mode);
+  best_ = state.contains("best")               ? state.at("best")
+          : state.contains("best_is_infinite") ? -worst(options_.mode)
+                                               : worst(options_.mode);
   bad_ = bad, cooling_ = cooling, reductions_ = reductions;
   Schedule::load_state_dict(state);
 }
@@ -88,7 +104,23 @@ void ReduceLROnPlateau::load_state_dict(const std::map<std::string, double>& sta
 ScheduleOfOthers::ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts)
     : Schedule(optimizer), name_(name), parts_(std::move(parts)) {
   check<ValueError>(!parts_.empty(), name, "needs at least one schedule");
-  for (const SchedulePtr& part : parts_) check<ValueError>(part != nullptr, name, "got a schedule that is null");
+  for (const SchedulePtr& part : parts_) {
+    check<ValueError>(part != nullptr, name, "got a schedule that is null");
+    check<ValueError>(&part->optimizer_ == &optimizer, name, "all schedules must be of one optimizer, got ", part->describe(),
+                      " of another");
+  }
+}
+
+bool ScheduleOfOthers::is_absolute() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const SchedulePtr& part) { return part->is_absolute(); });
+}
+
+bool ScheduleOfOthers::covers(int64_t count) const {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const std::optional<int64_t> own = count_of(i, count);
+    if (own && !parts_[i]->covers(*own)) return false;
+  }
+  return true;
 }
 
 std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
@@ -102,6 +134,8 @@ std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
 }
 
 void ScheduleOfOthers::observe(double metric) {
+  count();  // brings it up to date
+  follow();
   for (const SchedulePtr& part : parts_) part->observe(metric);
   changed();
 }
@@ -136,7 +170,17 @@ std::string ScheduleOfOthers::describe() const {
 
 ChainedScheduler::ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules)
     : ScheduleOfOthers(optimizer, "ChainedScheduler", std::move(schedules)) {
+  for (const SchedulePtr& part : parts()) {
+    check<ValueError>(parts().size() == 1 || !part->is_absolute(), "ChainedScheduler", part->describe(),
+                      " sets rates whatever the other schedules make of them",
+                      Help{"use it alone, or in a SequentialLR; MultiplicativeLR multiplies the rate before"});
+  }
   start();
+}
+std::optional<double> ChainedScheduler::initial_for(double rate, int64_t count) const {
+  std::optional<double> out = rate;
+  for (size_t i = parts().size(); out && i-- > 0;) out = parts()[i]->initial_for(*out, count);
+  return out;
 }
 double ChainedScheduler::rate(double initial, int64_t count) const {
   double rate = initial;
@@ -165,6 +209,12 @@ double SequentialLR::rate(double initial, int64_t count) const {
   return parts()[part]->rate(initial, *count_of(part, count));
 }
 
+std::optional<double> SequentialLR::initial_for(double rate, int64_t count) const {
+  size_t part = 0;
+  while (!count_of(part, count)) ++part;
+  return parts()[part]->initial_for(rate, *count_of(part, count));
+}
+
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
     : ScheduleOfOthers(optimizer, "WarmupLR", {std::move(schedule)}), steps_(steps) {
   check<ValueError>(steps >= 1, "WarmupLR", "steps must be >= 1, got ", steps);
@@ -173,6 +223,11 @@ WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
 double WarmupLR::rate(double initial, int64_t count) const {
   const double then = parts()[0]->rate(initial, std::max<int64_t>(count - steps_, 0));
   return count < steps_ ? then * double(count + 1) / double(steps_) : then;
+}
+
+std::optional<double> WarmupLR::initial_for(double rate, int64_t count) const {
+  if (count >= steps_) return parts()[0]->initial_for(rate, count - steps_);
+  return parts()[0]->initial_for(rate * double(steps_) / double(count + 1), 0);
 }
 
 Epochs::Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

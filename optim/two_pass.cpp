@@ -14,6 +14,7 @@ namespace halfstep {
 std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   const NoGrad off;
+  adopt_changes();
   for (size_t g = 0; g < groups().size(); ++g) {
     Tensors keep;
     const std::vector<std::string> names = states(g);
@@ -111,7 +112,11 @@ const std::vector<Option<MuonOptions>>& MuonOptions::list() {
       option("adamw_eps", &O::adamw_eps, "its eps").at_least(0)};
   return all;
 }
-void MuonOptions::check() const {}
+void MuonOptions::check_change(const MuonOptions& before) const {
+  halfstep::check<ValueError>(matrices == before.matrices && adamw_lr == before.adamw_lr, kName,
+                              "matrices and adamw_lr of a group cannot change: they decided which parameters are in it",
+                              Help{"write lr of the group that AdamW updates"});
+}
 
 namespace {
 
@@ -142,7 +147,7 @@ Muon::Muon(std::vector<Tensor> params, const MuonOptions& options)
     : Muon(std::vector<ParamGroup>{{.params = std::move(params)}}, options) {}
 Muon::Muon(std::vector<ParamGroup> groups, const MuonOptions& options) : WithOptions(split(std::move(groups), options), options) {}
 void Muon::add_param_group(ParamGroup group) {
-  for (ParamGroup& part : split({std::move(group)}, options())) WithOptions::add_param_group(std::move(part));
+  for (ParamGroup& part : split({std::move(group)}, shared())) WithOptions::add_param_group(std::move(part));
 }
 
 UpdateRule Muon::rule(size_t group, double lr) const {
@@ -163,7 +168,7 @@ math::ApplyRule Muon::apply(size_t group, double lr) const {
   return {.lr = lr, .weight_decay = current(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
 }
 TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tensor made) {
-  const MuonOptions& o = options(group);
+  const MuonOptions& o = own(group);
   const int64_t rows = param.size(0), columns = rows > 0 ? param.numel() / rows : 0;
   Tensor x = made.to(DType::bf16).reshape({rows, columns});
   if (rows > columns) x = x.t();
@@ -213,13 +218,13 @@ namespace {
 template <class Kept, class Commit>
 Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const Kept& kept, const Commit& commit) {
   if (grad.dim() <= 1) {
-    const Tensor old = kept("variance"), now = old + (square(grad) - old) * weight;
+    const Tensor old = kept("variance"), now = lerp(old, square(grad), weight);
     commit(old, now);
     return now;
   }
   const auto moved = [&](const char* name, int dim) {
     const Tensor mean = square(norm(grad, 2, {dim}, true)) / double(grad.size(dim)), old = kept(name),
-                 now = old + (mean - old) * weight;
+                 now = lerp(old, mean, weight);
     commit(old, now);
     return now;
   };
@@ -232,6 +237,7 @@ Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const
 std::optional<Tensor> Adafactor::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   const NoGrad off;
+  adopt_changes();
   const MemoryScope tag(MemoryTag::workspace);
   for (size_t g = 0; g < groups().size(); ++g) {
     const std::vector<Tensor>& params = groups()[g].params;

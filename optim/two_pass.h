@@ -66,7 +66,8 @@ struct MuonOptions {
       "original";  // "original": lr sqrt(max(1, rows / columns)); "match_rms_adamw": lr 0.2 sqrt(max(rows, columns))
   bool matrices = true;
   double adamw_lr = 0, adamw_beta1 = 0.9, adamw_beta2 = 0.95, adamw_eps = 1e-10;
-  void check() const;
+  void check() const {}
+  void check_change(const MuonOptions& before) const;
   static constexpr const char* kName = "Muon";
   static const std::vector<Option<MuonOptions>>& list();
 };
@@ -79,7 +80,7 @@ class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
  protected:
   UpdateRule rule(size_t group, double lr) const override;
   std::vector<std::string> states(size_t group) const override;
-  bool takes_two(size_t group) const override { return options(group).matrices; }
+  bool takes_two(size_t group) const override { return own(group).matrices; }
   Direction direct(size_t group, const Tensor& param, Tensor made) override;
   math::ApplyRule apply(size_t group, double lr) const override;
 };

@@ -136,6 +136,11 @@ NOT_TYPES = re.compile(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*
                        r'^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*',
                        re.DOTALL | re.MULTILINE)
 
+# A guard: a type that is not copied and whose destructor puts something back. One without a name ends at once, so that its
+# constructors are [[nodiscard]], also those of a type derived from it.
+UNCOPIED = re.compile(r"^[ \t]*(\w+)\(const \1&\) = delete;", re.MULTILINE)
+DERIVED = re.compile(r"^[ \t]*(?:struct|class) (\w+)(?: final)? : (?:public )?(\w+) \{", re.MULTILINE)
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 
 
@@ -227,6 +232,23 @@ def named_types(text):
         scopes.append(None if found.group(1) is None else found.group(1).replace("inline", "").strip())
 
 
+def guards(text):
+    """Yields (name, begin, end) of each guard of a file: where its definition begins and its deleted copy is."""
+    for found in UNCOPIED.finditer(text):
+        name = found.group(1)
+        heads = list(re.finditer(rf"\b(?:class|struct) {name}\b[^;{{]*\{{", text[:found.start()]))
+        if heads and re.search(rf"(?<!virtual )~{name}\(", text[heads[-1].end():]):
+            yield name, heads[-1].start(), found.start()
+
+
+def unmarked(name, text, begin, end):
+    """Yields the lines of a type's constructors that are not [[nodiscard]]."""
+    for found in re.finditer(rf"(?:^|[{{;}}])([^\n;{{}}/~]*?)\b{name}\((?!const {name}&|{name}&&)", text[begin:end], re.MULTILINE):
+        before = found.group(1).strip()
+        if re.fullmatch(r"(?:\[\[nodiscard\]\]|explicit|constexpr|inline|\s)*", before) and "[[nodiscard]]" not in before:
+            yield text.count("\n", 0, begin + found.start(1)) + 1
+
+
 def files(root):
     for folder, subfolders, names in os.walk(root):
         skipped = SKIPPED_FOLDERS | (SKIPPED_AT_THE_TOP if folder == root else set())
@@ -239,7 +261,7 @@ def files(root):
 
 def violations(root):
     """All violations as (path, line, rule)."""
-    found, known, types = [], {}, {}
+    found, known, types, guarding, derived = [], {}, {}, set(), []
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -261,6 +283,12 @@ def violations(root):
                 first = types.setdefault(name, path)
                 if first != path:
                     found.append((path, line, f"{name} is defined in {first} too"))
+        if is_code and not path.startswith(("tests/", "examples/", "benchmarks/")):
+            text = "\n".join(lines)
+            for name, begin, end in guards(text):
+                guarding.add(name)
+                found += [(path, line, UNMARKED) for line in unmarked(name, text, begin, end)]
+            derived += [(path, text, d) for d in DERIVED.finditer(text)]
         if is_code and not path.endswith(".def"):  # what includes a table of rows has their types
             found += [(path, number, rule) for number, rule in missing_headers(root, path, lines, known)]
         for number, line in enumerate(lines, 1):
@@ -282,9 +310,14 @@ def violations(root):
             word = None if path in WORKPLACE_EXEMPT else WORKPLACE.search(line)
             if word:
                 found.append((path, number, f'"{word.group(0)}" speaks of the place the code was written in'))
+    for path, text, d in derived:
+        if d.group(2) in guarding:
+            end = re.compile(r"\};").search(text, d.end())
+            found += [(path, line, UNMARKED) for line in unmarked(d.group(1), text, d.start(), end.end() if end else len(text))]
     return found
 
 
+UNMARKED = "a guard without a name ends at once: its constructors are [[nodiscard]]"
 UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/base/a.h", "#pragma once\n", None),
@@ -339,6 +372,17 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("layers/twice.h", "namespace halfstep {\nclass Twice final : Base {\n};\n}\n",
      "halfstep::Twice is defined in framework/io/names.h too"),
     ("layers/free.h", UNLICENSED, "has no line with SPDX"),
+    ("layers/guard.h", "#pragma once\nclass Kept {\n public:\n  [[nodiscard]] explicit Kept(int x);\n  ~Kept();\n"
+     "  Kept(const Kept&) = delete;\n  void use() { other.Kept(1); }\n};\n"
+     "struct Also : Kept { [[nodiscard]] Also() : Kept(1) {} };\n"
+     "class Base {\n public:\n  Base(int x);\n  virtual ~Base();\n  Base(const Base&) = delete;\n};\n"
+     "struct Value {\n  Value(int x);\n};\n", None),
+    ("layers/no_mark.h", "#pragma once\nclass Lost {\n public:\n  explicit Lost(int x);\n  ~Lost();\n"
+     "  Lost(const Lost&) = delete;\n};\n", "its constructors are [[nodiscard]]"),
+    ("layers/derived_mark.h", "#pragma once\nstruct Third : Kept { Third() : Kept(1) {} };\n",
+     "its constructors are [[nodiscard]]"),
+    ("layers/second_mark.h", "#pragma once\nclass Two {\n public:\n  [[nodiscard]] Two();\n  Two(int x) : Two() { f(x); }\n"
+     "  ~Two();\n  Two(const Two&) = delete;\n};\n", "its constructors are [[nodiscard]]"),
     ("docs/a.md", "measured in /" + "work/x\n", "the place the code was written in"),
     ("README.md", "docs/a.md, ~/x, https://host/home/page\n", None),
     ("docs/riddle.md", "what the file " + "tells\n", "makes a riddle of the sentence"),

@@ -36,10 +36,10 @@ constexpr std::optional<DType> if_half(DType dtype) { return is_half(dtype) ? st
 class Autocast {
  public:
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
-  explicit Autocast(Device device, const AutocastOptions& options = {});
-  Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
+  [[nodiscard]] explicit Autocast(Device device, const AutocastOptions& options = {});
+  [[nodiscard]] Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
   // Nothing: the region is off, as with enabled = false.
-  Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value(), {}}) {}
+  [[nodiscard]] Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value(), {}}) {}
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
@@ -76,7 +76,7 @@ bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std
 // Off for all devices while it lives: inside an op, and in the engine.
 class Off {
  public:
-  Off();
+  [[nodiscard]] Off();
   ~Off();
   Off(const Off&) = delete;
 

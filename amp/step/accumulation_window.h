@@ -37,7 +37,7 @@ class AccumulationWindow {
   // While it lives, the default generator gives a micro-batch the random numbers of its rows in the window.
   class Draws {
    public:
-    Draws(const AccumulationWindow& window, const BatchRows& part);
+    [[nodiscard]] Draws(const AccumulationWindow& window, const BatchRows& part);
     ~Draws();  // the generator is then past the numbers of all micro-batches so far
     Draws(const Draws&) = delete;
 

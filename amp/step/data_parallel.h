@@ -32,7 +32,7 @@ class DistributedDataParallel : public Module {
   // While it lives, backward sums up on this rank alone: around all but the last micro-batch of a step.
   class NoSync {
    public:
-    explicit NoSync(DistributedDataParallel& of) : of_(of), saved_(of.sync_) { of_.sync_ = false; }
+    [[nodiscard]] explicit NoSync(DistributedDataParallel& of) : of_(of), saved_(of.sync_) { of_.sync_ = false; }
     ~NoSync() { of_.sync_ = saved_; }
     NoSync(const NoSync&) = delete;
 
@@ -40,7 +40,7 @@ class DistributedDataParallel : public Module {
     DistributedDataParallel& of_;
     bool saved_;
   };
-  NoSync no_sync() { return NoSync(*this); }
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
  private:
   class Exchange;

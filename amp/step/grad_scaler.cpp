@@ -23,7 +23,7 @@ struct Record {
 
 // Hands the optimizer its device scalars for one step, also when the step throws.
 struct AmpGuard {
-  AmpGuard(Optimizer& o, AmpStep s, std::function<void()> check, const math::StepTail& tail) : optimizer(o) {
+  [[nodiscard]] AmpGuard(Optimizer& o, AmpStep s, std::function<void()> check, const math::StepTail& tail) : optimizer(o) {
     optimizer.begin_amp(std::move(s), std::move(check), tail);
   }
   ~AmpGuard() { optimizer.end_amp(); }

@@ -14,6 +14,7 @@
 // Anything else throws AmpError. Semantics: PyTorch's torch.amp.GradScaler; differences in docs/amp.md.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <map>
 #include <memory>
@@ -73,6 +74,8 @@ class GradScaler {
   // update().
   StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {});
   void update(std::optional<double> new_scale = {});
+  template <std::same_as<bool> Scale>
+  void update(Scale) = delete;                 // a scale of 1 or 0
   void update(const Tensor& new_scale);        // one element, no grad; copied
 
   void abandon();                              // an iteration that failed: forgets unscale_ and step since the last update
@@ -85,6 +88,8 @@ class GradScaler {
   void set_backoff_factor(double v);
   int64_t get_growth_interval() const;
   void set_growth_interval(int64_t v);
+  template <std::floating_point Interval>
+  void set_growth_interval(Interval) = delete;
   bool is_enabled() const;
 
   StateDict state_dict() const;                // empty when disabled; waits for the device

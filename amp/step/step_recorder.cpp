@@ -171,7 +171,8 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
 std::vector<double> StepRecorder::settings() const {
   std::vector<double> out{scaler_.get_growth_factor(),  scaler_.get_backoff_factor(), double(scaler_.get_growth_interval()),
                           double(scaler_.is_enabled()), double(allow_tf32()),         double(optimizer_.states_dropped())};
-  for (const ParamGroup& group : optimizer_.groups()) out.push_back(group.weight_decay.value_or(-1));
+  const std::vector<double> options = optimizer_.recorded_options();
+  out.insert(out.end(), options.begin(), options.end());
   append_training(module_, out);
   return out;
 }

@@ -16,7 +16,7 @@ namespace {
 
 // Spares a step the writing of unscaled gradients, and only this one, also when it throws.
 struct ScaledGradients {
-  explicit ScaledGradients(Optimizer& o) : optimizer(o) { optimizer.keep_unscaled_gradients(false); }
+  [[nodiscard]] explicit ScaledGradients(Optimizer& o) : optimizer(o) { optimizer.keep_unscaled_gradients(false); }
   ~ScaledGradients() { optimizer.keep_unscaled_gradients(true); }
   ScaledGradients(const ScaledGradients&) = delete;
   Optimizer& optimizer;

@@ -15,7 +15,7 @@ namespace halfstep::app {
 // Puts the default generator back where it was: random weights on Device::meta take numbers from it as any others do.
 class SavedGenerator {
  public:
-  SavedGenerator() : state_(default_generator().state()) {}
+  [[nodiscard]] SavedGenerator() : state_(default_generator().state()) {}
   ~SavedGenerator() { default_generator().set_state(state_); }
   SavedGenerator(const SavedGenerator&) = delete;
 

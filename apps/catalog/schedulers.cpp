@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/catalog/optimizers.h"
+#include "optim/schedule_parts.h"
 
 namespace halfstep::app {
 namespace {
@@ -136,9 +137,12 @@ void add_cycles(T& made) {
                    number("final_div_factor", 1e4, "the first rate over the last").above(0),
                    boolean("three_phase", false, "down as long as up, then a tail")},
                   [](const Json& self, Optimizer& o, int64_t length) {
+                    const int64_t total = count_or(self["total_steps"], length);
+                    check<ConfigError>(total >= length, "scheduler.total_steps", "must be at least the ", length,
+                                       " steps or epochs of training, got ", total);
                     return std::make_shared<OneCycleLR>(
                         o, OneCycleOptions{.max_lr = self["max_lr"].is_null() ? 0 : self["max_lr"].template get<double>(),
-                                           .total_steps = count_or(self["total_steps"], length),
+                                           .total_steps = total,
                                            .pct_start = self["pct_start"],
                                            .anneal_strategy = self["anneal_strategy"],
                                            .cycle_momentum = self["cycle_momentum"],

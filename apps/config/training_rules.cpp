@@ -69,7 +69,7 @@ class TrainingRules : private RuleSet {
   // An optimizer that evaluates the loss itself, several times a step.
   void closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
-    if (optimizer.groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
+    if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
     if (clean({"amp", "device"}) && precision_.scaler.enabled)
       issues_.error("optimizer", type +
                                      " evaluates the loss several times a step, which a gradient scaler does not allow; train in "

@@ -61,7 +61,7 @@ double roundoff(Precision p) { return p == Precision::float32 ? 0x1p-24 : p == P
 
 // Float32 products in TF32 while it lives.
 struct TensorFloat {
-  explicit TensorFloat(bool on) { set_allow_tf32(on); }
+  [[nodiscard]] explicit TensorFloat(bool on) { set_allow_tf32(on); }
   ~TensorFloat() { set_allow_tf32(saved); }
   TensorFloat(const TensorFloat&) = delete;
   bool saved = allow_tf32();

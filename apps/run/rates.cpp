@@ -14,7 +14,7 @@ namespace halfstep::app {
 Json preview_rates(const Config& config, int64_t most) {
   const Session s = make_session(config);
   Json out = {{"steps", s.total_steps}, {"steps_per_epoch", s.steps_per_epoch}, {"step", Json::array()}, {"lr", Json::array()}};
-  const size_t groups = s.optimizer->groups().size();
+  const size_t groups = s.optimizer->param_groups().size();
   for (size_t g = 0; g < groups; ++g) out["lr"].push_back(Json::array());
   const bool moves = s.schedule && s.schedule->moves_momentum();
   if (moves) out["momentum"] = Json::array();
@@ -41,7 +41,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
   TrainStepOptions options = given;
   options.device = s.device;
   TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, nullptr, options);
-  const size_t groups = s.optimizer->groups().size();
+  const size_t groups = s.optimizer->param_groups().size();
   const double first = s.optimizer->initial_lr(0);
   check<ValueError>(first > 0, "lr-find", "optimizer.lr must be > 0, as other groups keep their proportion to it");
 

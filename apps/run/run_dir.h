@@ -24,13 +24,13 @@ class RunDir {
   // an older run is changed. Throws ConfigError when another run holds the lock, or when the folder holds an older run that is
   // neither resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and
   // IoError.
-  RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
+  [[nodiscard]] RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
   // For a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
   struct Found {
     std::optional<std::filesystem::path> checkpoint;
     bool continues = false;
   };
-  RunDir(std::filesystem::path path, const Found& found);
+  [[nodiscard]] RunDir(std::filesystem::path path, const Found& found);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

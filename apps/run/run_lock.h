@@ -12,7 +12,7 @@ class RunLock {
  public:
   // `dir` must exist. Throws ConfigError, naming the process and its host, when another one holds the lock, and IoError when the
   // file cannot be written. Where the file system has no locks, there is a warning and no lock.
-  explicit RunLock(const std::filesystem::path& dir);
+  [[nodiscard]] explicit RunLock(const std::filesystem::path& dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

@@ -41,7 +41,7 @@ MatmulPointers matmul_pointers(const GemmArgs& args);
 // The library's objects for a key. Throws DeviceError with the name of a call that is refused.
 class MatmulDescriptors {
  public:
-  MatmulDescriptors(const CublasLt& lt, const MatmulKey& key, const MatmulPointers& pointers);
+  [[nodiscard]] MatmulDescriptors(const CublasLt& lt, const MatmulKey& key, const MatmulPointers& pointers);
   ~MatmulDescriptors();
   MatmulDescriptors(const MatmulDescriptors&) = delete;
   void point_to(const MatmulPointers& pointers);  // the epilogue's

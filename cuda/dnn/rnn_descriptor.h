@@ -15,7 +15,7 @@ namespace halfstep::cuda::dnn {
 template <class Raw, auto kCreate, auto kDestroy>
 class Owned {
  public:
-  Owned() { check_cudnn((cudnn().*kCreate)(&raw_), "creating a descriptor"); }
+  [[nodiscard]] Owned() { check_cudnn((cudnn().*kCreate)(&raw_), "creating a descriptor"); }
   ~Owned() { (cudnn().*kDestroy)(raw_); }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;

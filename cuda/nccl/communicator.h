@@ -20,7 +20,7 @@ namespace halfstep::cuda {
 class Communicator {
  public:
   // `host` brings the ranks together, and names ranks that are gone. It must live until leave().
-  Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s);
+  [[nodiscard]] Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s);
   ~Communicator();
   Communicator(const Communicator&) = delete;
 

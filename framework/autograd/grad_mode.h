@@ -10,7 +10,7 @@ bool inference_enabled();  // default false
 // Sets recording while it lives: GradMode off(false).
 class GradMode {
  public:
-  explicit GradMode(bool enabled);
+  [[nodiscard]] explicit GradMode(bool enabled);
   ~GradMode();
   GradMode(const GradMode&) = delete;
 
@@ -18,8 +18,12 @@ class GradMode {
   bool saved_;
 };
 
-struct NoGrad : GradMode { NoGrad() : GradMode(false) {} };
-struct EnableGrad : GradMode { EnableGrad() : GradMode(true) {} };
+struct NoGrad : GradMode {
+  [[nodiscard]] NoGrad() : GradMode(false) {}
+};
+struct EnableGrad : GradMode {
+  [[nodiscard]] EnableGrad() : GradMode(true) {}
+};
 using NoGradGuard = NoGrad;  // PyTorch's name in C++
 
 // f() without recording: `const Tensor y = no_grad([&] { return model(x); })`.
@@ -32,7 +36,7 @@ auto no_grad(F&& f) {
 // As NoGrad, and EnableGrad inside it has no effect.
 class InferenceMode {
  public:
-  InferenceMode();
+  [[nodiscard]] InferenceMode();
   ~InferenceMode();
   InferenceMode(const InferenceMode&) = delete;
 
@@ -44,7 +48,7 @@ class InferenceMode {
 // when it is the leaf's only one: half the memory and traffic. Tensor::grad() converts it to the leaf's dtype when asked.
 class LowGradients {
  public:
-  explicit LowGradients(bool enabled);
+  [[nodiscard]] explicit LowGradients(bool enabled);
   ~LowGradients();
   LowGradients(const LowGradients&) = delete;
 

@@ -22,7 +22,7 @@ class LeafListener {
 // Listens while it lives. `listener` must outlive it.
 class ListenToLeaves {
  public:
-  explicit ListenToLeaves(LeafListener& listener);
+  [[nodiscard]] explicit ListenToLeaves(LeafListener& listener);
   ~ListenToLeaves();
   ListenToLeaves(const ListenToLeaves&) = delete;
 

@@ -65,7 +65,7 @@ struct LedgerCall {
 // Keeps the calls of this thread while it lives. Of nested scopes only the innermost sees them.
 class LedgerScope {
  public:
-  explicit LedgerScope(Device device = Device::meta);  // whose memory is counted
+  [[nodiscard]] explicit LedgerScope(Device device = Device::meta);  // whose memory is counted
   ~LedgerScope();
   LedgerScope(const LedgerScope&) = delete;
   const std::vector<LedgerCall>& calls() const { return calls_; }
@@ -85,7 +85,7 @@ class LedgerScope {
 // Which part of a step the calls of this thread belong to while it lives.
 class LedgerPassScope {
  public:
-  explicit LedgerPassScope(LedgerPass pass);
+  [[nodiscard]] explicit LedgerPassScope(LedgerPass pass);
   ~LedgerPassScope();
   LedgerPassScope(const LedgerPassScope&) = delete;
 
@@ -109,7 +109,7 @@ struct Ledger {
 // An op call, from here to the end of this object. Calls within are part of it.
 class LedgerEntry {
  public:
-  LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer);
+  [[nodiscard]] LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer);
   ~LedgerEntry();
   LedgerEntry(const LedgerEntry&) = delete;
 

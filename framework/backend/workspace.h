@@ -13,7 +13,7 @@ namespace halfstep {
 // would run, and counts its workspace in the statistics of Device::meta. So a step on that device has the peak of one on the CPU.
 class WorkspacePlan {
  public:
-  WorkspacePlan() : outer_(std::exchange(open_, this)) {}
+  [[nodiscard]] WorkspacePlan() : outer_(std::exchange(open_, this)) {}
   ~WorkspacePlan() {
     for (void* p : held_) allocator(Device::meta).release(p);
     open_ = outer_;
@@ -33,7 +33,7 @@ class WorkspacePlan {
 // On CUDA the block may be handed out again while kernels that use it are queued: later work runs after them.
 class Workspace {
  public:
-  Workspace(Device device, size_t bytes)
+  [[nodiscard]] Workspace(Device device, size_t bytes)
       : allocator_(allocator(WorkspacePlan::open() ? Device::meta : device)),
         data_(bytes > 0 ? allocator_.allocate(bytes, MemoryTag::workspace) : nullptr) {}
   ~Workspace() {

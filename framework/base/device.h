@@ -33,7 +33,7 @@ inline constexpr int kDeviceTypeCount = 3;
 // { DefaultDevice on(Device::meta); Net net; }
 class DefaultDevice {
  public:
-  explicit DefaultDevice(Device device) : saved_(current_) { current_ = device; }
+  [[nodiscard]] explicit DefaultDevice(Device device) : saved_(current_) { current_ = device; }
   ~DefaultDevice() { current_ = saved_; }
   DefaultDevice(const DefaultDevice&) = delete;
   static Device current() { return current_; }

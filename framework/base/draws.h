@@ -22,7 +22,7 @@ struct BatchRows {
 // `rows` is not made row by row, and every part gets the same numbers.
 class DrawsOf {
  public:
-  explicit DrawsOf(const std::optional<BatchRows>& part);  // nothing: of a whole batch
+  [[nodiscard]] explicit DrawsOf(const std::optional<BatchRows>& part);  // nothing: of a whole batch
   ~DrawsOf();
   DrawsOf(const DrawsOf&) = delete;
   static const std::optional<BatchRows>& current();

@@ -13,7 +13,7 @@ const std::string* kept_forever(std::string_view text);
 // The thread is in this layer while it lives. Null: it stays where it is.
 class LayerScope {
  public:
-  explicit LayerScope(const std::string* path) : saved_(current_) {
+  [[nodiscard]] explicit LayerScope(const std::string* path) : saved_(current_) {
     if (path) current_ = path;
   }
   ~LayerScope() { current_ = saved_; }

@@ -85,7 +85,7 @@ std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options = {
 ProcessGroup* current_group();
 class GroupScope {
  public:
-  explicit GroupScope(ProcessGroup* group);
+  [[nodiscard]] explicit GroupScope(ProcessGroup* group);
   ~GroupScope();
   GroupScope(const GroupScope&) = delete;
 

@@ -15,7 +15,7 @@ class Rendezvous {
   // Returns when all ranks of `launch` have come to its meeting place. Throws ConfigError where they contradict each other (two of
   // one number, another size, a port that something else uses, a host that does not exist), and PeerLostError, which names the
   // ranks that have not come within the time.
-  Rendezvous(const Launch& launch, double timeout_s);
+  [[nodiscard]] Rendezvous(const Launch& launch, double timeout_s);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
 

@@ -20,7 +20,7 @@ constexpr const char* kIdx = "idx";
 // Reads plain and compressed files: zlib passes on data that is not gzip.
 class Input {
  public:
-  explicit Input(const std::filesystem::path& path) : path_(path.string()) {
+  [[nodiscard]] explicit Input(const std::filesystem::path& path) : path_(path.string()) {
     check_path(path);
     std::error_code none;
     check<IoError>(std::filesystem::is_regular_file(path, none), kIdx, "cannot read ", path_, ": it is not a file");

@@ -18,7 +18,7 @@ void atomic_write(const std::filesystem::path& path, std::string_view bytes);
 // The same in pieces. Without commit() the destructor removes the temporary and `path` stays as it was.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  [[nodiscard]] explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -39,7 +39,7 @@ Device::Type planned_device();
 // Another device to plan for, while it lives. For the whole program: blocks must be counted alike.
 class PlanFor {
  public:
-  explicit PlanFor(Device::Type type);
+  [[nodiscard]] explicit PlanFor(Device::Type type);
   ~PlanFor();
   PlanFor(const PlanFor&) = delete;
 

@@ -18,7 +18,7 @@ const char* name(MemoryTag tag);
 // Tags this thread's allocations while it lives. Default outside any scope: activations.
 class MemoryScope {
  public:
-  explicit MemoryScope(MemoryTag tag);
+  [[nodiscard]] explicit MemoryScope(MemoryTag tag);
   ~MemoryScope();
   MemoryScope(const MemoryScope&) = delete;
   static MemoryTag current();
@@ -30,9 +30,9 @@ class MemoryScope {
 class Storage {
  public:
   // Allocates `bytes` on `device` through its backend's caching allocator. Contents are not initialised.
-  Storage(size_t bytes, Device device);
+  [[nodiscard]] Storage(size_t bytes, Device device);
   // Wraps memory that `owner` keeps alive (an Eigen matrix, a mapped file). Not counted by the allocator.
-  Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
+  [[nodiscard]] Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
   ~Storage();
   Storage(const Storage&) = delete;
 

@@ -164,6 +164,15 @@ TEST_CASE("what happens between recorded steps counts") {
       CHECK(t.opt->lr() == 0.05);
     }));
   }
+  SUBCASE("rates and options are written into the groups") {
+    CHECK(during([&](Trainer& t, int i) {
+      for (ParamGroup& group : t.opt->param_groups()) {
+        if (i == 7) group.lr = 0.05;
+        if (i == 9) group.as<AdamWOptions>().beta1 = 0.5;
+        if (i == 12) group.weight_decay = 0.3;
+      }
+    }));
+  }
   SUBCASE("the schedule is set back") {
     CHECK(during([&](Trainer& t, int i) {
       if (i == 12) t.schedule.set_count(2);

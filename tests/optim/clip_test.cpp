@@ -4,11 +4,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <list>
+#include <span>
+#include <vector>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
+#include "optim/optimizers.h"
 
 using namespace halfstep;
 
@@ -132,4 +137,59 @@ TEST_CASE("clip_grad_agc_ is the paper's formula, unit by unit") {
   for (const double g : params[1].grad().to_vector<double>()) CHECK(!std::isfinite(g));
   CHECK_THROWS_WITH_AS(clip_grad_agc_(params, 0), doctest::Contains("clip_factor must be > 0, got 0"), ValueError);
   CHECK_THROWS_WITH_AS(clip_grad_agc_(params, 1, 0), doctest::Contains("eps must be > 0, got 0"), ValueError);
+}
+
+namespace {
+template <class... Args>
+concept Clips = requires(const Tensor& p, Args... args) {
+  clip_grad_norm_(p, args...);
+};
+static_assert(Clips<int> && Clips<double, int> && Clips<double, double, bool> && !Clips<double, bool>);
+}  // namespace
+
+TEST_CASE("clipping takes one tensor and any range of tensors") {
+  const auto made = [] {
+    const Tensor p = ones({2}, {.requires_grad = true});
+    p.set_grad(full({2}, 3));
+    return p;
+  };
+  const auto clipped = [&](const auto& clip) {
+    const Tensor p = made();
+    clip(p);
+    return p.grad().to_vector<float>();
+  };
+  const std::vector<float> want = clipped([](const Tensor& p) { clip_grad_norm_(std::vector<Tensor>{p}, 1); });
+  CHECK(want[0] < 1);
+  CHECK(clipped([](const Tensor& p) { clip_grad_norm_(p, 1); }) == want);
+  CHECK(clipped([](const Tensor& p) { clip_grad_norm_({p}, 1); }) == want);
+  CHECK(clipped([](const Tensor& p) { clip_grad_norm_(std::list<Tensor>{p}, 1); }) == want);
+  CHECK(clipped([](const Tensor& p) { clip_grad_norm_(std::span<const Tensor>(&p, 1), 1); }) == want);
+  CHECK(clipped([](const Tensor& p) { clip_grad_norm_(std::array<Tensor, 1>{p}, 1); }) == want);
+  CHECK(clipped([](const Tensor& p) { clip_grad_value_(p, 0.5); }) == std::vector<float>{0.5f, 0.5f});
+  CHECK(grad_norm(made()).item<double>() == doctest::Approx(3 * std::sqrt(2.0)));
+  SGD opt(std::vector<ParamGroup>{{.params = {made()}}, {.params = {made()}}});
+  CHECK(grad_norm(opt.parameters()).item<double>() == doctest::Approx(6));
+  CHECK(clip_grad_norm_(opt.param_groups()[0].params, 1).item<double>() == doctest::Approx(3 * std::sqrt(2.0)));
+}
+
+TEST_CASE("parameters as one vector, and back") {
+  Tensor a = tensor({1, 2, 3, 4}, {2, 2}), b = tensor({5, 6}, {2}), c = full({}, 7);
+  for (Tensor* p : {&a, &b, &c}) p->set_requires_grad();
+  const Tensor vector = parameters_to_vector({a, b, c});
+  CHECK(vector.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6, 7});
+  (vector * arange(7).to(DType::f32)).sum().backward();
+  CHECK(b.grad().to_vector<float>() == std::vector<float>{4, 5});
+  CHECK(parameters_to_vector(b).to_vector<float>() == std::vector<float>{5, 6});
+
+  const uint64_t version = a.version();
+  vector_to_parameters(vector * 2, {a, b, c});
+  CHECK(a.to_vector<float>() == std::vector<float>{2, 4, 6, 8});
+  CHECK(c.item<float>() == 14);
+  CHECK(a.version() > version);
+  CHECK(a.is_leaf());
+  CHECK_THROWS_WITH_AS(vector_to_parameters(vector, {a, b}),
+                       "[vector_to_parameters] the vector must be [6], as many elements as the parameters have, got [7]",
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(parameters_to_vector({}), "[parameters_to_vector] needs at least one parameter, got an empty list",
+                       ValueError);
 }

@@ -118,3 +118,70 @@ TEST_CASE("a schedule that moves the momentum does the same from the device, and
   };
   CHECK(run(true) == run(false));
 }
+
+TEST_CASE("what is written into groups counts on the device as on the host, also by a reference that is kept over steps") {
+  for (const bool keeps : {false, true}) {
+    CAPTURE(keeps);
+    Setup host, device;
+    DeviceRates rates(device.optimizer, &device.schedule, Device::cpu);
+    ParamGroup &kept_host = host.optimizer.param_groups()[1], &kept_device = device.optimizer.param_groups()[1];
+    for (int i = 0; i < 60; ++i) {
+      const Tensor found = i % 7 == 3 ? ones({}) : zeros({});
+      if (i == 10 || i == 31 || i == 40) {
+        const double rate = i == 40 ? 0.75 : i == 31 ? 0.25 : 0.125;
+        (keeps ? kept_host : host.optimizer.param_groups()[1]).lr = rate;
+        (keeps ? kept_device : device.optimizer.param_groups()[1]).lr = rate;
+      }
+      host.one_step(found);
+      host.schedule.step(i % 7 != 3);
+      rates.prepare();
+      device.one_step(found);
+      advance(rates, found);
+    }
+    CHECK(device.a.to_vector<float>() == host.a.to_vector<float>());
+    CHECK(device.b.to_vector<float>() == host.b.to_vector<float>());
+    CHECK(device.optimizer.lr(0) == host.optimizer.lr(0));
+    CHECK(device.optimizer.lr(1) == host.optimizer.lr(1));
+    CHECK(device.optimizer.lr(1) > device.optimizer.lr(0));  // it continued from 0.75
+    CHECK(device.schedule.state_dict() == host.schedule.state_dict());
+  }
+}
+
+TEST_CASE("a schedule on the device ends as on the host") {
+  const Tensor p = ones({2}, {.requires_grad = true});
+  SGD optimizer({p}, {.lr = 0.1, .momentum = 0.9});
+  OneCycleLR schedule(optimizer, {.total_steps = 4});
+  DeviceRates rates(optimizer, &schedule, Device::cpu);
+  const auto step = [&] {
+    p.set_grad(ones({2}));
+    rates.prepare();
+    optimizer.step();
+    advance(rates, Tensor());
+  };
+  for (int i = 0; i < 5; ++i) step();
+  CHECK_THROWS_WITH_AS(step(), doctest::Contains("has ended"), ValueError);
+}
+
+TEST_CASE("the options that a recording has in it: all but the rates, and momenta that the device reads") {
+  const Tensor p = ones({2}, {.requires_grad = true});
+  AdamW optimizer({p}, {.lr = 0.1});
+  const std::vector<double> before = optimizer.recorded_options();
+  optimizer.set_lr(0.2);
+  CHECK(optimizer.recorded_options() == before);
+  for (const auto change :
+       {+[](AdamWOptions& o) { o.beta1 = 0.5; }, +[](AdamWOptions& o) { o.beta2 = 0.5; }, +[](AdamWOptions& o) { o.eps = 0.5; },
+        +[](AdamWOptions& o) { o.weight_decay = 0.5; }, +[](AdamWOptions& o) { o.amsgrad = true; }}) {
+    const AdamWOptions kept = optimizer.options();
+    change(optimizer.options());
+    CHECK(optimizer.recorded_options() != before);
+    optimizer.options() = kept;
+    CHECK(optimizer.recorded_options() == before);
+  }
+  optimizer.param_groups()[0].weight_decay = 0.25;
+  CHECK(optimizer.recorded_options() != before);
+  OneCycleLR schedule(optimizer, {.total_steps = 12});
+  const DeviceRates rates(optimizer, &schedule, Device::cpu);
+  const std::vector<double> moving = optimizer.recorded_options();
+  optimizer.set_momentum(0.5, 0);
+  CHECK(optimizer.recorded_options() == moving);
+}

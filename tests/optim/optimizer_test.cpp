@@ -2,6 +2,11 @@
 // What all optimizers share: groups, validation, named state.
 #include <doctest/doctest.h>
 
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
 #include "framework/autograd/grad_mode.h"
 #include "tests/optim/problem.h"
 
@@ -216,8 +221,8 @@ TEST_CASE("Muon leaves to AdamW the parameters that are not matrices, and those 
   Muon opt(std::vector<ParamGroup>{{.params = {weight, bias, filters}},
                                    {.params = {embedding}, .options = MuonOptions{.matrices = false, .adamw_lr = 0.5}}},
            {.lr = 0.1, .adamw_lr = 0.01});
-  REQUIRE(opt.groups().size() == 3);
-  CHECK(opt.groups()[0].params.size() == 2);
+  REQUIRE(opt.param_groups().size() == 3);
+  CHECK(opt.param_groups()[0].params.size() == 2);
   CHECK(opt.lr(0) == 0.1);
   CHECK(opt.lr(1) == 0.01);
   CHECK(opt.lr(2) == 0.5);
@@ -228,4 +233,150 @@ TEST_CASE("Muon leaves to AdamW the parameters that are not matrices, and those 
   CHECK(names == std::vector<std::string>{"0.momentum_buffer", "0.step", "1.momentum_buffer", "1.step", "2.exp_avg", "2.exp_avg_sq",
                                           "2.step", "3.exp_avg", "3.exp_avg_sq", "3.step"});
   CHECK(bias.to_vector<float>()[0] == doctest::Approx(0.989));
+}
+
+TEST_CASE("what is written into param_groups() counts from the next step on") {
+  const Tensor a = param(), b = param();
+  const auto step = [&](Optimizer& opt) {
+    for (const Tensor& p : {a, b}) {
+      p.detach().fill_(1);
+      p.set_grad(ones({2}));
+    }
+    opt.step();
+    return std::pair(a.to_vector<float>()[0], b.to_vector<float>()[0]);
+  };
+  SGD opt(std::vector<ParamGroup>{{.params = {a}}, {.params = {b}, .lr = 0.25}}, {.lr = 1});
+  CHECK(step(opt) == std::pair(0.f, 0.75f));
+  for (ParamGroup& group : opt.param_groups()) group.lr = 0.5;
+  CHECK(opt.lr(0) == 0.5);
+  CHECK(opt.lr(1) == 0.5);
+  CHECK(step(opt) == std::pair(0.5f, 0.5f));
+  for (auto& group : opt.param_groups()) CHECK(*group.lr == 0.5);
+  opt.param_groups()[1].weight_decay = 1;
+  CHECK(step(opt) == std::pair(0.5f, 0.f));
+  opt.param_groups()[1].as<SGDOptions>().weight_decay = 0.5;       // the other place of the same value
+  CHECK(*std::as_const(opt).param_groups()[1].weight_decay == 1);  // as last taken over
+  CHECK(step(opt) == std::pair(0.5f, 0.25f));
+  CHECK(*opt.param_groups()[1].weight_decay == 0.5);
+  opt.options(0).lr = 0.125;
+  CHECK(opt.lr() == 0.125);
+  opt.options(0).maximize = true;
+  CHECK(step(opt) == std::pair(1.125f, 0.25f));
+  opt.param_groups()[0].options = SGDOptions{.lr = 2};
+  CHECK(step(opt) == std::pair(-1.f, 0.25f));
+  opt.set_lr(0.75);
+  CHECK(opt.lr(0) == 0.75);
+  CHECK(opt.lr(1) == 0.75);
+  opt.options(0).momentum = 0.5;
+  step(opt);
+  CHECK(step(opt).first == 1 - 0.75f * 1.5f);
+  CHECK(opt.initial_lr(0) == 1);
+}
+
+TEST_CASE("every option of every optimizer counts when it is written between steps") {
+  // One that was written is like one that was built so, from its first step.
+  const auto same = [](auto changed, auto built, const auto& change) {
+    const Tensor p = problem::parameter(DType::f32, {2, 3}), q = problem::parameter(DType::f32, {2, 3});
+    auto late = changed({p});
+    auto early = built({q});
+    change(late);
+    for (int t = 0; t < 3; ++t) {
+      problem::set_gradient(p, t);
+      problem::set_gradient(q, t);
+      late.step();
+      early.step();
+    }
+    CHECK(problem::bytes(p) == problem::bytes(q));
+    CHECK(problem::bytes(late) == problem::bytes(early));
+  };
+  const auto make = []<class O>(std::type_identity<O>, typename O::Options options) {
+    return [options](std::vector<Tensor> params) { return O(std::move(params), options); };
+  };
+  same(
+      make(std::type_identity<Adam>{}, {}),
+      make(std::type_identity<Adam>{}, {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}),
+      [](Adam& opt) { opt.options() = {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}; });
+  same(make(std::type_identity<LAMB>{}, {}), make(std::type_identity<LAMB>{}, {.lr = 0.1, .weight_decay = 0.5}), [](LAMB& opt) {
+    for (ParamGroup& group : opt.param_groups()) group.lr = 0.1, group.weight_decay = 0.5;
+  });
+  same(make(std::type_identity<Muon>{}, {}), make(std::type_identity<Muon>{}, {.lr = 0.1, .momentum = 0.5, .ns_steps = 2}),
+       [](Muon& opt) {
+         opt.set_lr(0.1);
+         opt.options().momentum = 0.5;
+         opt.options().ns_steps = 2;
+       });
+  same(make(std::type_identity<Adafactor>{}, {}), make(std::type_identity<Adafactor>{}, {.lr = 0.1, .d = 2}), [](Adafactor& opt) {
+    opt.param_groups()[0].lr = 0.1;
+    opt.options().d = 2;
+  });
+  same(make(std::type_identity<RMSprop>{}, {}), make(std::type_identity<RMSprop>{}, {.alpha = 0.5, .momentum = 0.9}),
+       [](RMSprop& opt) { opt.param_groups()[0].as<RMSpropOptions>() = {.alpha = 0.5, .momentum = 0.9}; });
+}
+
+TEST_CASE("a step refuses what is written into a group that a constructor would refuse") {
+  const Tensor p = param();
+  p.set_grad(ones({2}));
+  SGD opt({p}, {.lr = 0.5});
+  const auto refused = [&](const auto& write, const std::string& text) {
+    write(opt.param_groups()[0]);
+    CHECK_THROWS_WITH_AS(opt.step(), doctest::Contains(text.c_str()), ValueError);
+    CHECK(p.to_vector<float>() == std::vector<float>{1, 1});
+  };
+  refused([](ParamGroup& g) { g.lr = -1; }, "[optimizer] lr must be >= 0, got -1");
+  opt.set_lr(0.5);
+  refused([](ParamGroup& g) { g.weight_decay = -2; }, "[SGD] weight_decay must be >= 0, got -2");
+  opt.param_groups()[0].weight_decay = 0;
+  refused([](ParamGroup& g) { g.as<SGDOptions>().momentum = 1.5; }, "[SGD] momentum must be in [0, 1), got 1.5");
+  opt.options().momentum = 0;
+  refused([](ParamGroup& g) { g.options = AdamOptions{}; }, "[SGD] options of a group must be SGDOptions");
+  CHECK_THROWS_AS(opt.param_groups()[0].as<SGDOptions>(), ValueError);
+  opt.param_groups()[0].options = SGDOptions{.lr = 0.5};
+  const std::vector<Tensor> before = opt.param_groups()[0].params;
+  refused([](ParamGroup& g) { g.params = {param()}; }, "[optimizer] the parameters of group 0 were exchanged");
+  opt.param_groups()[0].params = before;
+  opt.step();
+  CHECK(p.to_vector<float>() == std::vector<float>{0.5f, 0.5f});
+
+  Rprop without({param()});
+  without.param_groups()[0].weight_decay = 0.1;
+  CHECK_THROWS_WITH_AS(without.step(), "[Rprop] has no weight_decay, got 0.1", ValueError);
+  Muon muon({param({3, 4})});
+  muon.options().matrices = false;
+  CHECK_THROWS_WITH_AS(muon.step(), doctest::Contains("matrices and adamw_lr of a group cannot change"), ValueError);
+}
+
+TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
+  CHECK_THROWS_WITH_AS(ASGD({param()}, {.alpha = -1}), "[ASGD] alpha must be >= 0, got -1", ValueError);
+  const Tensor p = param({1});
+  ASGD opt({p}, {.lr = 0.5, .lambd = 0.5, .alpha = 1, .t0 = 1});
+  p.set_grad(zeros({1}));
+  opt.step();
+  std::map<std::string, Tensor> state = opt.state_dict();
+  CHECK(state.size() == 4);
+  CHECK(state.at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5)));
+  CHECK(state.at("0.mu").item<double>() == 1);
+  CHECK(p.item<double>() == 0.75);  // 1 - 0.5 * 0.5
+  opt.step();
+  opt.step();
+  CHECK(opt.state_dict().at("0.mu").item<double>() == 0.5);
+  // PyTorch's step takes the eta that it finds.
+  p.detach().fill_(1);
+  state["0.step"] = full({}, 1), state["0.eta"] = full({}, 0.25);
+  opt.load_state_dict(state);
+  opt.step();
+  CHECK(p.item<double>() == 0.875);
+  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
+}
+
+TEST_CASE("Adafactor without memory of its second moment forgets all of it") {
+  const Tensor p = param({2, 2}), q = param({3});
+  Adafactor opt({p, q}, {.beta2_decay = 0});
+  for (const double size : {3e18, 1e-3}) {  // the first squares to more than 2^24 times the second
+    p.set_grad(full({2, 2}, size));
+    q.set_grad(full({3}, size));
+    opt.step();
+  }
+  CHECK(opt.state_dict().at("0.row_var").to_vector<double>()[0] * 1e6 == doctest::Approx(1));
+  CHECK(opt.state_dict().at("0.col_var").to_vector<double>()[0] * 1e6 == doctest::Approx(1));
+  CHECK(opt.state_dict().at("1.variance").to_vector<double>()[0] * 1e6 == doctest::Approx(1));
 }

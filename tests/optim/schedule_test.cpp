@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <numbers>
+#include <vector>
 
 #include "framework/ops/ops.h"
 #include "optim/optimizers.h"
+#include "optim/schedule_parts.h"
 #include "tests/optim/torch_goldens.h"
 
 using namespace halfstep;
@@ -200,4 +204,189 @@ TEST_CASE("schedules check their arguments and describe themselves") {
                        ValueError);
   CHECK(StepLR(a, 3, 0.5).describe() == "StepLR(step_size=3, gamma=0.5)");
   CHECK(CosineAnnealingLR(a, 10, 0.01, 2).describe() == "CosineAnnealingLR(t_max=10, eta_min=0.01, warmup_steps=2)");
+}
+
+namespace {
+template <class S, class... Args>
+concept CanStep = requires(S& schedule, Args... args) {
+  schedule.step(args...);
+};
+template <class S, class Arg>
+concept CanObserve = requires(S& schedule, Arg arg) {
+  schedule.observe(arg);
+};
+static_assert(CanStep<StepLR> && CanStep<StepLR, bool>);
+static_assert(!CanStep<StepLR, double> && !CanStep<StepLR, int> && !CanStep<StepLR, Tensor>);
+static_assert(!CanStep<Schedule, double> && !CanStep<Schedule, StepLR*>);
+static_assert(CanStep<ReduceLROnPlateau, double> && CanStep<ReduceLROnPlateau, float> && CanStep<ReduceLROnPlateau, int>);
+static_assert(CanStep<ReduceLROnPlateau, Tensor>);
+static_assert(!CanStep<ReduceLROnPlateau> && !CanStep<ReduceLROnPlateau, bool> && !CanStep<ReduceLROnPlateau, void*>);
+static_assert(CanObserve<ReduceLROnPlateau, double> && CanObserve<Schedule, float> && CanObserve<ChainedScheduler, int>);
+static_assert(!CanObserve<ReduceLROnPlateau, bool> && !CanObserve<Schedule, bool> && !CanObserve<ChainedScheduler, bool>);
+template <class... Args>
+concept SetsRate = requires(Optimizer& optimizer, Args... args) {
+  optimizer.set_lr(args...);
+};
+static_assert(SetsRate<double> && SetsRate<double, int> && SetsRate<int, size_t> && !SetsRate<int, double>);
+
+// The rate after each metric.
+std::vector<double> rates_after(const PlateauOptions& options, const std::vector<double>& metrics) {
+  SGD o = optimizer(1);
+  ReduceLROnPlateau schedule(o, options);
+  std::vector<double> out;
+  for (const double metric : metrics) {
+    schedule.step(metric);
+    out.push_back(o.lr());
+  }
+  return out;
+}
+}  // namespace
+
+TEST_CASE("ReduceLROnPlateau steps with a metric, a number or a tensor") {
+  using Rates = std::vector<double>;
+  CHECK(rates_after({.factor = 0.5, .patience = 0}, {1, 1, 0.5, 0.5}) == Rates{1, 0.5, 0.5, 0.25});
+  SGD o = optimizer(1);
+  ReduceLROnPlateau schedule(o, {.factor = 0.5, .patience = 0});
+  for (int i = 0; i < 3; ++i) schedule.step(full({}, 2));
+  CHECK(o.lr() == 0.25);
+  CHECK_THROWS_AS(schedule.step(full({2}, 2)), ShapeError);
+}
+
+TEST_CASE("ReduceLROnPlateau compares as PyTorch does, also what is negative or infinite") {
+  using Rates = std::vector<double>;
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const auto rates = [&](const char* mode, const char* threshold_mode, double threshold, const std::vector<double>& metrics) {
+    return rates_after({.mode = mode, .factor = 0.5, .patience = 0, .threshold = threshold, .threshold_mode = threshold_mode},
+                       metrics);
+  };
+  // best (1 - threshold) of a negative best is above it.
+  CHECK(rates("min", "rel", 0.1, {-1, -0.95, -0.94}) == Rates{1, 1, 1});
+  CHECK(rates("min", "rel", 0.1, {-1, -0.85}) == Rates{1, 0.5});
+  CHECK(rates("max", "rel", 0.1, {-1, -1.05, -1.2}) == Rates{1, 1, 0.5});
+  CHECK(rates("min", "abs", 0.1, {-1, -1.05, -1.2}) == Rates{1, 0.5, 0.5});
+  CHECK(rates("max", "abs", 0.1, {-1, -0.95, -0.8}) == Rates{1, 0.5, 0.5});
+  // Nothing is better than an infinite best, and an infinite metric is not better than no metric.
+  CHECK(rates("min", "rel", 0.1, {-inf, 1, 0, -1}) == Rates{1, 0.5, 0.25, 0.125});
+  CHECK(rates("max", "abs", 0.1, {inf, 1, inf, 2}) == Rates{1, 0.5, 0.25, 0.125});
+  CHECK(rates("min", "abs", 0.1, {inf, nan, 3, 2}) == Rates{0.5, 0.25, 0.25, 0.25});
+  SGD a = optimizer(1), b = optimizer(1);
+  ReduceLROnPlateau first(a, {.patience = 0}), second(b, {.patience = 0});
+  first.step(-inf);
+  second.load_state_dict(first.state_dict());
+  second.step(1.0);
+  CHECK(b.lr() == doctest::Approx(0.1));
+}
+
+TEST_CASE("MultiplicativeLR multiplies the rate before, from count 1 on") {
+  SGD o = optimizer(0.5);
+  const auto function = [](int64_t t) { return 1 - 0.1 * double(t); };
+  MultiplicativeLR schedule(o, function);
+  double want = 0.5;
+  CHECK(o.lr() == 0.5);
+  for (int64_t t = 1; t < 9; ++t) {
+    schedule.step();
+    want *= function(t);
+    CHECK(o.lr() == doctest::Approx(want));
+  }
+  CHECK(schedule.rate(0.5, 2) == doctest::Approx(0.5 * 0.9 * 0.8));
+  CHECK_THROWS_WITH_AS(MultiplicativeLR(o, nullptr), "[MultiplicativeLR] needs a function of the count of applied steps",
+                       ValueError);
+}
+
+TEST_CASE("schedules continue from a rate that the user sets, as PyTorch's do") {
+  const auto after = [](const auto& make, int before, double set, int more) {
+    SGD o = optimizer(0.4);
+    const SchedulePtr schedule = make(o);
+    for (int i = 0; i < before; ++i) schedule->step();
+    for (ParamGroup& group : o.param_groups()) group.lr = set;
+    std::vector<double> out{o.lr()};
+    for (int i = 0; i < more; ++i) {
+      schedule->step();
+      out.push_back(o.lr());
+    }
+    // The same from what is kept.
+    SGD again = optimizer(0.4);
+    const SchedulePtr resumed = make(again);
+    resumed->load_state_dict(schedule->state_dict());
+    CHECK(again.lr() == o.lr());
+    return out;
+  };
+  const auto check = [](const std::vector<double>& got, const std::vector<double>& want) {
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(want[i]));
+  };
+  using O = Optimizer;
+  check(after([](O& o) { return std::make_shared<StepLR>(o, 2, 0.5); }, 3, 0.1, 3), {0.1, 0.05, 0.05, 0.025});
+  check(after([](O& o) { return std::make_shared<ExponentialLR>(o, 0.5); }, 2, 1, 2), {1, 0.5, 0.25});
+  check(after([](O& o) { return std::make_shared<LinearLR>(o, 0.25, 1, 3); }, 1, 0.3, 3), {0.3, 0.45, 0.6, 0.6});
+  // PyTorch's recursion: (lr - eta_min) (1 + cos(pi 3 / 4)) / (1 + cos(pi / 2)) + eta_min
+  check(after([](O& o) { return std::make_shared<CosineAnnealingLR>(o, 4, 0.01); }, 2, 0.11, 1),
+        {0.11, 0.1 * (1 + std::cos(std::numbers::pi * 0.75)) + 0.01});
+  check(after(
+            [](O& o) {
+              return std::make_shared<ChainedScheduler>(
+                  o, std::vector<SchedulePtr>{std::make_shared<ConstantLR>(o, 0.1, 2), std::make_shared<ExponentialLR>(o, 0.5)});
+            },
+            1, 0.2, 2),
+        {0.2, 1, 0.5});
+  check(after([](O& o) { return std::make_shared<WarmupLR>(o, std::make_shared<ExponentialLR>(o, 0.5), 4); }, 1, 1, 4),
+        {1, 1.5, 2, 2, 1});
+  // Closed forms in PyTorch, too: the rate is that of the next step only.
+  check(after([](O& o) { return std::make_shared<LambdaLR>(o, [](int64_t t) { return 1 / double(1 + t); }); }, 1, 9, 1),
+        {9, 0.4 / 3});
+  check(after(
+            [](O& o) {
+              return std::make_shared<CyclicLR>(
+                  o, CyclicOptions{.base_lr = 0.1, .max_lr = 0.5, .step_size_up = 4, .cycle_momentum = false});
+            },
+            1, 9, 1),
+        {9, 0.3});
+
+  SGD o = optimizer(0.4);
+  ReduceLROnPlateau plateau(o, {.factor = 0.5, .patience = 0});
+  for (const double metric : {1, 1, 1}) plateau.step(metric);
+  CHECK(o.lr() == 0.1);
+  o.set_lr(0.8);
+  plateau.step(1);
+  CHECK(o.lr() == doctest::Approx(0.4));
+
+  // Before its schedule is made, it is the initial rate.
+  SGD fresh = optimizer(0.4);
+  fresh.set_lr(0.2);
+  const StepLR schedule(fresh, 10);
+  CHECK(fresh.lr() == 0.2);
+  CHECK(fresh.initial_lr(0) == 0.2);
+}
+
+TEST_CASE("a schedule of another optimizer, absolute ones in a chain, and steps beyond the end are refused") {
+  SGD o = optimizer(), other = optimizer();
+  const auto own = std::make_shared<StepLR>(o, 2), foreign = std::make_shared<StepLR>(other, 2);
+  CHECK_THROWS_WITH_AS(ChainedScheduler(o, {own, foreign}),
+                       "[ChainedScheduler] all schedules must be of one optimizer, got StepLR(step_size=2, gamma=0.1) of another",
+                       ValueError);
+  CHECK_THROWS_AS(SequentialLR(o, {own, foreign}, {3}), ValueError);
+  CHECK_THROWS_AS(WarmupLR(o, foreign, 3), ValueError);
+  CHECK_THROWS_AS(Epochs(o, foreign, 3), ValueError);
+
+  const auto lambda = std::make_shared<LambdaLR>(o, [](int64_t) { return 1.0; });
+  const auto cyclic = std::make_shared<CyclicLR>(o, CyclicOptions{.base_lr = 0.1, .max_lr = 0.5, .cycle_momentum = false});
+  const auto restarts = std::make_shared<CosineAnnealingWarmRestarts>(o, 5);
+  const auto cycle = std::make_shared<OneCycleLR>(o, OneCycleOptions{.total_steps = 5, .cycle_momentum = false});
+  for (const SchedulePtr& absolute :
+       std::vector<SchedulePtr>{lambda, cyclic, restarts, cycle, std::make_shared<Epochs>(o, restarts, 2)}) {
+    CHECK_THROWS_WITH_AS(ChainedScheduler(o, {own, absolute}), doctest::Contains("sets rates whatever the other schedules"),
+                         ValueError);
+    CHECK_THROWS_AS(ChainedScheduler(o, {absolute, own}), ValueError);
+    const ChainedScheduler alone(o, {absolute});
+    CHECK(alone.rate(0.3, 1) == absolute->rate(0.3, 1));
+  }
+
+  OneCycleLR whole(o, {.total_steps = 5, .cycle_momentum = false});
+  for (int i = 0; i < 5; ++i) whole.step();
+  CHECK_THROWS_WITH_AS(whole.step(), "[schedule] OneCycleLR(max_lr=0.3, total_steps=5) has ended, it cannot be stepped 6 times",
+                       ValueError);
+  CHECK(whole.count() == 5);
+  SequentialLR last(o, {own, cycle}, {3});
+  for (int i = 0; i < 8; ++i) last.step();
+  CHECK_THROWS_AS(last.step(), ValueError);
 }

@@ -169,7 +169,8 @@ TEST_CASE("a step that found_inf cancels leaves every byte, and the next equals 
         CHECK(problem::bytes(*optimizer) == state);
       else
         for (const auto& [name, tensor] : optimizer->state_dict())
-          CHECK(tensor.to_vector<double>() == zeros_like(tensor).to_vector<double>());
+          if (!name.ends_with(".mu"))  // of ASGD, which begins at 1
+            CHECK(tensor.to_vector<double>() == zeros_like(tensor).to_vector<double>());
 
       problem::set_gradient(p, t, 8);  // scaled; a power of two, so that unscaling is exact
       problem::set_gradient(control, t);

@@ -54,7 +54,7 @@ inline dnnl::memory::data_type type_of(DType t) {
 // program's own setting comes back.
 class OpenMpThreads {
  public:
-  explicit OpenMpThreads(int n) : before_(omp_get_max_threads()) { set(n); }
+  [[nodiscard]] explicit OpenMpThreads(int n) : before_(omp_get_max_threads()) { set(n); }
   ~OpenMpThreads() { set(before_); }
   OpenMpThreads(const OpenMpThreads&) = delete;
   OpenMpThreads& operator=(const OpenMpThreads&) = delete;

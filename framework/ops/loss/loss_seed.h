@@ -11,7 +11,7 @@ namespace halfstep {
 // unchanged, finds the gradient made; one that is given another computes it then, as it would without a LossSeed.
 class LossSeed {
  public:
-  explicit LossSeed(Tensor seed);  // 0-dim; undefined: no expectation
+  [[nodiscard]] explicit LossSeed(Tensor seed);  // 0-dim; undefined: no expectation
   ~LossSeed();
   LossSeed(const LossSeed&) = delete;
   static const Tensor& expected();

@@ -117,9 +117,9 @@ TEST_CASE("no_decay_norm_bias spares norms and biases by what they are, not by t
   std::vector<std::pair<double, size_t>> groups;  // decay and number of parameters
   const auto* const adam = dynamic_cast<const AdamW*>(optimizer.get());
   REQUIRE(adam);
-  for (size_t g = 0; g < optimizer->groups().size(); ++g)
-    groups.emplace_back(optimizer->groups()[g].weight_decay.value_or(adam->options(g).weight_decay),
-                        optimizer->groups()[g].params.size());
+  for (size_t g = 0; g < optimizer->param_groups().size(); ++g)
+    groups.emplace_back(optimizer->param_groups()[g].weight_decay.value_or(adam->options(g).weight_decay),
+                        optimizer->param_groups()[g].params.size());
   CHECK(groups == std::vector<std::pair<double, size_t>>{{0.25, 1}, {0, 1}, {0.5, 1}, {0, 3}});
   const auto two = groups_without_decay(*net);
   REQUIRE(two.size() == 2);

@@ -53,6 +53,10 @@ TEST_CASE("what a run would refuse of optimizer, schedule and steps is found whe
                  ": scheduler.length: is for a schedule that another"));
   CHECK(
       contains(with({"scheduler=OneCycleLR", "optimizer=Adagrad"}), ": scheduler: [OneCycleLR] cycle_momentum needs an optimizer"));
+  CHECK(contains(schedule(R"({"type": "OneCycleLR", "total_steps": 3, "cycle_momentum": false})"),
+                 ": scheduler.total_steps: must be at least the 4 steps or epochs of training, got 3"));
+  CHECK(contains(schedule(R"({"type": "ChainedScheduler", "schedulers": [{"type": "StepLR", "step_size": 3}, "OneCycleLR"]})"),
+                 "sets rates whatever the other schedules make of them"));
   const auto warned = load_config(file, {.sets = {R"(scheduler={"type": "StepLR", "step_size": 3, "warmup_steps": 9})"}}).warnings;
   REQUIRE(warned.size() == 1);
   CHECK(contains(warned[0], "scheduler.warmup_steps: 9 steps of warm-up do not end within the run, which takes 4"));
