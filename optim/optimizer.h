@@ -169,6 +169,8 @@ class Optimizer {
   virtual std::vector<std::string> state_names(size_t, const Tensor&) const { return {}; }
   // A state of a parameter that follows from its count of steps: in state_dict() for PyTorch, and ignored when it is loaded.
   virtual const char* derived_name() const { return nullptr; }
+  // A state that a step computes itself where it is 0 or missing, so that load_state_dict does not ask for it.
+  virtual bool may_lack(const std::string& name) const { return name == "step"; }
   virtual Tensor derived(size_t, const Tensor&) const { return {}; }
   // How a state of `param` looks: the count of steps is one f32, all else is as large as the parameter, in f32 or, of an f64 one,
   // in f64. Nothing: it is not known.

@@ -99,7 +99,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!stepped(i)) continue;
     for (const std::string& name : names[i]) {
-      if (!by_param[i].contains(name) && name != "step" && !is_derived(name)) problem(i, ".", name, ": missing");
+      if (!by_param[i].contains(name) && !may_lack(name) && !is_derived(name)) problem(i, ".", name, ": missing");
     }
   }
   check<ValueError>(count == 0, "optimizer.load_state_dict", "the state does not fit ", describe(), ":", problems.str());

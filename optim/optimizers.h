@@ -146,7 +146,8 @@ class WithOptions : public Base {
 
 // An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of what
 // the rule keeps, in its order. Optional: kNumber, the name of a number that it keeps of each parameter, and kDerived with Tensor
-// derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the count of steps.
+// derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the count of steps; kNumberMayLack: the rule
+// computes the number itself where it is 0.
 template <class O>
 class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
  public:
@@ -162,6 +163,10 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
   const char* derived_name() const override {
     if constexpr (requires { O::kDerived; }) return O::kDerived;
     return nullptr;
+  }
+  bool may_lack(const std::string& name) const override {
+    if constexpr (requires { O::kNumberMayLack; }) return name == "step" || name == O::kNumber;
+    return name == "step";
   }
   Tensor derived(size_t group, const Tensor& step) const override {
     if constexpr (requires { O::kDerived; }) return this->own(group).derived(step);
@@ -256,6 +261,7 @@ struct ASGDOptions {
   bool maximize = false;
   void check() const {}
   static constexpr const char *kNumber = "eta", *kDerived = "mu";
+  static constexpr bool kNumberMayLack = true;
   Tensor derived(const Tensor& step) const;
   HALFSTEP_OPTIMIZER_OPTIONS(ASGDOptions, "ASGD");
 };

@@ -366,6 +366,13 @@ TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
   opt.step();
   CHECK(p.item<double>() == 0.875);
   CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
+
+  // States of version 0.1.0 lack eta: the step computes it from the learning rate and the count.
+  state.erase("0.eta"), state.erase("0.mu");
+  opt.load_state_dict(state);
+  p.set_grad(full(p.shape(), 1));
+  opt.step();
+  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
 }
 
 TEST_CASE("Adafactor without memory of its second moment forgets all of it") {
