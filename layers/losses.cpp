@@ -82,11 +82,11 @@ MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const Tensor& weight, Reducti
       }) {}
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
-  check<ValueError>(distance != nullptr, "TripletMarginWithDistanceLoss", "needs a distance");
   check<ValueError>(margin > 0, "TripletMarginWithDistanceLoss", "margin must be > 0, got ", margin);
-  Tensor apart = distance(anchor, negative);
-  if (swap) apart = minimum(apart, distance(positive, negative));
-  const Tensor loss = relu(distance(anchor, positive) - apart + margin);
+  const auto measure = distance ? distance : PairwiseDistance();  // PyTorch's None
+  Tensor apart = measure(anchor, negative);
+  if (swap) apart = minimum(apart, measure(positive, negative));
+  const Tensor loss = relu(measure(anchor, positive) - apart + margin);
   return reduction == Reduction::none ? loss : reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
 

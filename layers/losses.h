@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses: the ops of the same names with their options, framework/ops/loss and cross_entropy, nll_loss and mse_loss of
-// framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device.
+// framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device and dtype.
 #pragma once
 
 #include <functional>
@@ -106,6 +106,18 @@ class MultiLabelSoftMarginLoss : public FunctionLoss {
   explicit MultiLabelSoftMarginLoss(const Tensor& weight = Tensor(), Reduction reduction = Reduction::mean);
 };
 
+// ---- distances; for C++ alone
+struct PairwiseDistance {
+  double p = 2, eps = 1e-6;
+  bool keepdim = false;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return pairwise_distance(x1, x2, p, eps, keepdim); }
+};
+struct CosineSimilarity {
+  int64_t dim = 1;
+  double eps = 1e-8;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return cosine_similarity(x1, x2, dim, eps); }
+};
+
 // ---- losses of more than an output and a target; for C++ alone
 struct CosineEmbeddingLoss {
   double margin = 0;
@@ -128,7 +140,7 @@ struct TripletMarginLoss {
   }
 };
 struct TripletMarginWithDistanceLoss {
-  std::function<Tensor(const Tensor&, const Tensor&)> distance;
+  std::function<Tensor(const Tensor&, const Tensor&)> distance = PairwiseDistance();
   double margin = 1;
   bool swap = false;  // as of TripletMarginOptions
   Reduction reduction = Reduction::mean;

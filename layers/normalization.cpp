@@ -48,8 +48,14 @@ std::string RunningNorm::describe() const {
       .arg("affine", options_.affine)
       .arg("bias", options_.affine && options_.bias)
       .arg("track_running_stats", options_.track_running_stats)
-      .arg_if(options_.sync, "sync", options_.sync)
+      .arg_if(options_.sync && type_ != std::string_view("SyncBatchNorm"), "sync", options_.sync)
       .str();
+}
+
+void SyncBatchNorm::convert_sync_batchnorm(Module& model) {
+  model.apply([](Module& m) {
+    if (auto* const norm = dynamic_cast<BatchNormNd*>(&m)) norm->set_sync(true);
+  });
 }
 
 void RunningNorm::reset_running_stats() const {

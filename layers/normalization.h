@@ -72,6 +72,15 @@ class BatchNorm3d : public BatchNormNd {  // [N, C, D, H, W]
  public:
   explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
 };
+// Any of these shapes, with `sync`: PyTorch's name for it.
+class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
+ public:
+  explicit SyncBatchNorm(int64_t num_features, const BatchNormOptions& o = {})
+      : BatchNormNd("SyncBatchNorm", 2, kMaxDims, num_features, o) {
+    set_sync(true);
+  }
+  static void convert_sync_batchnorm(Module& model);  // sets `sync` of all batch norms in it
+};
 
 // For each channel of each sample: [N, C, in...] or [C, in...]. Running statistics, where tracked, as in batch normalisation.
 class InstanceNormNd : public RunningNorm {

@@ -127,6 +127,7 @@ TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderL
 
 TransformerEncoder::TransformerEncoder(std::shared_ptr<ModuleList> list, std::shared_ptr<Module> last)
     : layers(add("layers", std::move(list))), norm(std::move(last)) {
+  check<ValueError>(layers->size() > 0, "TransformerEncoder", "num_layers must be >= 1, got 0");
   if (norm) add("norm", norm);
 }
 

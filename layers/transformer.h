@@ -124,7 +124,8 @@ class TransformerDecoderLayer : public TransformerBlock {
   std::shared_ptr<Dropout> dropout1, dropout2, dropout3;
 };
 
-// num_layers copies of a layer, which make() made, one after the other, and the norm if there is one.
+// num_layers copies of a layer, which make() made, one after the other, and the norm if there is one. Throws ValueError for 0
+// layers.
 class TransformerEncoder : public Module {
  public:
   TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,

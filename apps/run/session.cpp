@@ -149,11 +149,7 @@ Session make_session(Config config, const ProcessGroup* group) {
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
   recompute_activations(*s.model, config.train.checkpoint_activations);
-  if (config.distributed.sync_batch_norm) {
-    s.model->apply([](Module& m) {
-      if (auto* const norm = dynamic_cast<BatchNormNd*>(&m)) norm->set_sync(true);
-    });
-  }
+  if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
   s.metrics = make_metrics(config, s.train->dataset());
   if (config.data.has("val")) s.val = make_loader(config, "val", group);
   s.optimizer = build_optimizer(config.optimizer, *s.model);

@@ -64,8 +64,9 @@ class AccumulateGrad final : public Node {
 class AutocastCast final : public Node {
  public:
   std::string_view name() const override { return "autocast"; }
-  bool is_autocast_cast() const override { return true; }
-  // Reached only when the low-precision tensor itself is differentiated: ops step over this node.
+  bool is_autocast_cast() const override { return is_half(outputs[0].dtype); }
+  // Of a tensor cast to 16 bits reached only when that tensor itself is differentiated: ops step over this node. Gradients of a
+  // tensor cast to float32 are added here in float32, and rounded once to the input's dtype.
   Tensors backward(Tensors grads, const BackwardCall&) override {
     return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
   }

@@ -15,7 +15,7 @@ namespace halfstep {
 struct Edge {
   std::shared_ptr<Node> node;
   uint32_t index = 0;
-  DType dtype = DType::f32;  // dtype of the gradient: the input's dtype before autocast lowered it
+  DType dtype = DType::f32;  // dtype of the gradient: the input's before autocast lowered it, float32 where autocast raised it
   explicit operator bool() const { return node != nullptr; }
 };
 
@@ -96,14 +96,14 @@ std::shared_ptr<N> make_node(Args&&... args) {
 }
 
 // The edge that a gradient of `t` follows: to its node, to its accumulator, or none.
-// Casts made by autocast are stepped over, so that an op may deliver the gradient in the dtype before the cast.
+// Autocast's casts to 16 bits are stepped over, so that an op may deliver the gradient in the dtype before the cast.
 Edge edge_of(const Tensor& t);
 // Makes `node` the history of `outputs` and gives it its place in the order.
 void attach(const std::shared_ptr<Node>& node, const Tensors& outputs);
 // True when recording is on and some input requires grad.
 bool should_record(std::span<const Tensor> inputs);
 
-// A cast inserted by autocast; edge_of steps over it.
+// A cast inserted by autocast; edge_of steps over one to 16 bits.
 Tensor record_autocast(const Tensor& source, const Tensor& low);
 
 }  // namespace halfstep

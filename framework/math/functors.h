@@ -34,6 +34,7 @@ Expr trunc(const Expr&);
 Expr pow(const Expr&, const Expr&);
 Expr digamma(const Expr&);
 Expr polygamma(const Expr& n, const Expr& x);
+Expr raised(const Expr& x, const Expr& least);
 }  // namespace m
 
 enum class OpKind : uint8_t { any, number, real };

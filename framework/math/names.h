@@ -40,6 +40,7 @@ HS_HD constexpr math::Names tanh(math::Names x) { return x; }
 HS_HD constexpr math::Names sigmoid(math::Names x) { return x; }
 HS_HD constexpr math::Names softplus(math::Names x) { return x; }
 HS_HD constexpr math::Names polygamma(math::Names n, math::Names x) { return n + x; }
+HS_HD constexpr math::Names raised(math::Names x, math::Names least) { return x + least; }
 HS_HD constexpr math::Names pow(math::Names x, math::Names y) { return x + y; }
 }  // namespace m
 

@@ -215,6 +215,12 @@ HS_HD double polygamma(double n, double x) {
 }
 HS_HD float polygamma(float n, float x) { return float(polygamma(double(n), double(x))); }
 
+// x, from `least` on, with x's own derivative everywhere.
+template <class T>
+HS_HD T raised(T x, T least) {
+  return x < least ? least : x;
+}
+
 // Stable for large |x|: only e^-|x| is ever taken.
 template <class T> HS_HD T sigmoid(T x) {
   const T e = exp_of_minus(x);

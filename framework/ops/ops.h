@@ -45,12 +45,24 @@ namespace halfstep {
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
-Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
+Tensor full(const Shape& shape, double value, const TensorOptions& options = {});  // float32 unless given, of an integer, too
 Tensor zeros_like(const Tensor& x);  // these three: of x's shape, dtype, device and memory format
 Tensor ones_like(const Tensor& x);
 Tensor empty_like(const Tensor& x);  // not initialised, as empty()
-Tensor arange(double end, const TensorOptions& options = {.dtype = DType::i64});
-Tensor arange(double start, double end, double step = 1, const TensorOptions& options = {.dtype = DType::i64});
+// start + i step, below end. dtype: int64 where all numbers are integers, else float32, unless given. Throws ValueError for a step
+// that does not lead from start to end.
+Tensor arange_of(double start, double end, double step, DType natural, const NumberOptions& options);
+template <class T>
+concept PlainNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <PlainNumber Start, PlainNumber End, PlainNumber Step = int>
+Tensor arange(Start start, End end, Step step = 1, const NumberOptions& options = {}) {
+  const bool whole = std::is_integral_v<Start> && std::is_integral_v<End> && std::is_integral_v<Step>;
+  return arange_of(double(start), double(end), double(step), whole ? DType::i64 : DType::f32, options);
+}
+template <PlainNumber End>
+Tensor arange(End end, const NumberOptions& options = {}) {
+  return arange(0, end, 1, options);
+}
 Tensor eye(int64_t n, const TensorOptions& options = {});
 // Row-major values: tensor({1, 2, 3, 4}, {2, 2}). An empty shape list means [values.size()].
 Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {});
@@ -204,14 +216,16 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
 };
 // -log_softmax(logits)[target], weighted. logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or
-// probabilities of logits' shape. The mean of class indices is over their weights.
+// probabilities of logits' shape, with which an ignore_index of 0 or more is a ValueError. The mean of class indices is over their
+// weights, which may be of any floating dtype.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 struct NllLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::mean;
 };
-// -log_probs[target], with shapes and means as of cross_entropy.
+// -log_probs[target], with shapes and means as of cross_entropy. Throws DTypeError for a weight of another dtype, unless it is
+// float32 beside 16 bits.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);  // (x - target)^2
 

@@ -33,12 +33,20 @@ using Tensors = std::vector<Tensor>;
 using TensorHook = std::function<Tensor(const Tensor& grad)>;  // returns a replacement, or an undefined Tensor to keep it
 using HookList = std::vector<std::pair<uint64_t, TensorHook>>;  // key, hook
 
+// As TensorOptions, where the numbers of the call choose the dtype that is not given: arange(0, 1, 0.25) is float32.
+struct NumberOptions {
+  std::optional<DType> dtype = {};
+  Device device = default_device();
+  bool requires_grad = false;
+};
+
 // How a new tensor is made: zeros({2, 3}, {.dtype = DType::f16, .requires_grad = true}).
 struct TensorOptions {
   DType dtype = DType::f32;
   Device device = default_device();
   bool requires_grad = false;
   MemoryFormat format = MemoryFormat::contiguous;  // channels_last for tensors of 4 or 5 dimensions; others are contiguous
+  operator NumberOptions() const { return {dtype, device, requires_grad}; }
 };
 
 class Tensor {
@@ -164,6 +172,7 @@ class Tensor {
   Tensor movedim(int64_t from, int64_t to) const;
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   Tensors split(int64_t size, int64_t dim = 0) const;
+  Tensors split(std::initializer_list<int64_t> sizes, int64_t dim = 0) const;
   Tensors chunk(int64_t chunks, int64_t dim = 0) const;
   Tensors unbind(int64_t dim = 0) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;

@@ -40,7 +40,7 @@ class InTempDir {
   [[maybe_unused]] Tensor x = rand({4, 5}), y = rand({4, 5}) + 0.1, w = rand({4, 5}).set_requires_grad();                          \
   w.square().sum().backward();                                                                                                     \
   [[maybe_unused]] const Tensor mask = x > 0.5, rows = tensor({0, 3, 1}, {.dtype = DType::i64}), a = arange(3.0), b = arange(4.0), \
-                                square = eye(3) + 0.1, classes = arange(4.0), index = zeros({4, 5}, {.dtype = DType::i64});        \
+                                square = eye(3) + 0.1, classes = arange(4), index = zeros({4, 5}, {.dtype = DType::i64});          \
   [[maybe_unused]] const Tensor images = rand({2, 3, 4, 4});                                                                       \
   [[maybe_unused]] std::vector<float> values{1, 2, 3, 4, 5, 6};                                                                    \
   [[maybe_unused]] const Device device = Device::cpu;                                                                              \

@@ -112,9 +112,6 @@ TEST_CASE("losses refuse what does not fit") {
   refuses<ValueError>("[MultiMarginLoss] p must be 1 or 2, got 3", [] { MultiMarginLoss({.p = 3}); });
   refuses<ValueError>("[CrossEntropyLoss] label_smoothing must be in [0, 1], got 2",
                       [] { CrossEntropyLoss({.label_smoothing = 2}); });
-  refuses<ValueError>("[TripletMarginWithDistanceLoss] needs a distance", [] {
-    TripletMarginWithDistanceLoss{}(ones({1, 2}), ones({1, 2}), ones({1, 2}));
-  });
 }
 
 TEST_CASE("in a model the error names the layer's place") {

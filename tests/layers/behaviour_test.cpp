@@ -120,6 +120,12 @@ TEST_CASE("losses of several inputs are their ops") {
     const TripletMarginWithDistanceLoss own{distance, 0.5, swap};
     CHECK(std::abs(op(a, p, n).item<float>() - own(a, p, n).item<float>()) < 1e-5f);
   }
+  CHECK(TripletMarginWithDistanceLoss{.margin = 0.5}(a, p, n).item<float>() ==
+        doctest::Approx(TripletMarginLoss{{.margin = 0.5}}(a, p, n).item<float>()));
+  CHECK(TripletMarginWithDistanceLoss{.distance = nullptr, .margin = 0.5}(a, p, n).item<float>() ==
+        TripletMarginWithDistanceLoss{.margin = 0.5}(a, p, n).item<float>());
+  CHECK((PairwiseDistance{.p = 1, .keepdim = true}(a, p) == pairwise_distance(a, p, 1, 1e-6, true)).all().item<bool>());
+  CHECK((CosineSimilarity{.dim = 0}(a, p) == cosine_similarity(a, p, 0)).all().item<bool>());
   CHECK(CosineEmbeddingLoss{.margin = 0.2}(a, p, y).item<float>() == cosine_embedding_loss(a, p, y, 0.2).item<float>());
   CHECK(MarginRankingLoss{.margin = 0.2}(a.select(1, 0), p.select(1, 0), y).item<float>() ==
         margin_ranking_loss(a.select(1, 0), p.select(1, 0), y, 0.2).item<float>());
@@ -128,6 +134,21 @@ TEST_CASE("losses of several inputs are their ops") {
   const Tensor log_probs = log_softmax(randn({6, 1, 4}), -1), targets = from_vector(std::vector<int64_t>{1, 2}, {1, 2});
   const Tensor six = from_vector(std::vector<int64_t>{6}, {1}), two = from_vector(std::vector<int64_t>{2}, {1});
   CHECK(CTCLoss{}(log_probs, targets, six, two).item<float>() == ctc_loss(log_probs, targets, six, two).item<float>());
+}
+
+TEST_CASE("SyncBatchNorm is a batch norm of any rank with sync") {
+  SyncBatchNorm norm(3);
+  CHECK(norm.syncs());
+  CHECK(norm.describe().find("SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True") == 0);
+  CHECK(norm.describe().find("sync=") == std::string::npos);
+  for (const Shape& shape : {Shape{4, 3}, Shape{4, 3, 2}, Shape{4, 3, 2, 2}, Shape{4, 3, 2, 2, 2}}) {
+    const Tensor x = randn(shape);
+    CHECK((norm(x) == batch_norm(x, {}, {}, {}, {}, true)).all().item<bool>());
+  }
+  CHECK_THROWS_AS(norm(ones({3})), ShapeError);
+  Sequential model(Linear(2, 3), BatchNorm1d(3));
+  SyncBatchNorm::convert_sync_batchnorm(model);
+  CHECK(dynamic_cast<BatchNorm1d&>(*model[1]).syncs());
 }
 
 TEST_CASE("Repr writes numbers as Python does") {

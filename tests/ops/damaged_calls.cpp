@@ -256,6 +256,31 @@ void for_damaged_calls(const Make& make) {
   }
 }
 
+void for_empty_calls(const std::function<void(const Call&)>& make) {
+  manual_seed(3);
+  for (const auto& [op, bases] : calls()) {
+    if (!find_op(op)) continue;
+    for (Call base : bases) {
+      const std::vector<Tensor*> full = slots(base);
+      const auto without = [&](const auto& chosen) {  // of dimension d of input i
+        Call c = base;
+        const std::vector<Tensor*> all = slots(c);
+        for (size_t i = 0; i < all.size(); ++i)
+          for (int d = 0; full[i]->defined() && d < full[i]->dim(); ++d)
+            if (chosen(i, d)) *all[i] = all[i]->narrow(d, 0, 0);
+        make(c);
+      };
+      for (size_t k = 0; k < full.size(); ++k) {
+        for (int at = 0; full[k]->defined() && at < full[k]->dim(); ++at) {
+          without([&](size_t i, int d) { return i == k && d == at; });
+          without([&](size_t, int d) { return d == at; });
+          without([&](size_t i, int d) { return full[i]->size(d) == full[k]->size(at); });
+        }
+      }
+    }
+  }
+}
+
 Tensors run(const Call& c, bool with_gradient) {
   Call own = c;
   Tensors leaves;

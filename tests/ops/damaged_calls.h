@@ -29,6 +29,9 @@ std::vector<Tensor*> slots(Call& c);
 // The same calls in every run, the undamaged ones among them.
 void for_damaged_calls(const std::function<void(const Call& call, bool with_gradient)>& make);
 
+// The calls of all cases with nothing along a dimension: of one input, of all inputs, or all dimensions of that size.
+void for_empty_calls(const std::function<void(const Call& call)>& make);
+
 // The outputs of a call; with_gradient: then the gradients of its floating inputs, all of them leaves (undefined where there is
 // none).
 Tensors run(const Call& call, bool with_gradient);

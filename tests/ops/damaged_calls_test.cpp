@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <iostream>
 #include <map>
@@ -73,7 +75,55 @@ class Judge {
   const bool trace_ = std::getenv("HALFSTEP_FUZZ_TRACE") != nullptr;
 };
 
+// Writes `byte` all over the memory that the next small tensors get.
+void fill_free_memory(int byte) {
+  Tensors held;
+  for (int64_t size = 64; size <= 4096; size += 64)
+    for (int k = 0; k < 12; ++k) held.push_back(empty({size}, {.dtype = DType::u8}));
+  for (const Tensor& t : held) std::memset(t.data<uint8_t>(), byte, size_t(t.numel()));
+}
+
+bool same_numbers(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
 }  // namespace
+
+TEST_CASE("with nothing along a dimension, results do not depend on what memory held, and gradients of empty results are zeros") {
+  std::map<std::string, std::string> found;
+  size_t made = 0;
+  const logging::Capture quiet([](logging::Level, std::string_view) {});
+  testing::for_empty_calls([&](const Call& c) {
+    std::vector<std::vector<double>> first;
+    for (const int byte : {0xff, 0x3e}) {  // NaN or -1, and 0.186 or a large integer
+      fill_free_memory(byte);
+      manual_seed(5);
+      Tensors results;
+      try {
+        results = testing::run(c, true);
+      } catch (const Error&) { return; }
+      ++made;
+      std::vector<std::vector<double>> values;
+      Call own = c;
+      size_t outputs = results.size();
+      for (const Tensor* t : testing::slots(own)) outputs -= t->defined() && t->is_floating_point();
+      bool empty_outputs = true;
+      for (size_t i = 0; i < results.size(); ++i) {
+        values.push_back(results[i].defined() ? results[i].to_vector<double>() : std::vector<double>());
+        if (i < outputs) empty_outputs = empty_outputs && values.back().empty();
+      }
+      for (size_t i = outputs; empty_outputs && i < values.size(); ++i)
+        if (!same_numbers(values[i], std::vector<double>(values[i].size(), 0)))
+          found.try_emplace(c.op + ": a gradient of an empty result is not 0", c.str());
+      if (first.empty()) first = values;
+      if (!std::equal(first.begin(), first.end(), values.begin(), values.end(), same_numbers))
+        found.try_emplace(c.op + ": a result is what memory held before", c.str());
+    }
+  });
+  for (const auto& [what, example] : found) FAIL_CHECK(what, "\n  e.g. ", example);
+  CHECK(made > 1000);
+}
 
 TEST_CASE("the memory limit of damaged calls holds under sanitizers, too") {
   const size_t before = allocator(Device::cpu).stats().reserved;

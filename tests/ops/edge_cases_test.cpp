@@ -336,3 +336,62 @@ TEST_CASE("a scale beyond all measure reads the last element, not one that no in
   CHECK(nearest("upsample_nearest1d") == std::vector<double>{1, 2, 2});
   CHECK(nearest("_upsample_nearest_exact1d") == std::vector<double>{2, 2, 2});
 }
+
+TEST_CASE("arange has the dtype of its numbers") {
+  CHECK(arange(3).dtype() == DType::i64);
+  CHECK(arange(int64_t(2), 5).dtype() == DType::i64);
+  CHECK(arange(0, 6, 2, {.device = Device::cpu}).dtype() == DType::i64);
+  CHECK(arange(3.0).dtype() == DType::f32);
+  CHECK(arange(0, 2.5).dtype() == DType::f32);
+  CHECK(arange(0, 1, 0.25).dtype() == DType::f32);
+  CHECK(arange(0, 1, 0.25).to_vector<double>() == std::vector<double>{0, 0.25, 0.5, 0.75});
+  CHECK(arange(0, 1, 0.5f, {.requires_grad = true}).requires_grad());
+  CHECK(arange(0, 4, 1.5, {.dtype = DType::i32}).to_vector<double>() == std::vector<double>{0, 1, 2});
+  CHECK(invoke("arange", {}, Json{{"start", 0}, {"end", 1}, {"step", 0.25}})[0].dtype() == DType::f32);
+  CHECK(invoke("arange", {}, Json{{"end", 4}})[0].dtype() == DType::i64);
+}
+
+TEST_CASE("split takes a list in braces for sizes") {
+  const Tensor x = arange(4);
+  CHECK(split(x, 2).size() == 2);
+  CHECK(split(x, {4}).size() == 1);
+  CHECK(x.split({1, 3})[1].to_vector<int>() == std::vector<int>{1, 2, 3});
+  CHECK_THROWS_AS(split(x, {2}), ValueError);
+  CHECK_THROWS_AS(x.split({2}), ValueError);
+}
+
+TEST_CASE("lp_pool passes no gradient to a window whose sum is 0") {
+  for (const double p : {1.0, 2.0, 3.0}) {
+    CAPTURE(p);
+    const Tensor x = tensor({0, 0, 1, -1, 3, 4}, {1, 1, 6}, {.dtype = DType::f64, .requires_grad = true});
+    const Tensor y = lp_pool1d(x, p, {2});
+    const Tensor dx = grad({y}, {x}, {ones({1, 1, 3}, {.dtype = DType::f64})}, {.retain_graph = true})[0];
+    const Tensor again = grad({y}, {x}, {ones({1, 1, 3}, {.dtype = DType::f64})}, {.create_graph = true})[0];
+    for (const Tensor& t : {dx, again}) {
+      const auto d = t.to_vector<double>();
+      CHECK(d[0] == 0);
+      CHECK(d[1] == 0);
+      if (p != 2) CHECK((d[2] == 0 && d[3] == 0));
+      CHECK(d[4] > 0);
+      CHECK(std::isfinite(d[5]));
+    }
+    for (double v : grad({sum(again)}, {x})[0].to_vector<double>()) CHECK(std::isfinite(v));
+  }
+  CHECK_THROWS_AS(lp_pool1d(ones({1, 1, 4}), INFINITY, {2}), ValueError);
+  CHECK_THROWS_AS(lp_pool2d(ones({1, 1, 4, 4}), -INFINITY, {2}), ValueError);
+  CHECK_THROWS_AS(lp_pool3d(ones({1, 1, 4, 4, 4}), kNaN, {2}), ValueError);
+}
+
+TEST_CASE("instance_norm of a constant with eps 0 is its bias, and its gradient 0") {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    const Tensor x = tensor({3, 3, 3, 3, 1, 2, 3, 5}, {1, 2, 2, 2}).to(format).detach().set_requires_grad();
+    const Tensor w = tensor({2, 1}, {.requires_grad = true}), b = tensor({-1, 0}, {.requires_grad = true});
+    const Tensor y = instance_norm(x, {}, {}, w, b, true, 0.1, 0);
+    CHECK(y.select(1, 0).flatten().to_vector<double>() == std::vector<double>(4, -1));
+    check_same(y.select(1, 1).flatten(), instance_norm(plain(x), {}, {}, {}, {}, true, 0.1, 1e-14).select(1, 1).flatten());
+    y.backward(tensor({1, 2, 3, 4, 5, 6, 7, 9}, {1, 2, 2, 2}));
+    CHECK(x.grad().select(1, 0).flatten().to_vector<double>() == std::vector<double>(4, 0));
+    CHECK(w.grad().to_vector<double>()[0] == 0);
+    CHECK(b.grad().to_vector<double>() == std::vector<double>{10, 27});
+  }
+}

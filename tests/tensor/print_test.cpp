@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInf = INFINITY, kNan = NAN;
 
-Tensor iota(const Shape& shape) { return arange(double(numel(shape))).reshape(shape); }
+Tensor iota(const Shape& shape) { return arange(numel(shape)).reshape(shape); }
 
 }  // namespace
 

@@ -29,6 +29,9 @@ Expr sigmoid(const Expr& x) { return apply(x, [](const Tensor& t) { return halfs
 Expr softplus(const Expr& x) { return apply(x, [](const Tensor& t) { return neg(halfstep::logsigmoid(neg(t))); }); }
 Expr floor(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::floor(t); }); }
 Expr trunc(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::trunc(t); }); }
+Expr raised(const Expr& x, const Expr& least) {
+  return apply(x, [&](const Tensor& t) { return where(lt(t, least.number()), t - t.detach() + least.number(), t); });
+}
 Expr pow(const Expr& a, const Expr& b) {
   return b.is_number() ? Expr(halfstep::pow(a.tensor(), b.number())) : Expr(halfstep::pow(a.tensor(), b.tensor()));
 }

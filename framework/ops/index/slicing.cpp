@@ -31,7 +31,7 @@ class Indexed {
   static int dimensions(const TensorIndex& i) {
     if (const auto* t = std::get_if<Tensor>(&i.value_)) return t->defined() && t->dtype() == DType::boolean ? t->dim() : 1;
     if (const auto* n = std::get_if<TensorIndex::Number>(&i.value_)) return n->is_bool ? 0 : 1;
-    return std::holds_alternative<indexing::Slice>(i.value_) ? 1 : 0;
+    return std::holds_alternative<indexing::Slice>(i.value_) || std::holds_alternative<TensorIndex::List>(i.value_) ? 1 : 0;
   }
   void whole(int count = 1) {
     at_ += count;
@@ -53,6 +53,10 @@ class Indexed {
     }
     view = view.unsqueeze(at_);
     put(zeros({n.value}, {.dtype = DType::i64, .device = view.device()}));
+  }
+  void add(const TensorIndex::List& list, int) {
+    const Tensor t = from_vector(list.values, {int64_t(list.values.size())}, view.device());
+    put(list.is_mask ? t.to(DType::boolean) : t);
   }
   void add(const Tensor& t, int) {
     if (!t.defined()) return whole();

@@ -222,6 +222,7 @@ Tensor pdist(const Tensor& x, double p) {
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double eps) {
   check_floating("cosine_similarity", {a, b});
+  check<ValueError>(eps >= 0, "cosine_similarity", "eps must be at least 0, got ", eps);
   const Shape shape = broadcast(a.shape(), b.shape(), "cosine_similarity");
   wrap_dim(dim, shape.size(), "cosine_similarity");
   return composite(kCosine, {a, b}, [&](const Tensors& in) {

@@ -23,7 +23,7 @@ enum class CdistMode : uint8_t { mm_if_necessary, mm, no_mm };
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2, CdistMode mode = CdistMode::mm_if_necessary);
 // Between all pairs i < j of the rows of x [N, M] -> [N (N - 1) / 2].
 Tensor pdist(const Tensor& x, double p = 2);
-// a b / (max(|a|, eps) max(|b|, eps)) along dim, broadcast.
+// a b / (max(|a|, eps) max(|b|, eps)) along dim, broadcast. Throws ValueError for a negative eps.
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim = 1, double eps = 1e-8);
 // Each slice x[.., i, ..] along dim scaled so that its norm is at most maxnorm.
 Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm);

@@ -2,7 +2,6 @@
 #include "framework/ops/loss/ctc_loss.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/registry.h"
@@ -67,8 +66,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     starts.push_back(joined ? total : i * targets.size(1));
     total += out_lengths[size_t(i)];
   }
-  check<ShapeError>(!joined || total <= targets.numel(), op, "target_lengths ask for ", total, " labels, targets have ",
-                    targets.numel());
+  check<ShapeError>(!joined || total == targets.numel(), op, "joined targets must have the sum of target_lengths, ", total,
+                    ", got ", targets.numel());
   const Alignment table(targets.to_vector<int64_t>(), starts, out_lengths, o.blank);
   for (int64_t label : table.label)
     check<IndexError>(label >= 0 && label < classes, op, "target ", label, " is outside [0, ", classes, ")");
@@ -81,7 +80,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   return composite(kCtc, {log_probs}, [&](const Tensors& in) {
     const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
     const TensorOptions like{.dtype = x.dtype(), .device = device};
-    const Tensors emitted = x.gather(2, labels.expand({steps, batch, states})).unbind(0);
+    const Tensor chosen = x.gather(2, labels.expand({steps, batch, states}));
+    const Tensors emitted = where(lt(chosen, kNever), kNever, chosen).unbind(0);  // ln 0
     const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
     // ln of the probability of being in a state after t frames; before the first, in the state before all labels.
     Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
@@ -94,8 +94,10 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     // It may end in the last label or in the blank behind it.
     const Tensor label = where(gt(last, 0.0), alpha.gather(1, maximum(last - 1.0, last * 0.0)), kNever);
     const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
-    const double impossible = o.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
-    Tensor losses = where(lt(likelihood, kNever / 10), impossible, neg(likelihood));
+    const Tensor impossible = lt(likelihood, kNever / 10);
+    // The infinite loss of a target that does not fit has NaN gradients: -ln 0, by way of e^likelihood.
+    const Tensor never_fits = o.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
+    Tensor losses = neg(o.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
     if (o.reduction == Reduction::mean) {
       std::vector<double> divisors;
       for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));

@@ -194,6 +194,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   if (target.is_floating_point()) {  // probabilities
     check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
                       logits.shape(), ", got ", target.shape());
+    check<ValueError>(o.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
+                      o.ignore_index);
     std::array<Tensor, 2> in{logits, target};
     apply_policy(made_of_ops(CrossEntropy::info), in);
     const autocast::Off off;
@@ -216,7 +218,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
   std::array<Tensor, 1> in{log_probs};
-  apply_policy(kNllInfo, in);
+  const bool region = apply_policy(kNllInfo, in);
+  if (o.weight.defined()) {
+    const DType own = in[0].dtype(), wide = widened(own), given = o.weight.dtype();
+    check<DTypeError>(given == own || given == wide || (region && is_half(given) && wide == DType::f32), "nll_loss",
+                      "weight must have the scores' dtype, or be float32 beside 16-bit scores; got ", given, " beside ", own);
+  }
   const autocast::Off off;
   const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
   const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);

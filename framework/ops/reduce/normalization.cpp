@@ -87,6 +87,8 @@ struct Normalize {
   static MemoryFormat format_of(const Attr& a, const Tensor& x) {
     return a.kind == group || a.kind == instance ? x.format() : MemoryFormat::contiguous;
   }
+  // PyTorch's instance_norm takes 1 / sqrt(0) for 0; its other normalisations make NaN of it.
+  static bool zero_of_constant(const Attr& a) { return a.kind == instance && a.args.eps == 0; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = format_of(a, in[0]);
     const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
@@ -103,6 +105,11 @@ struct Normalize {
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
     const Gradients d(ctx, x, a.parameter, kWeight, kBias);
+    if (x.numel() == 0) {  // kernels walk over the elements of x
+      for (const Tensor& t : {d.dweight, d.dbias})
+        if (t.defined()) t.fill_(0);
+      return {d.dx, d.dweight, d.dbias};
+    }
     backend_for(x.device())
         .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
                             view_of(d.dbias));
@@ -113,7 +120,11 @@ struct Normalize {
     const DType computed = widened(in[0].dtype());
     Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
     if (n.centered) x = x - mean(x, {2, 3}, true);
-    Tensor y = x * rsqrt(mean(x * x, {2, 3}, true) + n.eps);
+    Tensor var = mean(x * x, {2, 3}, true) + n.eps;
+    const Tensor constant = zero_of_constant(a) ? eq(var, 0.0) : Tensor();
+    if (constant.defined()) var = where(constant, 1.0, var);
+    Tensor y = x * rsqrt(var);
+    if (constant.defined()) y = where(constant, 0.0, y);
     const Shape per_channel{1, n.groups, n.channels, 1};
     if (in[1].defined()) y = y * in[1].to(computed).reshape(per_channel);
     if (in[2].defined()) y = y + in[2].to(computed).reshape(per_channel);
@@ -274,6 +285,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (x.dim() == 1 && x.size(0) == 0)
     return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps).reshape({0});
   const Channels n("batch_norm", x);
+  check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape());
   return call<BatchNorm>({x, running_mean, running_var, weight, bias},
@@ -295,8 +307,16 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   check_same_device("instance_norm", {x, running_mean, running_var});
   check_parameter("instance_norm", "running_mean", running_mean, {n.channels}, x.dtype());
   check_parameter("instance_norm", "running_var", running_var, {n.channels}, x.dtype());
-  const Tensor y =
-      call<Normalize>({x, weight, bias}, {Normalize::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}});
+  const Normalize::Attr attr{Normalize::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}};
+  Tensor y;
+  if (Normalize::zero_of_constant(attr)) {
+    Normalize::check(attr, {x, weight, bias});
+    y = composite(Normalize::info_of(attr), {x, weight, bias}, [&](const Tensors& in) {
+          return Normalize::composite(attr, in);
+        }).to(x.dtype());
+  } else {
+    y = call<Normalize>({x, weight, bias}, attr);
+  }
   if (running_mean.defined() && x.numel() > 0) update_running(x, n, running_mean, running_var, momentum);
   return y;
 }

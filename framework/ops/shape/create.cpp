@@ -144,18 +144,18 @@ Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
   return full(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
 }
 
-Tensor arange(double start, double end, double step, const TensorOptions& o) {
+Tensor arange_of(double start, double end, double step, DType natural, const NumberOptions& o) {
   const double count = std::ceil((end - start) / step);
   check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
                     " does not lead from ", start, " to ", end);
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
-  const Tensor t = raw({int64_t(count)}, o);
+  const TensorOptions chosen{.dtype = o.dtype.value_or(natural), .device = o.device, .requires_grad = o.requires_grad};
+  const Tensor t = raw({int64_t(count)}, chosen);
   // Of integers, PyTorch cuts start and step off, not each element.
-  const bool whole = !is_floating(o.dtype);
+  const bool whole = !is_floating(chosen.dtype);
   backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
-  return finish(t, o);
+  return finish(t, chosen);
 }
-Tensor arange(double end, const TensorOptions& o) { return arange(0, end, 1, o); }
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
   check_size("linspace", {steps});
@@ -321,8 +321,8 @@ void add_create(OpList& list) {
   });
   list.add(kArange, [](Args& a) {
     const DType natural = dtype_of_numbers(a, {"start", "end", "step"});
-    const double start = a.number("start", 0), end = a.number("end");
-    return arange(start, end, a.number("step", 1), {.dtype = a.dtype().value_or(natural)});
+    const double start = a.number("start", 0), end = a.number("end"), step = a.number("step", 1);
+    return arange_of(start, end, step, natural, {.dtype = a.dtype()});
   });
   list.add(kEye, [](Args& a) {
     const int64_t n = a.integer("n");

@@ -158,6 +158,7 @@ Tensors split(const Tensor& x, int64_t size, int64_t dim) {
   return split(x, sizes, d);
 }
 Tensors Tensor::split(int64_t size, int64_t dim) const { return halfstep::split(*this, size, dim); }
+Tensors Tensor::split(std::initializer_list<int64_t> sizes, int64_t dim) const { return halfstep::split(*this, sizes, dim); }
 
 Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   const int d = part_dim("chunk", x, dim);

@@ -17,6 +17,9 @@ Tensor expand_as(const Tensor& x, const Tensor& other);    // view
 // equal parts; unbind: each slice without the dimension.
 Tensors split(const Tensor& x, int64_t size, int64_t dim = 0);
 Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
+inline Tensors split(const Tensor& x, std::initializer_list<int64_t> sizes, int64_t dim = 0) {  // {2} is a list, as in Python
+  return split(x, std::vector<int64_t>(sizes), dim);
+}
 Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 Tensors unbind(const Tensor& x, int64_t dim = 0);
 // view [..., n]: the elements x[.., i, .., i + offset, ..] of two dimensions, which become the last.

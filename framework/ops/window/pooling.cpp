@@ -2,6 +2,7 @@
 // A mean is linear: its gradient is an op whose gradient is the mean. A maximum moves its gradient to where it came from.
 #include "framework/ops/window/pooling.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
@@ -194,11 +195,14 @@ constexpr OpInfo kLpInfo[3] = {{.name = "lp_pool1d", .doc = "(sum of x^p over ea
                                {.name = "lp_pool3d", .doc = "(sum of x^p over each window)^(1/p); made of avg_pool3d"}};
 Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, const Dims& stride, bool ceil_mode) {
   const OpInfo& info = kLpInfo[dims - 1];
-  check<ValueError>(p != 0, info.name, "norm_type must not be 0");
+  check<ValueError>(p != 0 && std::isfinite(p), info.name, "norm_type must be finite and not 0, got ", p,
+                    Help{"max_pool is the limit of a large norm_type"});
   const PoolAttr a = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
   const Spatial& size = a.args.window.size;
-  return composite(info, {x},
-                   [&](const Tensors& in) { return pow(run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]), 1 / p); });
+  return composite(info, {x}, [&](const Tensors& in) {
+    const Tensor total = run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]);
+    return pow(where(eq(total, 0.0), 0.0, total), 1 / p);  // as PyTorch, a total of 0 passes no gradient on
+  });
 }
 
 constexpr const char* kUnpoolDoc = "zeros, with x where the indices of a max_pool say; made of scatter";

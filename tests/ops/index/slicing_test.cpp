@@ -43,6 +43,30 @@ TEST_CASE("numbers, slices, None and Ellipsis make views") {
   CHECK(x.index({Slice(1), 2}).shares_memory_with(x));
 }
 
+TEST_CASE("a list in braces keeps its dimension, a number drops it") {
+  const Tensor x = grid();
+  CHECK(x.index({Slice(), -1}).shape() == Shape{3});
+  CHECK(x.index({Slice(), {-1}}).shape() == Shape{3, 1});
+  CHECK(values(x.index({Slice(), {-1}})) == V{3, 13, 23});
+  CHECK(values(x.index({Slice(0, 2), {3, 0}})) == V{3, 0, 13, 10});
+  CHECK(x.index({{0}}).shape() == Shape{1, 4});
+  CHECK(x.index({{1}}).shape() == Shape{1, 4});
+  CHECK(values(x.index({{2, 0}})) == V{20, 21, 22, 23, 0, 1, 2, 3});
+  CHECK(values(x.index({{0, 1}, {1, 2}})) == V{1, 12});
+  CHECK(values(x.index({{true, false, true}, 1})) == V{1, 21});
+  CHECK(x.index({Slice(), {}}).shape() == Shape{3, 0});
+  CHECK_THROWS_AS(x.index({{3}}), IndexError);
+  const int last = 3;
+  CHECK(x.index({Slice(), {last}}).shape() == Shape{3, 1});
+  const Tensor y = grid();
+  y.index_put_({Slice(), {-1}}, tensor({7, 8, 9}, {3, 1}));
+  CHECK(values(y.index({Slice(), 3})) == V{7, 8, 9});
+  y.index_put_({{0, 2}, {0, 1}}, -5);
+  CHECK(y.index({0, 0}).item<int>() == -5);
+  CHECK(y.index({2, 1}).item<int>() == -5);
+  CHECK(y.index({0, 1}).item<int>() == 1);
+}
+
 TEST_CASE("tensors and masks among them take elements") {
   const Tensor x = grid();
   CHECK(values(x.index({whole({2, 0})})) == V{20, 21, 22, 23, 0, 1, 2, 3});
