@@ -51,7 +51,7 @@ class ReduceLROnPlateau : public Schedule {
   int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
 };
 
-// What is made of other schedules of the same optimizer, which all must be. Their own counts are not used.
+// A schedule made of other schedules, all of the same optimizer. The counts of these parts are not used.
 class ScheduleOfOthers : public Schedule {
  public:
   bool is_absolute() const override;
