@@ -93,14 +93,18 @@ class WithOptions : public Base {
     return at ? &at->lr : nullptr;
   }
   void adopt(size_t g) override {
-    O now = own(g);
     std::optional<double>& decay = this->group(g).weight_decay;
-    if constexpr (requires { now.weight_decay; }) {
-      if (decay && *decay != kept_[g].weight_decay) now.weight_decay = *decay;
+    if constexpr (requires(O o) { o.weight_decay; }) {
+      if (decay == kept_[g].weight_decay && same_values(own(g), kept_[g])) return;
     } else {
       check<ValueError>(!decay, O::kName, "has no weight_decay, got ", decay.value_or(0));
+      if (same_values(own(g), kept_[g])) return;
     }
-    if (values_of(now) != values_of(kept_[g])) {
+    O now = own(g);
+    if constexpr (requires { now.weight_decay; }) {
+      if (decay && *decay != kept_[g].weight_decay) now.weight_decay = *decay;
+    }
+    if (!same_values(now, kept_[g])) {
       check_options(now);
       if constexpr (requires { now.check_change(now); }) now.check_change(kept_[g]);
       this->group(g).template as<O>() = kept_[g] = now;

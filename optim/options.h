@@ -104,6 +104,18 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
   return out;
 }
 
+// Are the values of all options of the list the same? Each step asks this, so it allocates nothing.
+template <class O>
+bool same_values(const O& a, const O& b) {
+  const auto same = [&](const auto& member) {
+    if constexpr (requires { a.*member; })
+      return a.*member == b.*member;
+    else
+      return std::all_of(member.begin(), member.end(), [&](double O::*number) { return a.*number == b.*number; });
+  };
+  return std::all_of(O::list().begin(), O::list().end(), [&](const Option<O>& o) { return std::visit(same, o.member); });
+}
+
 // Throws ValueError for a value outside its domain.
 template <class O>
 void check_option(const char* optimizer, const Option<O>& option, const O& options) {
