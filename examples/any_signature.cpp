@@ -18,48 +18,46 @@ namespace {
 // Reads a sequence step by step: x [batch, steps, width] and, if there is one, the state so far. Gives the outputs of all steps and
 // the last state.
 struct Reader : ModuleOf<Reader> {
-  std::shared_ptr<Linear> in, back;
-  explicit Reader(int64_t width)
-      : in(add("in", make<Linear>(width, width))), back(add("back", make<Linear>(width, width, false))) {}
+  Part<Linear> in, back;
+  explicit Reader(int64_t width) : in(this, "in", width, width), back(this, "back", width, width, false) {}
 
   std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& state = {}) {
     Tensor h = state;
     Tensors outputs;
     for (int64_t t = 0; t < x.size(1); ++t) {
-      const Tensor drive = (*in)(x.select(1, t));
-      h = tanh(h.defined() ? drive + (*back)(h) : drive);
+      const Tensor drive = in(x.select(1, t));
+      h = tanh(h.defined() ? drive + back(h) : drive);
       outputs.push_back(h);
     }
     return {stack(outputs, 1), h};
   }
-  std::string describe() const override { return "Reader"; }
 };
 
 }  // namespace
 
 int main() {
   manual_seed(0);
-  const auto reader = make<Reader>(8);
+  Reader reader(8);
   Linear head(8, 1);
   const Tensor x = randn({32, 6, 8}), target = x.sum({1, 2}, false).unsqueeze(1);
-  std::vector<Tensor> parameters = reader->parameters();
+  std::vector<Tensor> parameters = reader.parameters();
   for (const Tensor& p : head.parameters()) parameters.push_back(p);
   AdamW optimizer(parameters, {.lr = 0.02});
 
   // A hook sees every call of a layer, here the largest output of each; the other the gradient that leaves the module.
   std::map<std::string, double> largest;
-  for (auto& [name, module] : reader->named_modules())
+  for (auto& [name, module] : reader.named_modules())
     module->register_forward_hook([&largest, name = name](Module&, const Tensors&, const Tensors& out) {
       const NoGrad quiet;
       largest[name] = std::max(largest[name], out[0].abs().max().item<double>());
     });
   int backwards = 0;
-  reader->register_full_backward_hook([&](Module&, const Tensors&, const Tensors&) { ++backwards; });
+  reader.register_full_backward_hook([&](Module&, const Tensors&, const Tensors&) { ++backwards; });
 
   double first = 0, last = 0;
   for (int step = 0; step < 60; ++step) {
     optimizer.zero_grad();
-    const auto [outputs, state] = (*reader)(x);
+    const auto [outputs, state] = reader(x);
     const Tensor loss = mse_loss(head(state), target);
     loss.backward();
     optimizer.step();
@@ -71,18 +69,18 @@ int main() {
   claim(largest[""] <= 1 && largest.contains("in") && largest.contains("back"), "hooks saw it and its layers");
   claim(backwards == 60, "one backward a step");
 
-  const auto copy = std::static_pointer_cast<Reader>(reader->clone());
+  Reader copy = reader;
   const NoGrad quiet;
-  const auto [half, state] = (*copy)(x.narrow(1, 0, 3));
-  const auto [rest, end] = (*copy)(x.narrow(1, 3, 3), state);
-  const Tensor difference = (end - (*reader)(x).second).abs().max();
+  const auto [half, state] = copy(x.narrow(1, 0, 3));
+  const auto [rest, end] = copy(x.narrow(1, 3, 3), state);
+  const Tensor difference = (end - reader(x).second).abs().max();
   claim(difference.item<double>() < 1e-5, "a copy, which continues from a state, ends where the module ends");
 
   const auto file = std::filesystem::temp_directory_path() / "halfstep_reader.safetensors";
-  save(*reader, file);
+  save(reader, file);
   Reader other(8);
   load(other, file);
   std::filesystem::remove(file);
-  claim(other.in->weight.to_vector<float>() == reader->in->weight.to_vector<float>(), "a file brings the weights back");
+  claim(other.in->weight.to_vector<float>() == reader.in->weight.to_vector<float>(), "a file brings the weights back");
   return failed_claims;
 }

@@ -70,16 +70,16 @@ int main(int argc, char** argv) {
   const double linear = linear_error(images, held_out, o.code);
 
   const int64_t pixels = images.size(1), hidden = 256;
-  const auto net = make<Sequential>(make<Linear>(pixels, hidden), make<ReLU>(), make<Linear>(hidden, o.code),  //
-                                    make<Linear>(o.code, hidden), make<ReLU>(), make<Linear>(hidden, pixels), make<Sigmoid>());
+  Sequential net(Linear(pixels, hidden), ReLU(), Linear(hidden, o.code),  //
+                                    Linear(o.code, hidden), ReLU(), Linear(hidden, pixels), Sigmoid());
   const MSELoss loss_fn;
-  AdamW optimizer(net->parameters(), {.lr = 0.004});
+  AdamW optimizer(net.parameters(), {.lr = 0.004});
   CosineAnnealingLR schedule(optimizer, o.epochs * (o.size / o.batch), 0, 20);
   GradScaler scaler({.enabled = o.dtype == DType::f16});
   const auto error_of = [&](const Tensor& x) {
     const NoGrad off;
     const Autocast region(Device::cpu, if_half(o.dtype));
-    return loss_fn((*net)(x), x).item<double>();
+    return loss_fn(net(x), x).item<double>();
   };
   const double before = error_of(held_out);
   int64_t skipped = 0;
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
       Tensor loss;
       {
         const Autocast region(Device::cpu, if_half(o.dtype));
-        loss = loss_fn((*net)(x), x);  // the target is the input
+        loss = loss_fn(net(x), x);  // the target is the input
       }
       scaler.scale(loss).backward();
       skipped += scaler.step(optimizer).overflow();

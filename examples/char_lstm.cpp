@@ -61,18 +61,18 @@ struct Alphabet {
 };
 
 struct CharLSTM : ModuleOf<CharLSTM> {
-  std::shared_ptr<Embedding> embedding;
-  std::shared_ptr<LSTM> lstm;
-  std::shared_ptr<Linear> head;
+  Part<Embedding> embedding;
+  Part<LSTM> lstm;
+  Part<Linear> head;
   CharLSTM(int64_t characters, int64_t hidden)
-      : embedding(add("embedding", make<Embedding>(characters, hidden))),
-        lstm(add("lstm", make<LSTM>(hidden, hidden, LSTMOptions{.num_layers = 2, .batch_first = true}))),
-        head(add("head", make<Linear>(hidden, characters))) {}
+      : embedding(this, "embedding", characters, hidden),
+        lstm(this, "lstm", LSTM(hidden, hidden, {.num_layers = 2, .batch_first = true})),
+        head(this, "head", hidden, characters) {}
 
   // x: [N, T] numbers of characters -> logits [N, T, characters] of the ones that follow, and where the LSTM has got to.
   std::pair<Tensor, LSTM::State> forward(const Tensor& x, const LSTM::State& state = {}) {
-    const auto [y, next] = (*lstm)((*embedding)(x), state);
-    return {(*head)(y), next};
+    const auto [y, next] = lstm(embedding(x), state);
+    return {head(y), next};
   }
 };
 

@@ -20,15 +20,13 @@ using namespace halfstep::app;
 class TwoTowers : public Module {
  public:
   TwoTowers(int64_t in_features, int64_t width, double p)
-      : straight_(add("straight", std::make_shared<Linear>(in_features, width))),
-        bent_(add("bent", std::make_shared<Linear>(in_features, width))),
-        drop_(add("drop", std::make_shared<Dropout>(p))) {}
-  Tensor forward(const Tensor& x) override { return (*straight_)(x) + (*drop_)(tanh((*bent_)(x))); }
+      : straight_(this, "straight", in_features, width), bent_(this, "bent", in_features, width), drop_(this, "drop", p) {}
+  Tensor forward(const Tensor& x) override { return straight_(x) + drop_(tanh(bent_(x))); }
   std::string describe() const override { return "TwoTowers(width=" + std::to_string(straight_->weight.size(0)) + ")"; }
 
  private:
-  std::shared_ptr<Linear> straight_, bent_;
-  std::shared_ptr<Dropout> drop_;
+  Part<Linear> straight_, bent_;
+  Part<Dropout> drop_;
 };
 // The fields go to the constructor in this order. The first is filled in from the layer's input.
 HALFSTEP_REGISTER_MODULE(TwoTowers, arg<int64_t>(integer("in_features", nullptr, "width of the input").from_input_dim(-1)),

@@ -17,8 +17,8 @@ using namespace halfstep;
 namespace {
 
 std::shared_ptr<Sequential> make_model() {
-  return std::make_shared<Sequential>(std::make_shared<Linear>(8, 64), std::make_shared<Tanh>(), std::make_shared<Dropout>(0.1),
-                                      std::make_shared<Linear>(64, 1));
+  return std::make_shared<Sequential>(Linear(8, 64), Tanh(), Dropout(0.1),
+                                      Linear(64, 1));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct GptConfig {
 };
 
 struct Conv1D : Module {  // a Linear whose weight is [in, out]
-  Tensor weight, bias;
+  Parameter weight, bias;
   Conv1D(int64_t in, int64_t out, double std)
       : weight(register_parameter("weight", empty({in, out}))), bias(register_parameter("bias", zeros({out}))) {
     init::normal_(weight, 0, std);
@@ -31,57 +31,70 @@ struct Conv1D : Module {  // a Linear whose weight is [in, out]
   }
 };
 
+// Of weights whose results are added to the residual stream.
+double residual_std(const GptConfig& c) { return 0.02 / std::sqrt(2.0 * double(c.blocks)); }
+
+struct Attention : Module {
+  GptConfig c;
+  Part<Conv1D> c_attn{this, "c_attn", c.width, 3 * c.width, 0.02};
+  Part<Conv1D> c_proj{this, "c_proj", c.width, c.width, residual_std(c)};
+  explicit Attention(const GptConfig& config) : c(config) {}
+  Tensor forward(const Tensor& x) override {
+    Tensors qkv = split(c_attn(x), c.width, 2);
+    for (Tensor& t : qkv) t = unflatten(t, 2, {c.heads, c.width / c.heads}).transpose(1, 2);
+    const double p = training() ? c.dropout : 0;
+    const Tensor seen = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.dropout_p = p, .is_causal = true});
+    return dropout(c_proj(seen.transpose(1, 2).flatten(2)), p);
+  }
+};
+
+struct Mlp : Module {
+  GptConfig c;
+  Part<Conv1D> c_fc{this, "c_fc", c.width, 4 * c.width, 0.02};
+  Part<Conv1D> c_proj{this, "c_proj", 4 * c.width, c.width, residual_std(c)};
+  explicit Mlp(const GptConfig& config) : c(config) {}
+  Tensor forward(const Tensor& x) override { return dropout(c_proj(gelu_tanh(c_fc(x))), c.dropout, training()); }
+};
+
 struct Block : Module {
   GptConfig c;
-  std::shared_ptr<LayerNorm> ln_1, ln_2;
-  std::shared_ptr<Conv1D> c_attn, attn_proj, c_fc, mlp_proj;
-  explicit Block(const GptConfig& config) : c(config) {
-    const double std = 0.02 / std::sqrt(2.0 * double(c.blocks));  // of weights whose results are added to the residual stream
-    c_attn = std::make_shared<Conv1D>(c.width, 3 * c.width, 0.02), attn_proj = std::make_shared<Conv1D>(c.width, c.width, std);
-    c_fc = std::make_shared<Conv1D>(c.width, 4 * c.width, 0.02), mlp_proj = std::make_shared<Conv1D>(4 * c.width, c.width, std);
-    using Named = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
-    ln_1 = add("ln_1", std::make_shared<LayerNorm>(c.width));
-    add("attn", std::make_shared<ModuleDict>(Named{{"c_attn", c_attn}, {"c_proj", attn_proj}}));
-    ln_2 = add("ln_2", std::make_shared<LayerNorm>(c.width));
-    add("mlp", std::make_shared<ModuleDict>(Named{{"c_fc", c_fc}, {"c_proj", mlp_proj}}));
-  }
+  Part<LayerNorm> ln_1{this, "ln_1", c.width};
+  Part<Attention> attn{this, "attn", c};
+  Part<LayerNorm> ln_2{this, "ln_2", c.width};
+  Part<Mlp> mlp{this, "mlp", c};
+  explicit Block(const GptConfig& config) : c(config) {}
   Tensor forward(const Tensor& in) override {
-    const double p = training() ? c.dropout : 0;
-    Tensors qkv = split((*c_attn)((*ln_1)(in)), c.width, 2);
-    for (Tensor& t : qkv) t = unflatten(t, 2, {c.heads, c.width / c.heads}).transpose(1, 2);
-    const Tensor seen = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.dropout_p = p, .is_causal = true});
-    const Tensor x = in + dropout((*attn_proj)(seen.transpose(1, 2).flatten(2)), p);
-    return x + dropout((*mlp_proj)(gelu_tanh((*c_fc)((*ln_2)(x)))), p);
+    const Tensor x = in + attn(ln_1(in));
+    return x + mlp(ln_2(x));
+  }
+};
+
+struct Body : Module {
+  GptConfig c;
+  Part<Embedding> wte{this, "wte", c.tokens, c.width};
+  Part<Embedding> wpe{this, "wpe", c.positions, c.width};
+  Part<ModuleList> h{this, "h"};
+  Part<LayerNorm> ln_f{this, "ln_f", c.width};
+  explicit Body(const GptConfig& config) : c(config) {
+    for (int64_t i = 0; i < c.blocks; ++i) h->append(Block(c));
+    for (const Tensor& weight : {wte->weight, wpe->weight}) init::normal_(weight, 0, 0.02);
+  }
+  Tensor forward(const Tensor& ids) override {  // [batch, length] -> [batch, length, width]
+    const Tensor places = arange(double(ids.size(1)), {.dtype = DType::i64, .device = ids.device()});
+    Tensor x = dropout(wte(ids) + wpe(places), c.dropout, training());
+    for (const auto& block : h) x = block(x);
+    return ln_f(x);
   }
 };
 
 struct Gpt2 : Module {
   GptConfig c;
-  std::shared_ptr<Embedding> wte, wpe;
-  std::shared_ptr<ModuleList> h = std::make_shared<ModuleList>();
-  std::shared_ptr<Module> ln_f;
-  std::shared_ptr<Linear> lm_head;
-  explicit Gpt2(const GptConfig& config) : c(config) {
-    const auto transformer = std::make_shared<ModuleDict>();
-    transformer->insert("wte", wte = std::make_shared<Embedding>(c.tokens, c.width));
-    transformer->insert("wpe", wpe = std::make_shared<Embedding>(c.positions, c.width));
-    for (int64_t i = 0; i < c.blocks; ++i) h->push_back(std::make_shared<Block>(c));
-    transformer->insert("h", h);
-    transformer->insert("ln_f", ln_f = std::make_shared<LayerNorm>(c.width));
-    add("transformer", transformer);
-    lm_head = add("lm_head", std::make_shared<Linear>(c.width, c.tokens, false));
-    for (const auto& e : {wte, wpe}) init::normal_(e->weight, 0, 0.02);
-    lm_head->share_weight(wte->weight);
-  }
-  Tensor forward(const Tensor& ids) override {  // [batch, length] -> [batch, length, tokens]
-    const Tensor places = arange(double(ids.size(1)), {.dtype = DType::i64, .device = ids.device()});
-    Tensor x = dropout((*wte)(ids) + (*wpe)(places), c.dropout, training());
-    for (const auto& [name, block] : h->children()) x = (*block)(x);
-    return (*lm_head)((*ln_f)(x));
-  }
+  Part<Body> transformer{this, "transformer", c};
+  Part<Linear> lm_head{this, "lm_head", c.width, c.tokens, false};
+  explicit Gpt2(const GptConfig& config) : c(config) { lm_head->weight = transformer->wte->weight; }
+  Tensor forward(const Tensor& ids) override { return lm_head(transformer(ids)); }  // -> [batch, length, tokens]
 };
 
-// Continues `text` with the likeliest letter, or with one drawn from the `top_k` likeliest.
 std::string generate(Gpt2& gpt, std::string text, int letters, int64_t top_k) {
   const NoGrad off;
   gpt.eval();

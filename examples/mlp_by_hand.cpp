@@ -10,9 +10,9 @@ using namespace halfstep;
 namespace {
 
 struct Net : Module {
-  std::shared_ptr<Linear> fc1 = add("fc1", std::make_shared<Linear>(784, 64));
-  std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(64, 10));
-  Tensor forward(const Tensor& x) override { return (*fc2)(relu((*fc1)(flatten(x, 1)))); }
+  Part<Linear> fc1{this, "fc1", 784, 64};
+  Part<Linear> fc2{this, "fc2", 64, 10};
+  Tensor forward(const Tensor& x) override { return fc2(relu(fc1(flatten(x, 1)))); }
 };
 
 // Share of the samples that are named right.
@@ -30,7 +30,7 @@ double accuracy(Net& net, DataLoader& loader) {
 int main() {
   manual_seed(1);
   Net net;
-  std::cout << net.str() << '\n';
+  std::cout << net << '\n';
   DataLoader loader(std::make_shared<DigitsDataset>(DigitsOptions{.size = 2000}), {.batch_size = 50, .shuffle = true});
   DataLoader test(std::make_shared<DigitsDataset>(DigitsOptions{.split = Split::test, .size = 500}), {.batch_size = 100});
   const CrossEntropyLoss loss_fn;

@@ -20,7 +20,7 @@ struct Result {
 Result train(bool amp, double init_scale) {
   manual_seed(1);
   const Tensor x = randn({256, 8}), y = sin(x.sum({1}, true));
-  Sequential net(std::make_shared<Linear>(8, 32), std::make_shared<Tanh>(), std::make_shared<Linear>(32, 1));
+  Sequential net(Linear(8, 32), Tanh(), Linear(32, 1));
   SGD opt(net.parameters(), {.lr = 0.1});
   const MSELoss loss_fn;
   GradScaler scaler({.init_scale = init_scale, .enabled = amp});

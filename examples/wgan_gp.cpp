@@ -47,12 +47,12 @@ int main(int argc, char** argv) {
   manual_seed(0);
   const Tensor images = images_of(Split::train, 4000), held_out = images_of(Split::test, 500);
   const int64_t pixels = images.size(1);
-  const auto generator = make<Sequential>(make<Linear>(kNoise, kHidden), make<ReLU>(), make<Linear>(kHidden, kHidden), make<ReLU>(),
-                                          make<Linear>(kHidden, pixels), make<Sigmoid>());
-  const auto critic = make<Sequential>(make<Linear>(pixels, kHidden), make<LeakyReLU>(0.2), make<Linear>(kHidden, kHidden),
-                                       make<LeakyReLU>(0.2), make<Linear>(kHidden, 1));
-  Adam generator_steps(generator->parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
-  Adam critic_steps(critic->parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
+  Sequential generator(Linear(kNoise, kHidden), ReLU(), Linear(kHidden, kHidden), ReLU(),
+                                          Linear(kHidden, pixels), Sigmoid());
+  Sequential critic(Linear(pixels, kHidden), LeakyReLU(0.2), Linear(kHidden, kHidden),
+                                       LeakyReLU(0.2), Linear(kHidden, 1));
+  Adam generator_steps(generator.parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
+  Adam critic_steps(critic.parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
   const bool scaled = dtype == DType::f16;
   GradScaler generator_scaler({.enabled = scaled}), critic_scaler({.enabled = scaled});
   int64_t skipped = 0;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   const auto real_batch = [&] { return index_select(images, 0, randint(0, images.size(0), {kBatch})); };
   const auto generated = [&](int64_t n) {
     const Autocast region(Device::cpu, dtype, amp);
-    return (*generator)(randn({n, kNoise})).to(DType::f32);
+    return generator(randn({n, kNoise})).to(DType::f32);
   };
   const auto train_critic = [&] {
     critic_steps.zero_grad();
@@ -75,8 +75,8 @@ int main(int argc, char** argv) {
     Tensor scores, loss;
     {
       const Autocast region(Device::cpu, dtype, amp);
-      loss = (*critic)(fake).to(DType::f32).mean() - (*critic)(real).to(DType::f32).mean();
-      scores = (*critic)(between);
+      loss = critic(fake).to(DType::f32).mean() - critic(real).to(DType::f32).mean();
+      scores = critic(between);
     }
     // In float16 these gradients, too, would be lost without a scale; it is taken out again before they enter the penalty.
     const Tensor gradient =
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
     Tensor loss;
     {
       const Autocast region(Device::cpu, dtype, amp);
-      loss = -(*critic)(generated(kBatch)).to(DType::f32).mean();
+      loss = -critic(generated(kBatch)).to(DType::f32).mean();
     }
     generator_scaler.scale(loss).backward();
     skipped += generator_scaler.step(generator_steps).overflow();

@@ -61,8 +61,7 @@ Softmax2d::Softmax2d()
 PReLU::PReLU(int64_t num_parameters, double init) {
   check<ValueError>(num_parameters >= 1, "PReLU", "num_parameters must be >= 1, got ", num_parameters);
   MemoryScope tag(MemoryTag::parameters);
-  weight = full({num_parameters}, init);
-  register_parameter("weight", weight);
+  weight = register_parameter("weight", full({num_parameters}, init));
 }
 
 std::string PReLU::describe() const { return Repr("PReLU").arg("num_parameters", weight.numel()).str(); }

@@ -128,7 +128,7 @@ class PReLU : public Module {
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight;
+  Parameter weight;
 };
 
 // x, or s x for x <= 0: in training s is drawn for each element from [lower, upper], else it is their mean.

@@ -24,18 +24,15 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int6
   }
   ends_.push_back(n_classes);
   const int64_t clusters = int64_t(cutoffs.size());
-  head = add("head", make<Linear>(in_features, ends_[0] + clusters, o.head_bias));
-  tail = std::make_shared<ModuleList>();
+  head = add("head", Linear(in_features, ends_[0] + clusters, o.head_bias));
+  tail = add("tail", ModuleList());
   for (int64_t i = 0; i < clusters; ++i) {
     const int64_t between = int64_t(std::floor(double(in_features) / std::pow(o.div_value, double(i + 1))));
     check<ValueError>(between >= 1, kAdaptiveSoftmax, "cluster ", i, " would have no width: in_features ", in_features,
                       " / div_value ", o.div_value, "^", i + 1);
-    auto cluster = std::make_shared<Sequential>();
-    cluster->push_back(make<Linear>(in_features, between, false));
-    cluster->push_back(make<Linear>(between, ends_[size_t(i) + 1] - ends_[size_t(i)], false));
-    tail->push_back(cluster);
+    tail->push_back(
+        Sequential(Linear(in_features, between, false), Linear(between, ends_[size_t(i) + 1] - ends_[size_t(i)], false)));
   }
-  add("tail", tail);
 }
 
 AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input, const Tensor& target) {
@@ -57,11 +54,11 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
   for (size_t i = 0; i + 1 < ends_.size(); ++i)
     place = where(wanted >= double(ends_[i]),
                   scalar(double(ends_[0]) + double(i), {.dtype = DType::i64, .device = wanted.device()}), place);
-  Tensor output = gather(log_softmax((*head)(x), 1), 1, place.unsqueeze(1)).squeeze(1);
+  Tensor output = gather(log_softmax(head(x), 1), 1, place.unsqueeze(1)).squeeze(1);
   for (size_t i = 0; i + 1 < ends_.size(); ++i) {
     const Tensor rows = nonzero(logical_and(wanted >= double(ends_[i]), wanted < double(ends_[i + 1]))).select(1, 0);
     if (rows.numel() == 0) continue;
-    const Tensor among = log_softmax((*(*tail)[i])(index_select(x, 0, rows)), 1);
+    const Tensor among = log_softmax(tail[i](index_select(x, 0, rows)), 1);
     const Tensor which = index_select(wanted, 0, rows) - double(ends_[i]);
     output = index_add(output, 0, rows, gather(among, 1, which.unsqueeze(1)).squeeze(1));
   }
@@ -71,10 +68,10 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
 Tensor AdaptiveLogSoftmaxWithLoss::log_prob(const Tensor& input) {
   check<ShapeError>(input.dim() == 2 && input.size(1) == in_features_, kAdaptiveSoftmax,
                     "needs [N, in_features], with in_features ", in_features_, ", got ", input.shape());
-  const Tensor first = log_softmax((*head)(input), 1);
+  const Tensor first = log_softmax(head(input), 1);
   Tensors parts{first.narrow(1, 0, ends_[0])};
   for (size_t i = 0; i + 1 < ends_.size(); ++i)
-    parts.push_back(log_softmax((*(*tail)[i])(input), 1) + first.narrow(1, ends_[0] + int64_t(i), 1));
+    parts.push_back(log_softmax(tail[i](input), 1) + first.narrow(1, ends_[0] + int64_t(i), 1));
   return cat(parts, 1);
 }
 

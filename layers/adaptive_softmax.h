@@ -40,8 +40,8 @@ class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
   Tensor log_prob(const Tensor& input);                                       // [N, in_features] -> [N, n_classes]
   Tensor predict(const Tensor& input) { return argmax(log_prob(input), 1); }  // [N]
   std::string describe() const override { return "AdaptiveLogSoftmaxWithLoss"; }
-  std::shared_ptr<Linear> head;
-  std::shared_ptr<ModuleList> tail;
+  Part<Linear> head;
+  Part<ModuleList> tail;
 
  private:
   int64_t in_features_, n_classes_;

@@ -73,21 +73,19 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, con
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
   check<ValueError>(kdim >= 1 && vdim >= 1, kAttention, "kdim and vdim must be >= 1, got ", kdim, " and ", vdim);
   MemoryScope tag(MemoryTag::parameters);
-  if (kdim == embed_dim && vdim == embed_dim) {
-    in_proj_weight = register_parameter("in_proj_weight", weight_of(3 * embed_dim, embed_dim, generator));
-  } else {
-    q_proj_weight = register_parameter("q_proj_weight", weight_of(embed_dim, embed_dim, generator));
-    k_proj_weight = register_parameter("k_proj_weight", weight_of(embed_dim, kdim, generator));
-    v_proj_weight = register_parameter("v_proj_weight", weight_of(embed_dim, vdim, generator));
-  }
-  if (o.bias) in_proj_bias = register_parameter("in_proj_bias", zeros({3 * embed_dim}));
-  if (o.add_bias_kv) {
-    bias_k = register_parameter("bias_k", bias_of(embed_dim, generator));
-    bias_v = register_parameter("bias_v", bias_of(embed_dim, generator));
-  }
-  out_proj = std::make_shared<NonDynamicallyQuantizableLinear>(LinearOptions{embed_dim, embed_dim, o.bias}, generator);
+  const bool one = kdim == embed_dim && vdim == embed_dim;
+  const auto weight = [&](bool there, int64_t rows, int64_t columns) {
+    return there ? weight_of(rows, columns, generator) : Tensor();
+  };
+  in_proj_weight = register_parameter("in_proj_weight", weight(one, 3 * embed_dim, embed_dim));
+  q_proj_weight = register_parameter("q_proj_weight", weight(!one, embed_dim, embed_dim));
+  k_proj_weight = register_parameter("k_proj_weight", weight(!one, embed_dim, kdim));
+  v_proj_weight = register_parameter("v_proj_weight", weight(!one, embed_dim, vdim));
+  in_proj_bias = register_parameter("in_proj_bias", o.bias ? zeros({3 * embed_dim}) : Tensor());
+  bias_k = register_parameter("bias_k", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
+  bias_v = register_parameter("bias_v", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
+  out_proj = add("out_proj", NonDynamicallyQuantizableLinear(LinearOptions{embed_dim, embed_dim, o.bias}, generator));
   if (o.bias) init::zeros_(out_proj->bias);
-  add("out_proj", out_proj);
 }
 
 void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -214,7 +212,7 @@ MultiheadAttention::Result MultiheadAttention::forward(const Tensor& query, cons
     if (!causal) o.attn_mask = mask(inputs, p);
     y = scaled_dot_product_attention(p.q, p.k, p.v, o);
   }
-  return {(*out_proj)((options_.batch_first ? y.permute({0, 2, 1, 3}) : y.permute({2, 0, 1, 3})).flatten(2)), weights};
+  return {out_proj((options_.batch_first ? y.permute({0, 2, 1, 3}) : y.permute({2, 0, 1, 3})).flatten(2)), weights};
 }
 
 Tensor MultiheadAttention::forward(const Tensor& x) {

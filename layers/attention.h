@@ -58,6 +58,7 @@ class NonDynamicallyQuantizableLinear : public Linear {
 class MultiheadAttention : public ModuleOf<MultiheadAttention> {
  public:
   using Result = std::pair<Tensor, Tensor>;  // output, weights
+  using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
   MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options = {},
                      Generator* generator = nullptr);
   Result forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs = {});
@@ -69,9 +70,9 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
   bool is_recordable() const override { return true; }
   std::string describe() const override { return "MultiheadAttention"; }
 
-  Tensor in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight;  // the first, or the other three
-  Tensor in_proj_bias, bias_k, bias_v;                                 // or undefined
-  std::shared_ptr<NonDynamicallyQuantizableLinear> out_proj;
+  Parameter in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight;  // the first, or the other three
+  Parameter in_proj_bias, bias_k, bias_v;                                 // or undefined
+  Part<NonDynamicallyQuantizableLinear> out_proj;
 
  private:
   struct Projected {

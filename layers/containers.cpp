@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/containers.h"
 
+#include <algorithm>
+
 #include "framework/base/near_name.h"
 
 namespace halfstep {
@@ -11,85 +13,52 @@ namespace {
   fail<ValueError>(where, "there is no \"", name, '"', near.empty() ? "" : "; did you mean \"" + near + "\"?");
 }
 
-// A parameter with memory of its own.
-Tensor copied(const Tensor& t) { return t.detach().clone(); }
-
 }  // namespace
 
-const std::shared_ptr<Module>& ModuleList::operator[](size_t i) const {
-  check<IndexError>(i < size(), "ModuleList", "index must be below ", size(), ", got ", i);
-  return children()[i].second;
-}
-
-std::shared_ptr<Module> ModuleList::clone() const {
-  auto copy = std::make_shared<ModuleList>();
-  for (const auto& [name, child] : children()) copy->push_back(child->clone());
-  copy_modes(*copy);
-  return copy;
+Part<Module> ModuleList::operator[](int64_t i) const {
+  const int64_t n = int64_t(size());
+  check<IndexError>(-n <= i && i < n, "ModuleList", "index must be below ", n, ", got ", i);
+  return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
 bool ModuleDict::contains(const std::string& name) const {
-  for (const auto& [mine, child] : children()) {
-    if (mine == name) return true;
+  for (const auto& slot : child_slots()) {
+    if (slot->name == name) return true;
   }
   return false;
 }
 
-const std::shared_ptr<Module>& ModuleDict::operator[](const std::string& name) const {
+Part<Module> ModuleDict::operator[](const std::string& name) const {
   std::vector<std::string> known;
-  for (const auto& entry : children()) {
-    if (entry.first == name) return entry.second;
-    known.push_back(entry.first);
+  for (const auto& slot : child_slots()) {
+    if (slot->name == name) return Part<Module>(slot);
+    known.push_back(slot->name);
   }
   fail_unknown("ModuleDict", name, known);
 }
 
-std::shared_ptr<Module> ModuleDict::clone() const {
-  auto copy = std::make_shared<ModuleDict>();
-  for (const auto& [name, child] : children()) copy->insert(name, child->clone());
-  copy_modes(*copy);
-  return copy;
-}
-
 const Tensor& ParameterList::operator[](size_t i) const {
   check<IndexError>(i < size(), "ParameterList", "index must be below ", size(), ", got ", i);
-  return list_[i];
+  return own_parameter(i);
 }
 
-std::shared_ptr<Module> ParameterList::clone() const {
-  auto copy = std::make_shared<ParameterList>();
-  for (const Tensor& t : list_) {
-    copy->push_back(copied(t));
-    copy->list_.back().set_requires_grad(t.requires_grad());
-  }
-  copy_modes(*copy);
-  return copy;
+void ParameterList::replace(size_t i, const Tensor& t) {
+  check<IndexError>(i < size(), "ParameterList", "index must be below ", size(), ", got ", i);
+  replace_parameter(i, t);
 }
 
 bool ParameterDict::contains(const std::string& name) const {
-  for (const NamedTensor& p : list_) {
-    if (p.name == name) return true;
-  }
-  return false;
+  return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
-const Tensor& ParameterDict::operator[](const std::string& name) const {
-  std::vector<std::string> known;
-  for (const NamedTensor& p : list_) {
-    if (p.name == name) return p.tensor;
-    known.push_back(p.name);
-  }
-  fail_unknown("ParameterDict", name, known);
+size_t ParameterDict::index(const std::string& name) const {
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found == names_.end()) fail_unknown("ParameterDict", name, names_);
+  return size_t(found - names_.begin());
 }
 
-std::shared_ptr<Module> ParameterDict::clone() const {
-  auto copy = std::make_shared<ParameterDict>();
-  for (const NamedTensor& p : list_) {
-    copy->insert(p.name, copied(p.tensor));
-    copy->list_.back().tensor.set_requires_grad(p.tensor.requires_grad());
-  }
-  copy_modes(*copy);
-  return copy;
-}
+const Tensor& ParameterDict::operator[](const std::string& name) const { return own_parameter(index(name)); }
+
+void ParameterDict::replace(const std::string& name, const Tensor& t) { replace_parameter(index(name), t); }
 
 }  // namespace halfstep

@@ -2,38 +2,56 @@
 // Modules and parameters in lists and maps, registered under the names that PyTorch gives them.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "layers/module.h"
+#include "layers/part.h"
 
 namespace halfstep {
 
 // Modules named "0", "1"...; the owner of the list calls them.
+//
+//   for (const auto& layer : layers) x = layer(x);
+//   layers[2] = Linear(8, 8);
 class ModuleList : public Module {
  public:
   ModuleList() = default;
   template <ModulePart... Ps>
   explicit ModuleList(Ps&&... modules) {
-    (push_back(as_shared(std::forward<Ps>(modules))), ...);
+    (append(std::forward<Ps>(modules)), ...);
   }
-  void push_back(std::shared_ptr<Module> module) { register_module(std::to_string(size()), std::move(module)); }
-  template <ModuleValue M>
-  void push_back(M&& module) {
-    push_back(as_shared(std::move(module)));
+  ModuleList(std::initializer_list<AnyModule> modules) { extend(modules); }
+  template <ModulePart P>
+  ModuleList& append(P&& module) {
+    register_listed(std::to_string(size()), as_shared(std::forward<P>(module)));
+    return *this;
   }
-  size_t size() const { return children().size(); }
-  const std::shared_ptr<Module>& operator[](size_t i) const;  // throws IndexError
+  template <ModulePart P>
+  ModuleList& push_back(P&& module) {
+    return append(std::forward<P>(module));
+  }
+  // The modules of a list, a vector or braces, which are shared.
+  template <class List>
+  ModuleList& extend(const List& modules) {
+    for (const auto& module : modules) append(as_shared(module));
+    return *this;
+  }
+  ModuleList& extend(std::initializer_list<AnyModule> modules) { return extend<>(modules); }
+  size_t size() const { return child_slots().size(); }
+  bool empty() const { return size() == 0; }
+  Part<Module> operator[](int64_t i) const;  // -1: the last. Throws IndexError
+  PartIterator begin() const { return PartIterator(child_slots().data()); }
+  PartIterator end() const { return PartIterator(child_slots().data() + size()); }
   // The module as what it is: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError when it is something else.
   template <class M>
   M& at(size_t i) const {
-    auto* const m = dynamic_cast<M*>((*this)[i].get());
-    check<ValueError>(m != nullptr, "ModuleList", "module ", i, " is ", (*this)[i]->describe(), ", not of the requested type");
+    auto* const m = dynamic_cast<M*>((*this)[int64_t(i)].get());
+    if (!m) fail<ValueError>("ModuleList", "module ", i, " is ", (*this)[int64_t(i)]->describe(), ", not of the requested type");
     return *m;
   }
-  std::shared_ptr<Module> clone() const override;
   std::string describe() const override { return "ModuleList"; }
 };
 
@@ -41,19 +59,22 @@ class ModuleList : public Module {
 class ModuleDict : public Module {
  public:
   ModuleDict() = default;
-  explicit ModuleDict(std::vector<std::pair<std::string, std::shared_ptr<Module>>> modules) {
-    for (auto& [name, module] : modules) insert(name, std::move(module));
+  explicit ModuleDict(const std::vector<std::pair<std::string, AnyModule>>& modules) {
+    for (const auto& [name, module] : modules) insert(name, module);
   }
-  void insert(const std::string& name, std::shared_ptr<Module> module) { register_module(name, std::move(module)); }
+  template <ModulePart P>
+  void insert(const std::string& name, P&& module) {
+    register_listed(name, as_shared(std::forward<P>(module)));
+  }
+  size_t size() const { return child_slots().size(); }
   bool contains(const std::string& name) const;
-  const std::shared_ptr<Module>& operator[](const std::string& name) const;  // throws ValueError with near names
+  Part<Module> operator[](const std::string& name) const;  // throws ValueError with near names
   template <class M>
   M& at(const std::string& name) const {
     auto* const m = dynamic_cast<M*>((*this)[name].get());
-    check<ValueError>(m != nullptr, "ModuleDict", '"', name, "\" is ", (*this)[name]->describe(), ", not of the requested type");
+    if (!m) fail<ValueError>("ModuleDict", '"', name, "\" is ", (*this)[name]->describe(), ", not of the requested type");
     return *m;
   }
-  std::shared_ptr<Module> clone() const override;
   std::string describe() const override { return "ModuleDict"; }
 };
 
@@ -64,14 +85,11 @@ class ParameterList : public Module {
   explicit ParameterList(const std::vector<Tensor>& parameters) {
     for (const Tensor& t : parameters) push_back(t);
   }
-  void push_back(const Tensor& t) { list_.push_back(register_parameter(std::to_string(list_.size()), t)); }
-  size_t size() const { return list_.size(); }
+  void push_back(const Tensor& t) { register_parameter(std::to_string(size()), t); }
+  size_t size() const { return own_parameters(); }
   const Tensor& operator[](size_t i) const;  // throws IndexError
-  std::shared_ptr<Module> clone() const override;
+  void replace(size_t i, const Tensor& t);   // as an assignment to a Parameter
   std::string describe() const override { return "ParameterList"; }
-
- private:
-  std::vector<Tensor> list_;
 };
 
 // Parameters under names of the user's.
@@ -81,14 +99,16 @@ class ParameterDict : public Module {
   explicit ParameterDict(const std::vector<NamedTensor>& parameters) {
     for (const NamedTensor& p : parameters) insert(p.name, p.tensor);
   }
-  void insert(const std::string& name, const Tensor& t) { list_.push_back({name, register_parameter(name, t)}); }
+  void insert(const std::string& name, const Tensor& t) { names_.push_back(register_parameter(name, t).slot->name); }
+  size_t size() const { return own_parameters(); }
   bool contains(const std::string& name) const;
   const Tensor& operator[](const std::string& name) const;  // throws ValueError with near names
-  std::shared_ptr<Module> clone() const override;
+  void replace(const std::string& name, const Tensor& t);   // as an assignment to a Parameter
   std::string describe() const override { return "ParameterDict"; }
 
  private:
-  std::vector<NamedTensor> list_;
+  size_t index(const std::string& name) const;
+  std::vector<std::string> names_;
 };
 
 }  // namespace halfstep

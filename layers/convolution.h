@@ -42,7 +42,7 @@ class ConvNd : public Module {
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined without one
 
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
@@ -80,6 +80,7 @@ class Conv3d : public ConvNd {
 // all, up to stride - 1 more than without output_padding, else ShapeError; convolutions give the same size for several.
 class ConvTransposeNd : public Module {
  public:
+  using Call = Tensor(const Tensor&, const Dims&);
   Tensor forward(const Tensor& x) override;
   Tensor forward(const Tensor& x, const Dims& output_size);
   using Module::operator();
@@ -88,7 +89,7 @@ class ConvTransposeNd : public Module {
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  protected:
   ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,

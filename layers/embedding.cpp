@@ -29,9 +29,9 @@ void check_options(const char* type, const Tensor& weight, Options& o) {
 
 }  // namespace
 
-Embedding::Embedding(const Tensor& given, const EmbeddingOptions& o) : weight(given), options_(o) {
+Embedding::Embedding(const Tensor& given, const EmbeddingOptions& o) : options_(o) {
   check_options("Embedding", given, options_);
-  register_parameter("weight", weight);
+  weight = register_parameter("weight", given);
 }
 
 Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingOptions& o, Generator* generator)
@@ -61,11 +61,11 @@ std::string Embedding::describe() const {
       .str();
 }
 
-EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& o) : weight(given), options_(o) {
+EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& o) : options_(o) {
   check_options("EmbeddingBag", given, options_);
   check<ValueError>(bag_mode("EmbeddingBag", o.mode) != BagMode::max || !o.scale_grad_by_freq, "EmbeddingBag",
                     "mode max has no scale_grad_by_freq");
-  register_parameter("weight", weight);
+  weight = register_parameter("weight", given);
 }
 
 EmbeddingBag::EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingBagLayerOptions& o, Generator* generator)

@@ -26,7 +26,7 @@ class Embedding : public Module {
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return !options_.max_norm; }
   std::string describe() const override;
-  Tensor weight;
+  Parameter weight;
 
  private:
   Embedding(const Tensor& weight, const EmbeddingOptions& options);
@@ -53,7 +53,7 @@ class EmbeddingBag : public ModuleOf<EmbeddingBag> {
   Tensor forward(const Tensor& index) override { return forward(index, {}); }
   bool is_recordable() const override { return !options_.max_norm; }
   std::string describe() const override;
-  Tensor weight;
+  Parameter weight;
 
  private:
   EmbeddingBag(const Tensor& weight, const EmbeddingBagLayerOptions& options);

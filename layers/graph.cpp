@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "framework/base/near_name.h"
 #include "framework/ops/ops.h"
@@ -20,7 +19,8 @@ Tensor fold(const Tensors& xs, Tensor (*f)(const Tensor&, const Tensor&)) {
 }
 
 bool children_recordable(const Module& m) {
-  return std::all_of(m.children().begin(), m.children().end(), [](const auto& child) { return child.second->is_recordable(); });
+  const auto below = m.children();
+  return std::all_of(below.begin(), below.end(), [](const auto& child) { return child->is_recordable(); });
 }
 
 std::vector<std::string> names_of(const std::vector<Graph::Input>& inputs) {
@@ -58,20 +58,13 @@ Tensor combine(Combine how, const Tensors& xs, int64_t dim) {
 // ---- Residual
 
 Residual::Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut) {
-  register_module("body", std::move(body));
-  if (shortcut) register_module("shortcut", std::move(shortcut));
+  register_listed("body", std::move(body));
+  if (shortcut) register_listed("shortcut", std::move(shortcut));
 }
 
 Tensor Residual::forward(const Tensor& x) {
-  const Tensor y = (*children()[0].second)(x);
-  return combine(Combine::add, {y, children().size() > 1 ? (*children()[1].second)(x) : x});
-}
-
-std::shared_ptr<Module> Residual::clone() const {
-  auto copy =
-      std::make_shared<Residual>(children()[0].second->clone(), children().size() > 1 ? children()[1].second->clone() : nullptr);
-  copy_modes(*copy);
-  return copy;
+  const Tensor y = (*own_child(0))(x);
+  return combine(Combine::add, {y, child_slots().size() > 1 ? (*own_child(1))(x) : x});
 }
 
 bool Residual::is_recordable() const { return children_recordable(*this); }
@@ -80,21 +73,13 @@ bool Residual::is_recordable() const { return children_recordable(*this); }
 
 Parallel::Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim) : how_(how), dim_(dim) {
   check<ValueError>(!branches.empty(), "Parallel", "needs at least one branch");
-  for (auto& branch : branches) register_module(std::to_string(children().size()), std::move(branch));
+  for (auto& branch : branches) register_listed(std::to_string(child_slots().size()), std::move(branch));
 }
 
 Tensor Parallel::forward(const Tensor& x) {
   Tensors made;
-  for (const auto& [name, branch] : children()) made.push_back((*branch)(x));
+  for (const auto& branch : children()) made.push_back(branch(x));
   return combine(how_, made, dim_);
-}
-
-std::shared_ptr<Module> Parallel::clone() const {
-  std::vector<std::shared_ptr<Module>> branches;
-  for (const auto& [name, branch] : children()) branches.push_back(branch->clone());
-  auto copy = std::make_shared<Parallel>(std::move(branches), how_, dim_);
-  copy_modes(*copy);
-  return copy;
 }
 
 bool Parallel::is_recordable() const { return children_recordable(*this); }
@@ -136,15 +121,29 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
       step.from.push_back(size_t(at - known.begin()));
       last_use[step.from.back()] = i;
     }
-    steps_.push_back(std::move(step));
     known.push_back(node.name);
-    const auto same = [&](const auto& child) { return child.second == node.layer; };
-    if (node.layer && std::none_of(children().begin(), children().end(), same)) register_module(node.name, node.layer);
+    const auto same = [&](const auto& slot) { return slot->module == node.layer; };
+    if (node.layer) {
+      const auto& slots = child_slots();
+      step.layer = size_t(std::find_if(slots.begin(), slots.end(), same) - slots.begin());
+      if (*step.layer == slots.size()) register_listed(node.name, node.layer);
+    }
+    steps_.push_back(std::move(step));
   }
   for (size_t v = 0; v + 1 < known.size(); ++v) {
     check<ValueError>(last_use[v].has_value(), "Graph", "no node reads the output of \"", known[v], '"',
                       Help{"the result of a graph is its last node's"});
     steps_[*last_use[v]].last.push_back(v);
+  }
+}
+
+Graph::Graph(const Graph& other) : Module(other), nodes_(other.nodes_), inputs_(other.inputs_), steps_(other.steps_) {
+  structure_changed();
+}
+
+void Graph::structure_changed() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].layer) nodes_[i].layer = own_child(*steps_[i].layer);
   }
 }
 
@@ -170,20 +169,6 @@ Tensor Graph::forward(const Tensor& x) {
     values.push_back(node.layer ? (*node.layer)(y) : y);
   }
   return values.back();
-}
-
-std::shared_ptr<Module> Graph::clone() const {
-  std::vector<Node> nodes = nodes_;
-  std::map<Module*, std::shared_ptr<Module>> copies;
-  for (Node& node : nodes) {
-    if (!node.layer) continue;
-    std::shared_ptr<Module>& copied = copies[node.layer.get()];
-    if (!copied) copied = node.layer->clone();
-    node.layer = copied;
-  }
-  auto copy = std::make_shared<Graph>(std::move(nodes), inputs_);
-  copy_modes(*copy);
-  return copy;
 }
 
 bool Graph::is_recordable() const { return children_recordable(*this); }

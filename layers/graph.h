@@ -27,7 +27,6 @@ class Residual : public Module {
  public:
   explicit Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut = nullptr);
   Tensor forward(const Tensor& x) override;
-  std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override;
   std::string describe() const override { return "Residual"; }
 };
@@ -37,7 +36,6 @@ class Parallel : public Module {
  public:
   Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim = 1);
   Tensor forward(const Tensor& x) override;
-  std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override;
   std::string describe() const override;
 
@@ -73,7 +71,8 @@ class Graph : public Module {
   // without a combine, and for a node that nothing uses.
   explicit Graph(std::vector<Node> nodes, std::vector<Input> inputs = {});
   Tensor forward(const Tensor& x) override;
-  std::shared_ptr<Module> clone() const override;
+  Graph(const Graph& other);
+  Graph(Graph&&) noexcept = default;
   bool is_recordable() const override;
   std::string describe() const override { return "Graph"; }
   const std::vector<Node>& nodes() const { return nodes_; }  // with all their inputs
@@ -83,7 +82,9 @@ class Graph : public Module {
   struct Step {
     std::vector<size_t> from;  // places of its inputs among all values: those of inputs_, then those of nodes_
     std::vector<size_t> last;  // of these, the ones that nothing needs afterwards
+    std::optional<size_t> layer{};  // which child
   };
+  void structure_changed() override;
   std::vector<Node> nodes_;
   std::vector<Input> inputs_;
   std::vector<Step> steps_;

@@ -84,6 +84,10 @@ struct HookedCall::Backward {
 };
 
 void HookedCall::before(const std::vector<Tensor*>& inputs) {
+  check<ValueError>(
+      !hooks_.moved, "hook", module_.describe(),
+      " was moved after a hook was registered that holds something, which may be its former address",
+      Help{"use the module that a hook is given, and register hooks where the module stays: make<Net>() makes it there"});
   for (const auto& [key, hook] : hooks_.before) {
     const std::optional<Tensors> made = hook(module_, values_of(inputs));
     if (!made) continue;

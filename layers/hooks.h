@@ -24,7 +24,7 @@ class Module;
 template <class T, class F>
 void each_tensor(T& value, F&& f) {
   using V = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<V, Tensor>) {
+  if constexpr (std::is_base_of_v<Tensor, V>) {
     f(value);
   } else if constexpr (requires { value.each_tensor(f); }) {
     value.each_tensor(f);
@@ -68,6 +68,8 @@ struct ModuleHooks {
   List<ForwardPreHook> before;
   List<ForwardHook> after;
   List<BackwardHook> backward;
+  bool holds_something = false;  // a hook that may hold the module's address
+  bool moved = false;            // the module, after such a hook was registered
   bool empty() const { return before.empty() && after.empty() && backward.empty(); }
 };
 

@@ -13,14 +13,13 @@ Linear::Linear(const LinearOptions& o, Generator* generator) {
   MemoryScope tag(MemoryTag::parameters);
   // kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3).
   const double bound = 1 / std::sqrt(double(o.in_features));
-  weight = Tensor::empty({o.out_features, o.in_features});
-  uniform_(weight, -bound, bound, generator);
-  if (o.bias) {
-    bias = Tensor::empty({o.out_features});
-    uniform_(bias, -bound, bound, generator);
-  }
-  register_parameter("weight", weight);
-  register_parameter("bias", bias);
+  const auto from_uniform = [&](const Shape& shape) {
+    const Tensor made = Tensor::empty(shape);
+    uniform_(made, -bound, bound, generator);
+    return made;
+  };
+  weight = register_parameter("weight", from_uniform({o.out_features, o.in_features}));
+  bias = register_parameter("bias", o.bias ? from_uniform({o.out_features}) : Tensor());
 }
 
 std::string Linear::describe() const {
@@ -33,14 +32,13 @@ Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_featu
                     out_features);
   MemoryScope tag(MemoryTag::parameters);
   const double bound = 1 / std::sqrt(double(in1_features));
-  weight = Tensor::empty({out_features, in1_features, in2_features});
-  uniform_(weight, -bound, bound, generator);
-  if (with_bias) {
-    bias = Tensor::empty({out_features});
-    uniform_(bias, -bound, bound, generator);
-  }
-  register_parameter("weight", weight);
-  register_parameter("bias", bias);
+  const auto from_uniform = [&](const Shape& shape) {
+    const Tensor made = Tensor::empty(shape);
+    uniform_(made, -bound, bound, generator);
+    return made;
+  };
+  weight = register_parameter("weight", from_uniform({out_features, in1_features, in2_features}));
+  bias = register_parameter("bias", with_bias ? from_uniform({out_features}) : Tensor());
 }
 
 std::string Bilinear::describe() const {

@@ -26,9 +26,7 @@ class Linear : public Module {
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  // Uses another layer's weight [out, in] from here on, an embedding's for one: both train it.
-  void share_weight(const Tensor& other) { weight = share_parameter("weight", other); }
-  Tensor weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined without one
 };
 
 // y_o = x1 W_o x2 + b_o. weight: [out, in1, in2], bias: [out], both from U(-1/sqrt(in1), 1/sqrt(in1)). x1 [..., in1], x2 [...,
@@ -39,7 +37,7 @@ class Bilinear : public ModuleOf<Bilinear> {
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined without one
 };
 
 }  // namespace halfstep

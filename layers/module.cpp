@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <ostream>
 #include <set>
 #include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/generator.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 #include "layers/containers.h"
@@ -19,32 +19,6 @@ namespace halfstep {
 namespace {
 
 std::string join(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
-
-void check_name(const char* where, const std::string& name, bool taken) {
-  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where,
-                    "a name must be non-empty and without a dot, got \"", name, '"');
-  check<ValueError>(!taken, where, "the name \"", name, "\" is already taken");
-}
-
-bool has(const std::vector<NamedTensor>& list, const std::string& name) {
-  for (const NamedTensor& n : list) {
-    if (n.name == name) return true;
-  }
-  return false;
-}
-
-template <class List>
-bool has_child(const List& list, const std::string& name) {
-  for (const auto& entry : list) {
-    if (entry.first == name) return true;
-  }
-  return false;
-}
-
-bool holds(const Module& module, const Module* what) {
-  return &module == what || std::any_of(module.children().begin(), module.children().end(),
-                                        [what](const auto& child) { return holds(*child.second, what); });
-}
 
 void indent_into(std::string& out, const std::string& text) {
   for (char c : text) {
@@ -80,7 +54,8 @@ void convert(const Tensor& t, const Convert& to) {
 
 std::string Module::str() const {
   std::string head = describe();
-  if (children_.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
+  const auto below = named_children();
+  if (below.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
   if (const size_t open = head.find('('); open != std::string::npos && head.back() == ')') {
     const std::string extra = head.substr(open + 1, head.size() - open - 2);
     head = head.substr(0, open) + "(\n" + (extra.empty() ? "" : "  " + extra + "\n");
@@ -89,12 +64,12 @@ std::string Module::str() const {
   }
   // Equal children of a ModuleList are printed once.
   const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
-  for (size_t i = 0; i < children_.size();) {
-    const std::string text = children_[i].second->str();
+  for (size_t i = 0; i < below.size();) {
+    const std::string text = below[i].second->str();
     size_t end = i + 1;
-    while (folds && end < children_.size() && children_[end].second->str() == text) ++end;
-    std::string name = children_[i].first, count;
-    if (end > i + 1) name += "-" + children_[end - 1].first, count = std::to_string(end - i) + " x ";
+    while (folds && end < below.size() && below[end].second->str() == text) ++end;
+    std::string name = below[i].first, count;
+    if (end > i + 1) name += "-" + below[end - 1].first, count = std::to_string(end - i) + " x ";
     head += "  (" + name + "): " + count;
     indent_into(head, text);
     head += '\n';
@@ -103,42 +78,76 @@ std::string Module::str() const {
   return head + ")";
 }
 
-Tensor Module::register_parameter(const std::string& name, const Tensor& t) {
-  check_name("register_parameter", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
-  if (!t.defined()) return t;  // an option left out, such as a bias
-  check<ValueError>(t.is_leaf(), "register_parameter", "\"", name, "\" must be a leaf tensor, it was computed by an operation",
-                    Help{"pass x.detach()"});
-  check<DTypeError>(t.is_floating_point(), "register_parameter", "\"", name, "\" must be floating point, got ", t.dtype(),
-                    Help{"register it as a buffer"});
-  t.set_requires_grad(true);
-  t.set_label(name);
-  parameters_.push_back({name, t});
-  return t;
+void Module::check_name(const char* where, const std::string& name) const {
+  const auto has = [&](const auto& slots) {
+    return std::any_of(slots.begin(), slots.end(), [&](const auto& slot) { return slot->name == name; });
+  };
+  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where,
+                    "a name must be non-empty and without a dot, got \"", name, '"');
+  check<ValueError>(!has(parameters_) && !has(buffers_) && !has(children_), where, "the name \"", name, "\" is already taken");
 }
 
-Tensor Module::register_buffer(const std::string& name, const Tensor& t) {
-  check_name("register_buffer", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
-  check<ValueError>(t.defined(), "register_buffer", "\"", name, "\" must be a tensor, got an undefined one");
-  t.set_label(name);
-  buffers_.push_back({name, t});
-  return t;
-}
-
-Tensor Module::share_parameter(const std::string& name, const Tensor& t) {
-  for (NamedTensor& mine : parameters_) {
-    if (mine.name != name) continue;
-    check<ValueError>(t.defined() && t.is_leaf(), "share_parameter", "\"", name, "\" must be shared with a parameter of a module");
-    check<ShapeError>(t.shape() == mine.tensor.shape(), "share_parameter", "\"", name, "\" has shape ", mine.tensor.shape(),
-                      " and cannot be shared with a parameter of shape ", t.shape());
-    mine.tensor = t;
-    return t;
+Registered<Parameter> Module::register_parameter(const std::string& name, const Tensor& t) {
+  check_name("register_parameter", name);
+  if (t.defined()) {
+    check_parameter("register_parameter", name, t);
+    t.set_requires_grad(true);
+    t.set_label(name);
+    enter_module(t);
   }
-  fail<ValueError>("share_parameter", describe(), " has no parameter \"", name, '"');
+  parameters_.push_back(std::make_shared<TensorSlot>(TensorSlot{.name = name, .label = name, .value = t}));
+  return {parameters_.back()};
 }
 
-Tensor Module::forward(const Tensor&) {
-  fail<ValueError>("forward", describe(), " does not take one tensor and return one, as this call needs",
-                   Help{"call it with its forward's arguments; Sequential, TrainStep and configs need a module of one input"});
+Registered<ModuleBuffer> Module::register_buffer(const std::string& name, const Tensor& t, bool persistent) {
+  check_name("register_buffer", name);
+  if (t.defined()) t.set_label(name);
+  buffers_.push_back(std::make_shared<TensorSlot>(
+      TensorSlot{.name = name, .label = name, .value = t, .is_parameter = false, .persistent = persistent}));
+  return {buffers_.back()};
+}
+
+bool Module::is_or_has(const Module* what) const {
+  return this == what || std::any_of(children_.begin(), children_.end(),
+                                     [what](const auto& slot) { return slot->module && slot->module->is_or_has(what); });
+}
+
+std::shared_ptr<ModuleSlot> Module::add_slot(const std::string& name, std::shared_ptr<Module> child) {
+  check_name("register_module", name);
+  check<ValueError>(!child || !child->is_or_has(this), "register_module",
+                    "a module cannot be its own child, nor that of a module below it");
+  children_.push_back(std::make_shared<ModuleSlot>(ModuleSlot{.name = name, .module = std::move(child), .owner = this}));
+  if (children_.back()->module) children_.back()->module->train(training_);
+  settle(*children_.back());
+  structure_changed();
+  return children_.back();
+}
+
+void Module::register_listed(const std::string& name, std::shared_ptr<Module> child) {
+  check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
+  add_slot(name, std::move(child))->listed = true;
+}
+
+void Module::settle(ModuleSlot& slot) {
+  if (!slot.module) return;
+  Module& child = *slot.module;
+  child.name_ = slot.name;
+  const std::string path = join(this->path(), slot.name);
+  child.set_path(path);
+  // Children are complete before they are registered, so labels grow into full names from the leaves up.
+  child.relabel(path);
+}
+
+void Module::relabel(const std::string& prefix) {
+  for (const auto* slots : {&parameters_, &buffers_}) {
+    for (const auto& slot : *slots) {
+      slot->label = join(prefix, slot->name);
+      if (slot->get().defined()) slot->get().set_label(slot->label);
+    }
+  }
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->relabel(join(prefix, slot->name));
+  }
 }
 
 uint64_t Module::next_hook_key() {
@@ -192,109 +201,88 @@ Tensor Module::recomputed(const Tensor& x) {
 }
 
 bool Module::any_recomputes() const {
-  return recomputes_ || std::any_of(children_.begin(), children_.end(), [](const auto& c) { return c.second->any_recomputes(); });
+  return recomputes_ || std::any_of(children_.begin(), children_.end(),
+                                    [](const auto& child) { return child->module && child->module->any_recomputes(); });
 }
 
 bool Module::any_hooks() const {
-  return has_hooks() ||
-         std::any_of(children_.begin(), children_.end(), [](const auto& child) { return child.second->any_hooks(); });
-}
-
-std::shared_ptr<Module> Module::clone() const {
-  check<ValueError>(remake_ != nullptr, "clone", describe(), " was not made by make<...>(), so nothing says how to make another",
-                    Help{"halfstep::make<Net>(arguments) in place of std::make_shared, or override clone()"});
-  const Generator::State random = default_generator().state();
-  const std::shared_ptr<Module> copy = remake_();
-  default_generator().set_state(random);
-  copy->take_values(*this);
-  return copy;
-}
-
-void Module::copy_modes(Module& copy) const {
-  copy.training_ = training_;
-  for (size_t i = 0; i < children_.size(); ++i) children_[i].second->copy_modes(*copy.children_[i].second);
-}
-
-void Module::take_values(const Module& from) {
-  const auto take = [&](std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& theirs) {
-    check<ValueError>(mine.size() == theirs.size(), "clone", describe(), " has other tensors than when it was made",
-                      Help{"override clone()"});
-    for (size_t i = 0; i < mine.size(); ++i) {
-      const Tensor &to = mine[i].tensor, &value = theirs[i].tensor;
-      check<ValueError>(!to.same(value), "clone", "\"", mine[i].name, "\" of ", describe(),
-                        " was handed to its constructor, so a second one has the same tensor", Help{"override clone()"});
-      convert(to, [&](const Tensor&) { return value.detach().clone(); });
-      to.impl()->shape = value.shape();
-      if (to.is_floating_point()) to.set_requires_grad(value.requires_grad());
-    }
-  };
-  take(parameters_, from.parameters_);
-  take(buffers_, from.buffers_);
-  check<ValueError>(children_.size() == from.children_.size(), "clone", describe(), " has other children than when it was made",
-                    Help{"override clone()"});
-  for (size_t i = 0; i < children_.size(); ++i) {
-    Module &mine = *children_[i].second, &theirs = *from.children_[i].second;
-    check<ValueError>(&mine != &theirs, "clone", "\"", children_[i].first, "\" of ", describe(),
-                      " was handed to its constructor, so a second one has the same child", Help{"override clone()"});
-    mine.take_values(theirs);
-  }
-  training_ = from.training_;
-}
-
-void Module::register_module(const std::string& name, std::shared_ptr<Module> child) {
-  check_name("register_module", name, has(parameters_, name) || has(buffers_, name) || has_child(children_, name));
-  check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
-  check<ValueError>(!holds(*child, this), "register_module", "a module cannot be its own child, nor that of a module below it");
-  // Children are complete before they are registered, so labels grow into full names from the leaves up.
-  for (const NamedTensor& p : child->named_parameters(name)) p.tensor.set_label(p.name);
-  for (const NamedTensor& b : child->named_buffers(name)) b.tensor.set_label(b.name);
-  child->train(training_);
-  child->name_ = name;
-  child->set_path(join(path(), name));
-  children_.emplace_back(name, std::move(child));
+  return has_hooks() || std::any_of(children_.begin(), children_.end(),
+                                    [](const auto& child) { return child->module && child->module->any_hooks(); });
 }
 
 void Module::set_path(const std::string& path) {
   path_ = kept_forever(path);
-  for (const auto& [name, child] : children_) child->set_path(join(path, name));
-  path_changed();
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->set_path(join(path, slot->name));
+  }
+  structure_changed();
+}
+
+std::vector<Part<Module>> Module::children() const {
+  std::vector<Part<Module>> out;
+  for (const auto& slot : children_) {
+    if (slot->module) out.emplace_back(slot);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, Part<Module>>> Module::named_children() const {
+  std::vector<std::pair<std::string, Part<Module>>> out;
+  for (const auto& slot : children_) {
+    if (slot->module) out.emplace_back(slot->name, slot);
+  }
+  return out;
 }
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules(const std::string& prefix) {
   std::vector<std::pair<std::string, Module*>> out{{prefix, this}};
   std::set<Module*> seen{this};
-  for (const auto& [name, child] : children_) {
-    for (const auto& entry : child->named_modules(join(prefix, name))) {
+  for (const auto& slot : children_) {
+    if (!slot->module) continue;
+    for (const auto& entry : slot->module->named_modules(join(prefix, slot->name))) {
       if (seen.insert(entry.second).second) out.push_back(entry);
     }
   }
   return out;
 }
 
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> out;
+  for (const auto& [name, module] : named_modules()) out.push_back(module);
+  return out;
+}
+
+void Module::list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const {
+  check_copied();
+  for (const auto& slot : this->*own) {
+    if (slot->get().defined()) out.push_back({join(prefix, slot->name), slot->get()});
+  }
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->list_tensors(own, join(prefix, slot->name), out);
+  }
+}
+
+namespace {
+
+// A tensor that several modules share is listed under its first name.
+std::vector<NamedTensor> once_each(std::vector<NamedTensor> list) {
+  std::set<const TensorImpl*> seen;
+  std::erase_if(list, [&](const NamedTensor& n) { return !seen.insert(n.tensor.impl()).second; });
+  return list;
+}
+
+}  // namespace
+
 std::vector<NamedTensor> Module::named_parameters(const std::string& prefix) const {
   std::vector<NamedTensor> out;
-  std::set<const TensorImpl*> seen;  // a shared parameter is listed once
-  const auto list = [&](const NamedTensor& n) {
-    if (seen.insert(n.tensor.impl()).second) out.push_back(n);
-  };
-  for (const NamedTensor& p : parameters_) list({join(prefix, p.name), p.tensor});
-  for (const auto& [name, child] : children_) {
-    for (const NamedTensor& p : child->named_parameters(join(prefix, name))) list(p);
-  }
-  return out;
+  list_tensors(&Module::parameters_, prefix, out);
+  return once_each(std::move(out));
 }
 
 std::vector<NamedTensor> Module::named_buffers(const std::string& prefix) const {
   std::vector<NamedTensor> out;
-  std::set<const TensorImpl*> seen;
-  const auto list = [&](const NamedTensor& n) {
-    if (seen.insert(n.tensor.impl()).second) out.push_back(n);
-  };
-  for (const NamedTensor& b : buffers_) list({join(prefix, b.name), b.tensor});
-  for (const auto& [name, child] : children_) {
-    for (const NamedTensor& b : child->named_buffers(join(prefix, name))) list(b);
-  }
-  return out;
+  list_tensors(&Module::buffers_, prefix, out);
+  return once_each(std::move(out));
 }
 
 std::vector<Tensor> Module::parameters() const {
@@ -303,9 +291,17 @@ std::vector<Tensor> Module::parameters() const {
   return out;
 }
 
+std::vector<Tensor> Module::buffers() const {
+  std::vector<Tensor> out;
+  for (NamedTensor& b : named_buffers()) out.push_back(std::move(b.tensor));
+  return out;
+}
+
 void Module::train(bool on) {
   training_ = on;
-  for (const auto& entry : children_) entry.second->train(on);
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->train(on);
+  }
 }
 
 void Module::zero_grad() const {
@@ -317,7 +313,7 @@ void Module::requires_grad_(bool on) const {
 }
 
 void Module::apply(const std::function<void(Module&)>& f) {
-  for (const auto& entry : children_) entry.second->apply(f);
+  for (const Part<Module>& child : children()) child->apply(f);
   f(*this);
 }
 
@@ -373,13 +369,20 @@ int64_t Module::parameter_count() const {
 }
 
 StateDict Module::state_dict(const std::string& prefix) const {
+  check_copied();
   StateDict out;
-  for (const NamedTensor& p : parameters_) out.push_back({join(prefix, p.name), p.tensor.detach()});
-  for (const NamedTensor& b : buffers_) out.push_back({join(prefix, b.name), b.tensor.detach()});
-  for (const auto& [name, child] : children_) {
-    for (NamedTensor& n : child->state_dict(join(prefix, name))) out.push_back(std::move(n));
+  for (const auto* slots : {&parameters_, &buffers_}) {
+    for (const auto& slot : *slots) {
+      if (slot->get().defined() && slot->persistent) out.push_back({join(prefix, slot->name), slot->get().detach()});
+    }
+  }
+  for (const auto& slot : children_) {
+    if (!slot->module) continue;
+    for (NamedTensor& n : slot->module->state_dict(join(prefix, slot->name))) out.push_back(std::move(n));
   }
   return out;
 }
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
 
 }  // namespace halfstep

@@ -2,32 +2,33 @@
 // Module: a tree of named parameters and buffers with a forward. Names, shapes and state_dict keys are PyTorch's.
 //
 //   struct Net : Module {
-//     std::shared_ptr<Linear> fc1 = add("fc1", std::make_shared<Linear>(784, 256));
-//     std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(256, 10));
-//     Tensor forward(const Tensor& x) override { return (*fc2)(relu((*fc1)(x))); }
+//     Part<Linear> fc1{this, "fc1", 784, 256};
+//     Part<Linear> fc2{this, "fc2", 256, 10};
+//     Tensor forward(const Tensor& x) override { return fc2(relu(fc1(x))); }
 //   };
+//   net.fc2 = Linear(256, 100);  // layers/part.h; Parameter and ModuleBuffer: layers/parameter.h
+//   Net ema = net;               // a copy, with parameters of its own; ema = Net(net) copies into one that is there
 //
 // A module whose forward takes or gives something else derives from ModuleOf<itself>:
 //
 //   struct Decoder : ModuleOf<Decoder> {
 //     std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {});
 //   };
-//   auto [y, next] = (*decoder)(x, state);
+//   auto [y, next] = decoder(x, state);
 //
 // One that takes a tensor and gives something else takes it by value, `std::pair<Tensor, Tensor> forward(Tensor x)`: a forward of a
 // `const Tensor&` is the one of all modules, which gives a tensor.
-//
-// A part may also be given by value, add("fc1", Linear(784, 256)): it is moved into a shared_ptr. One whose constructor keeps a
-// pointer to itself, or that shall be cloned, is made by make() or std::make_shared.
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <functional>
-#include <map>
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@
 #include "framework/base/layer_path.h"
 #include "framework/tensor/tensor.h"
 #include "layers/hooks.h"
+#include "layers/parameter.h"
 
 namespace halfstep {
 
@@ -51,24 +53,65 @@ struct LoadReport {
 
 class Module;
 template <class M>
-concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable, whose copy would share its parameters
+class Part;  // layers/part.h
+template <class M, class... Args>
+std::shared_ptr<M> make(Args&&... arguments);
+
+template <class M>
+concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable, which PyTorch would share
 template <class M>
 std::shared_ptr<M> as_shared(std::shared_ptr<M> module) {
   return module;
 }
 template <ModuleValue M>
 std::shared_ptr<M> as_shared(M&& module) {
-  return std::make_shared<M>(std::move(module));
+  return make<M>(std::move(module));
 }
-// What containers take as a part: a shared_ptr to a module, or a module by value.
+// What containers take as a part: a module by value, a shared_ptr to one, or a Part, whose module is shared.
 template <class P>
 concept ModulePart = requires(P&& part) {
   { as_shared(std::forward<P>(part)) } -> std::convertible_to<std::shared_ptr<Module>>;
 };
 
+// What is known of a class of modules once it was used as a part, by make() or as ModuleOf.
+struct ModuleClass {
+  std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  // null: it cannot be copied
+  Tensor (*forward)(Module&, const Tensor&) = nullptr;       // a forward(Tensor), which does not override Module's
+};
+bool know_class(const std::type_info& type, const ModuleClass& about);
+void know_layers();  // those of the library
+template <class M>
+ModuleClass about_class();
+template <class M>
+inline const bool kKnownClass = know_class(typeid(M), about_class<M>());
+
+// A child of a module under a name.
+struct ModuleSlot {
+  std::string name;
+  std::shared_ptr<Module> module{};        // or null
+  Module* owner = nullptr;                 // null: a handle by itself, or one whose owner is gone
+  bool (*takes)(const Module&) = nullptr;  // null: any
+  bool listed = false;                     // a container's, which no Part needs to hold
+  bool was_held = false;                   // in the module that this one is a copy of
+
+  // Throws ValueError for a module above this one and for one of a type that the Part does not take.
+  void replace(std::shared_ptr<Module> by);
+  // For a Part at `to`, made from the Part at `from` that has `slot`: the slot of the copy, if the module around them is being
+  // copied; else one for the same module, which no module owns.
+  static std::shared_ptr<ModuleSlot> for_copy(const std::shared_ptr<ModuleSlot>& slot, const void* from, const void* to);
+  [[noreturn]] static void fail_empty(const ModuleSlot* slot);
+};
+
 class Module {
  public:
-  virtual ~Module() = default;
+  Module() = default;
+  virtual ~Module();
+  // Copying `Net copy = net` copies parameters, buffers and children, with device, dtypes, mode and frozen parameters, and without
+  // hooks; parameters that are shared within net are shared within the copy. Tensors and pointers that the class holds otherwise
+  // are shared by both. Throws ValueError for a child that cannot be copied and for one that no Part holds.
+  // Moving `*net.fc = Linear(2, 3)` and `best = Net(net)` keeps the name, path, mode and hooks of what is assigned to. A module
+  // that is moved away from under a hook that holds something, such as its address, throws ValueError when it is called next.
+  Module& operator=(const Module&) = delete;  // best = Net(net)
   // One tensor in, one out: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);
   // forward with its hooks; an error on the way says in which layer.
@@ -76,31 +119,35 @@ class Module {
   // Does forward do the same for any input of one shape, deciding nothing on the host? Then TrainStep records it by itself on a
   // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
   virtual bool is_recordable() const { return false; }
-  virtual std::string describe() const { return "Module"; }  // "Linear(in_features=784, out_features=256, bias=True)"
-  const std::string& name() const { return name_; }          // in its parent; empty at the root
-  std::string path() const { return path_ ? *path_ : ""; }   // from the root: "encoder.0"
-  std::string str() const;                                   // the tree, as PyTorch prints it
+  virtual std::string describe() const;                     // "Linear(in_features=784, out_features=256, bias=True)"; the class
+  const std::string& name() const { return name_; }         // in its parent; empty at the root
+  std::string path() const { return path_ ? *path_ : ""; }  // from the root: "encoder.0"
+  std::string str() const;                                  // the tree, as PyTorch prints it
 
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters(const std::string& prefix = "") const;
   std::vector<NamedTensor> named_buffers(const std::string& prefix = "") const;
-  const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const { return children_; }
+  std::vector<Tensor> buffers() const;
+  // Handles: `for (const auto& layer : net.children()) x = layer(x);`. What is assigned to one replaces the child.
+  std::vector<Part<Module>> children() const;
+  std::vector<std::pair<std::string, Part<Module>>> named_children() const;
+  std::vector<Module*> modules();  // this and all below it
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
 
-  // Hooks: called before forward, after it, and when the gradients of its inputs are known; keys are for remove_hook. They see the
-  // tensors among arguments and results, see layers/hooks.h. The module must live until the backward. A module with hooks is run by
-  // itself where Sequential would fuse it, and TrainStep does not record a step that has them.
+  // Hooks: called with the module, before forward, after it, and when the gradients of its inputs are known; keys are for
+  // remove_hook. They see the tensors among arguments and results, see layers/hooks.h. The module must live until the backward. A
+  // module with hooks is run by itself where Sequential would fuse it, and TrainStep does not record a step that has them.
   template <class F>
   uint64_t register_forward_pre_hook(F f) {
-    return add_hook(hooks().before, as_hook<ForwardPreHook>(std::move(f)));
+    return add_hook(hooks<F>().before, as_hook<ForwardPreHook>(std::move(f)));
   }
   template <class F>
   uint64_t register_forward_hook(F f) {
-    return add_hook(hooks().after, as_hook<ForwardHook>(std::move(f)));
+    return add_hook(hooks<F>().after, as_hook<ForwardHook>(std::move(f)));
   }
   template <class F>
   uint64_t register_full_backward_hook(F f) {
-    return add_hook(hooks().backward, as_hook<BackwardHook>(std::move(f)));
+    return add_hook(hooks<F>().backward, as_hook<BackwardHook>(std::move(f)));
   }
   void remove_hook(uint64_t key);
   bool has_hooks() const { return hooks_ != nullptr; }
@@ -113,9 +160,9 @@ class Module {
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
 
-  // A module of the same kind with memory of its own and the same values, device, dtypes, mode and frozen parameters; without
-  // hooks. Of modules that make<M>() made, and of containers of such. Throws ValueError for others.
-  virtual std::shared_ptr<Module> clone() const;
+  // `Net(net)` where the class is not known here. Throws ValueError for a class that cannot be copied, and for one of which nothing
+  // is known, since no module of it has parts, was made by make() or was given to another module.
+  std::shared_ptr<Module> clone() const;
 
   void train(bool on = true);  // recursive
   void eval() { train(false); }
@@ -135,25 +182,33 @@ class Module {
   LoadReport load_state_dict(const StateDict& state, bool strict = true);
 
  protected:
-  Tensor register_parameter(const std::string& name, const Tensor& t);  // sets requires_grad and label
-  Tensor register_buffer(const std::string& name, const Tensor& t);
-  // Takes a parameter of another module in place of this one's, so that both train it: `weight = share_parameter("weight",
-  // embedding->weight)`. It is counted, updated and saved once. Throws ShapeError when it has another shape.
-  Tensor share_parameter(const std::string& name, const Tensor& t);
-  template <class M>
-  std::shared_ptr<M> add(const std::string& name, std::shared_ptr<M> child) {
-    register_module(name, child);
-    return child;
-  }
-  template <ModuleValue M>
-  std::shared_ptr<M> add(const std::string& name, M&& child) {
-    return add(name, as_shared(std::move(child)));
-  }
-  void register_module(const std::string& name, std::shared_ptr<Module> child);
-  virtual void path_changed() {}  // this module, or one above it, was registered in another
+  Module(const Module& other);
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other);
 
-  // For clone() of a container: train or eval, here and below.
-  void copy_modes(Module& copy) const;
+  // For a member of type Parameter: sets requires_grad and the label. An undefined tensor: an option left out, such as a bias.
+  Registered<Parameter> register_parameter(const std::string& name, const Tensor& t);
+  // For a member of type ModuleBuffer. persistent: saved with the parameters.
+  Registered<ModuleBuffer> register_buffer(const std::string& name, const Tensor& t, bool persistent = true);
+  // `fc = add("fc", Linear(2, 3))`, for a member of type Part<Linear>; register_module is PyTorch's name for it.
+  template <ModulePart P>
+  auto add(const std::string& name, P&& child);
+  template <ModulePart P>
+  auto register_module(const std::string& name, P&& child);
+  // For containers, which find their children by number or name: copied with the container though no Part holds it.
+  void register_listed(const std::string& name, std::shared_ptr<Module> child);
+  // The value of parameter i, in the order of registration.
+  const Tensor& own_parameter(size_t i) const { return parameters_[i]->get(); }
+  size_t own_parameters() const { return parameters_.size(); }
+  void replace_parameter(size_t i, const Tensor& t) {
+    Parameter held(Registered<Parameter>{parameters_[i]});
+    held = t;
+  }
+  // Child i, in the order of registration; null where a Part holds none.
+  const std::shared_ptr<Module>& own_child(size_t i) const { return children_[i]->module; }
+  const std::vector<std::shared_ptr<ModuleSlot>>& child_slots() const { return children_; }
+  // This module was registered, or one above it was, or a child of this one was registered or replaced.
+  virtual void structure_changed() {}
 
   // forward(arguments), between the hooks, in this layer.
   template <class F, class... Args>
@@ -174,20 +229,33 @@ class Module {
         return result;
       }
     } catch (Error& e) {
-      if (!name_.empty()) e.leave_layer(name_, describe());
+      if (path_ && !path_->empty()) e.leave_layer(*path_, describe());
       throw;
     }
   }
 
  private:
-  template <class M, class... Args>
-  friend std::shared_ptr<M> make(Args... arguments);
+  template <class M>
+  friend class Part;
+  friend class HeldTensor;
+  friend struct ModuleSlot;
 
   Tensor recomputed(const Tensor& x);
+  std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
+  using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
+  void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // and of those below this one
+  void check_name(const char* where, const std::string& name) const;
+  void check_copied() const;
+  bool is_or_has(const Module* what) const;
+  void settle(ModuleSlot& slot);  // a new child takes its name and path here
+  void relabel(const std::string& prefix);
   void set_path(const std::string& path);
-  void take_values(const Module& from);  // of a module of the same kind
+  void disown() noexcept;
+  static std::shared_ptr<TensorSlot> tensor_slot_for_copy(const TensorSlot* slot, const void* from, const void* to, bool& in_copy);
+  template <class F>
   ModuleHooks& hooks() {
     if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
+    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->holds_something = true;
     return *hooks_;
   }
   template <class Hook>
@@ -197,14 +265,16 @@ class Module {
   }
   static uint64_t next_hook_key();
 
-  std::vector<NamedTensor> parameters_, buffers_;
-  std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<std::shared_ptr<TensorSlot>> parameters_, buffers_;
+  std::vector<std::shared_ptr<ModuleSlot>> children_;
   std::string name_;  // in its parent
   const std::string* path_ = nullptr;
   bool training_ = true, recomputes_ = false;
-  std::shared_ptr<ModuleHooks> hooks_;               // null: none
-  std::function<std::shared_ptr<Module>()> remake_;  // the constructor's call, of modules that make() made
+  mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
+  bool was_copied_ = false;
+  std::shared_ptr<ModuleHooks> hooks_;  // null: none
 };
+std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
 
 inline Tensor Module::operator()(const Tensor& x) {
   return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
@@ -236,6 +306,7 @@ class ForwardOf : public Module {
 template <class Self>
 class ModuleOf : public ForwardOf<Self> {
  public:
+  ModuleOf() { (void)kKnownClass<Self>; }
   template <class... Args>
   auto operator()(Args&&... arguments) {
     return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
@@ -246,12 +317,23 @@ class ModuleOf : public ForwardOf<Self> {
 };
 #pragma GCC diagnostic pop
 
-// std::make_shared<M>(arguments), for a module that can be cloned.
+// std::make_shared<M>(arguments).
 template <class M, class... Args>
-std::shared_ptr<M> make(Args... arguments) {
-  auto made = std::make_shared<M>(arguments...);
-  made->remake_ = [arguments...] { return make<M>(arguments...); };
-  return made;
+std::shared_ptr<M> make(Args&&... arguments) {
+  (void)kKnownClass<M>;
+  return std::make_shared<M>(std::forward<Args>(arguments)...);
+}
+
+template <class M>
+ModuleClass about_class() {
+  ModuleClass about;
+  if constexpr (std::is_copy_constructible_v<M>)
+    about.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };
+  if constexpr (requires { requires std::is_same_v<decltype(&M::forward), Tensor (M::*)(Tensor)>; })
+    about.forward = [](Module& m, const Tensor& x) { return static_cast<M&>(m).forward(x); };
+  return about;
 }
 
 }  // namespace halfstep
+
+#include "layers/part.h"

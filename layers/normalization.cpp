@@ -29,15 +29,12 @@ RunningNorm::RunningNorm(const char* type, int64_t num_features, const BatchNorm
   check_eps(type, o.eps);
   check<ValueError>(!o.momentum || (*o.momentum >= 0 && *o.momentum <= 1), type, "momentum must be in [0, 1], got ",
                     o.momentum.value_or(0));
-  if (o.affine) {
-    weight = register_parameter("weight", parameter({num_features}, 1));
-    if (o.bias) bias = register_parameter("bias", parameter({num_features}, 0));
-  }
-  if (o.track_running_stats) {
-    running_mean = register_buffer("running_mean", parameter({num_features}, 0));
-    running_var = register_buffer("running_var", parameter({num_features}, 1));
-    num_batches_tracked = register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::i64}));
-  }
+  weight = register_parameter("weight", o.affine ? parameter({num_features}, 1) : Tensor());
+  bias = register_parameter("bias", o.affine && o.bias ? parameter({num_features}, 0) : Tensor());
+  const bool tracks = o.track_running_stats;
+  running_mean = register_buffer("running_mean", tracks ? parameter({num_features}, 0) : Tensor());
+  running_var = register_buffer("running_var", tracks ? parameter({num_features}, 1) : Tensor());
+  num_batches_tracked = register_buffer("num_batches_tracked", tracks ? zeros({}, {.dtype = DType::i64}) : Tensor());
 }
 
 std::string RunningNorm::describe() const {
@@ -88,8 +85,8 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
   const double here = double(x.numel()) / double(channels);
   const Tensor sums = sum_over_ranks(cat({sum(x, others), full({1}, here, {.dtype = x.dtype(), .device = x.device()})}, 0), group);
   const Tensor n = sums.narrow(0, channels, 1).detach();
-  check<ValueError>(n.item<double>() > 1, norm.describe(), "needs more than one value per channel in training, got ", x.shape(),
-                    " on each rank");
+  if (n.item<double>() <= 1)
+    fail<ValueError>(norm.describe(), "needs more than one value per channel in training, got ", x.shape(), " on each rank");
   const Tensor mean = sums.narrow(0, 0, channels) / n, centered = x - mean.reshape(shape);
   const Tensor variance = sum_over_ranks(sum(centered * centered, others), group) / n;
   if (norm.running_mean.defined()) {
@@ -131,9 +128,8 @@ Tensor InstanceNormNd::forward(const Tensor& x) {
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& o)
     : shape_(normalized("LayerNorm", normalized_shape)), options_(o) {
   check_eps("LayerNorm", o.eps);
-  if (!o.elementwise_affine) return;
-  weight = register_parameter("weight", parameter(shape_, 1));
-  if (o.bias) bias = register_parameter("bias", parameter(shape_, 0));
+  weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
+  bias = register_parameter("bias", o.elementwise_affine && o.bias ? parameter(shape_, 0) : Tensor());
 }
 
 std::string LayerNorm::describe() const {
@@ -148,7 +144,7 @@ std::string LayerNorm::describe() const {
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
     : shape_(normalized("RMSNorm", normalized_shape)), options_(o) {
   check_eps("RMSNorm", o.eps.value_or(0));
-  if (o.elementwise_affine) weight = register_parameter("weight", parameter(shape_, 1));
+  weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
 }
 
 std::string RMSNorm::describe() const {
@@ -162,9 +158,8 @@ GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOp
   check<ValueError>(num_channels % num_groups == 0, "GroupNorm", "num_channels must be divisible by num_groups, got ", num_channels,
                     " and ", num_groups);
   check_eps("GroupNorm", o.eps);
-  if (!o.affine) return;
-  weight = register_parameter("weight", parameter({num_channels}, 1));
-  if (o.bias) bias = register_parameter("bias", parameter({num_channels}, 0));
+  weight = register_parameter("weight", o.affine ? parameter({num_channels}, 1) : Tensor());
+  bias = register_parameter("bias", o.affine && o.bias ? parameter({num_channels}, 0) : Tensor());
 }
 
 Tensor GroupNorm::forward(const Tensor& x) {

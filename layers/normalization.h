@@ -35,7 +35,8 @@ class RunningNorm : public Module {
   void set_sync(bool sync) { options_.sync = sync; }
   std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
-  Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  Parameter weight, bias;
+  ModuleBuffer running_mean, running_var, num_batches_tracked;
 
  protected:
   RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& options);
@@ -120,7 +121,7 @@ class LayerNorm : public Module {
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   Shape shape_;
@@ -137,7 +138,7 @@ class RMSNorm : public Module {  // without a mean and a bias
   Tensor forward(const Tensor& x) override { return rms_norm(x, shape_, weight, options_.eps); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight;
+  Parameter weight;
 
  private:
   Shape shape_;
@@ -156,7 +157,7 @@ class GroupNorm : public Module {
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight, bias;
+  Parameter weight, bias;
 
  private:
   int64_t num_groups_, num_channels_;

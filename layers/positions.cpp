@@ -47,19 +47,17 @@ Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
 PositionalEncoding::PositionalEncoding(int64_t d_model, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
   check<ValueError>(d_model >= 1 && o.max_len >= 1, "PositionalEncoding", "d_model and max_len must be >= 1, got ", d_model,
                     " and ", o.max_len);
-  dropout = add("dropout", std::make_shared<Dropout>(o.dropout));
+  dropout = add("dropout", Dropout(o.dropout));
   MemoryScope tag(MemoryTag::parameters);
   pe = register_buffer("pe", waves(o.max_len, d_model));
 }
 
 Tensor PositionalEncoding::forward(const Tensor& x) {
-  return (*dropout)(x + rows_for("PositionalEncoding", pe.select(1, 0), x, batch_first_));
+  return dropout(x + rows_for("PositionalEncoding", pe.select(1, 0), x, batch_first_));
 }
 
 PositionEmbedding::PositionEmbedding(int64_t max_len, int64_t d_model, const PositionEmbeddingOptions& o, Generator* generator)
-    : weight(random_rows(max_len, d_model, generator)), batch_first_(o.batch_first) {
-  register_parameter("weight", weight);
-}
+    : weight(register_parameter("weight", random_rows(max_len, d_model, generator))), batch_first_(o.batch_first) {}
 
 Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for("PositionEmbedding", weight, x, batch_first_); }
 

@@ -27,8 +27,8 @@ class PositionalEncoding : public Module {
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override { return "PositionalEncoding"; }
-  std::shared_ptr<Dropout> dropout;
-  Tensor pe;
+  Part<Dropout> dropout;
+  ModuleBuffer pe;
 
  private:
   bool batch_first_;
@@ -45,7 +45,7 @@ class PositionEmbedding : public Module {
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight;
+  Parameter weight;
 
  private:
   bool batch_first_;

@@ -72,7 +72,7 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
   const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
   const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, ways = o.bidirectional ? 2 : 1;
   const auto add_weight = [&](const std::string& name, const Shape& shape) {
-    weights_.push_back(register_parameter(name, uniform_weight(shape, hidden_size, generator)));
+    register_parameter(name, uniform_weight(shape, hidden_size, generator));
   };
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
     for (int64_t way = 0; way < ways; ++way) {
@@ -86,6 +86,28 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
       if (o.proj_size > 0) add_weight("weight_hr" + end, {width, hidden_size});
     }
   }
+}
+
+RecurrentLayer::RecurrentLayer(const RecurrentLayer& other)
+    : Module(other),
+      type_(other.type_),
+      kind_(other.kind_),
+      input_size_(other.input_size_),
+      hidden_size_(other.hidden_size_),
+      options_(other.options_),
+      packed_(std::make_shared<PackedWeights>()),
+      kept_(other.kept_) {
+  // A recorded step writes the state in place.
+  const NoGrad off;
+  for (Tensor* t : {&kept_.h, &kept_.c}) {
+    if (t->defined()) *t = t->clone();
+  }
+}
+
+Tensors RecurrentLayer::weights() const {
+  Tensors out;
+  for (size_t i = 0; i < own_parameters(); ++i) out.push_back(own_parameter(i));
+  return out;
 }
 
 std::string RecurrentLayer::describe() const {
@@ -113,11 +135,11 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
                           .batch_sizes = batch_sizes,
                           .packed = packed_.get()};
   if (kind_ == Kind::lstm) {
-    const LstmSequenceResult r = lstm(x, h, c, weights_, o);
+    const LstmSequenceResult r = lstm(x, h, c, weights(), o);
     return {r.output, r.h, r.c};
   }
   const auto op = kind_ == Kind::gru ? gru : kind_ == Kind::rnn_tanh ? rnn_tanh : rnn_relu;
-  const SequenceResult r = op(x, h, weights_, o);
+  const SequenceResult r = op(x, h, weights(), o);
   return {r.output, r.h, {}};
 }
 
@@ -130,9 +152,8 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
   if (kept_.h.defined() && (kept_.h.dim() != x.dim() || count(kept_.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
-    check<ShapeError>(kept_.begins, type_, "a stateful layer needs as many sequences as in the batch before, ",
-                      count(kept_.h, 1), ", got input ", x.shape(),
-                      Help{"reset_states(module) begins anew; batches must all be of one size"});
+    check<ShapeError>(kept_.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(kept_.h, 1),
+                      ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
     kept_ = {};
   }
   const Result r = call_op(x, begin(kept_.h), begin(kept_.c), {});
@@ -181,7 +202,7 @@ RecurrentLayer::Result RecurrentLayer::compute(const PackedSequence& x, const Te
   const int64_t parts = options_.num_layers * (options_.bidirectional ? 2 : 1);
   const Tensor first = h.defined() || all_begin ? in_order(h, x.sorted_indices)
                                                 : zeros({parts, count, options_.proj_size > 0 ? options_.proj_size : hidden_size_},
-                                                        {.dtype = weights_[0].dtype(), .device = x.data.device()});
+                                                        {.dtype = own_parameter(0).dtype(), .device = x.data.device()});
   Result r = call_op(x.data, first, in_order(c, x.sorted_indices), x.batch_sizes);
   r.h = in_order(r.h, x.unsorted_indices);
   r.c = in_order(r.c, x.unsorted_indices);
@@ -297,11 +318,13 @@ RecurrentCell::RecurrentCell(const char* type, int64_t gates, int64_t input_size
   const auto weight = [&](const char* name, const Shape& shape) {
     return register_parameter(name, uniform_weight(shape, hidden_size, generator));
   };
+  const auto bias = [&](const char* name) {
+    return register_parameter(name, o.bias ? uniform_weight({gates * hidden_size}, hidden_size, generator) : Tensor());
+  };
   weight_ih = weight("weight_ih", {gates * hidden_size, input_size});
   weight_hh = weight("weight_hh", {gates * hidden_size, hidden_size});
-  if (!o.bias) return;
-  bias_ih = weight("bias_ih", {gates * hidden_size});
-  bias_hh = weight("bias_hh", {gates * hidden_size});
+  bias_ih = bias("bias_ih");
+  bias_hh = bias("bias_hh");
 }
 
 std::string RecurrentCell::describe() const {

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,9 @@ struct LSTMOptions {
 // What all three have in common.
 class RecurrentLayer : public Module {
  public:
+  RecurrentLayer(const RecurrentLayer& other);
+  RecurrentLayer(RecurrentLayer&&) noexcept = default;
+  RecurrentLayer& operator=(RecurrentLayer&&) = default;
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -92,11 +96,11 @@ class RecurrentLayer : public Module {
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
   Result go_on(const Tensor& x);
+  Tensors weights() const;
   const char* type_;
   Kind kind_;
   int64_t input_size_, hidden_size_;
   LSTMOptions options_;
-  Tensors weights_;
   std::shared_ptr<PackedWeights> packed_;
   Kept kept_;
 };
@@ -125,6 +129,7 @@ class OneStateLayer : public RecurrentLayer {
  public:
   struct Output {
     Tensor output, state;
+    operator std::tuple<Tensor&, Tensor&>() { return {output, state}; }  // std::tie(y, h) = gru(x, h)
     template <class F>
     void each_tensor(F&& f) {
       f(output);
@@ -154,12 +159,14 @@ class OneStateLayer : public RecurrentLayer {
 // h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
 class RNN : public OneStateLayer {
  public:
+  using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
 };
 
 // r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 class GRU : public OneStateLayer {
  public:
+  using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   GRU(int64_t input_size, int64_t hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
 };
 
@@ -179,6 +186,7 @@ class LSTM : public RecurrentLayer {
   struct Output {
     Tensor output;
     State state;
+    operator std::tuple<Tensor&, State&>() { return {output, state}; }  // std::tie(y, state) = lstm(x, state)
     template <class F>
     void each_tensor(F&& f) {
       f(output);
@@ -194,6 +202,7 @@ class LSTM : public RecurrentLayer {
       state.each_tensor(f);
     }
   };
+  using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
   LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
@@ -213,7 +222,7 @@ class RecurrentCell : public Module {
  public:
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Tensor weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined without
+  Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined without
 
  protected:
   RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& options,
@@ -241,6 +250,7 @@ class GRUCell : public RecurrentCell {
 class LSTMCell : public RecurrentCell {
  public:
   using State = LSTMState;
+  using Call = State(const Tensor&, const State&);
   LSTMCell(int64_t input_size, int64_t hidden_size, bool bias = true, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
   State forward(const Tensor& x, const State& state);

@@ -9,16 +9,10 @@
 
 namespace halfstep {
 
-Sequential& Sequential::push_back(std::shared_ptr<Module> layer) {
-  return push_back(std::to_string(children().size()), std::move(layer));
-}
-
-Sequential& Sequential::push_back(const std::string& name, std::shared_ptr<Module> layer) {
-  Module* module = layer.get();
-  register_module(name, std::move(layer));
-  add_to_stages(module);
-  path_changed();
-  return *this;
+Part<Module> Sequential::operator[](int64_t i) const {
+  const int64_t n = int64_t(size());
+  check<IndexError>(-n <= i && i < n, "Sequential", "index must be below ", n, ", got ", i);
+  return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
 void Sequential::add_to_stages(Module* module) {
@@ -44,7 +38,11 @@ void Sequential::add_to_stages(Module* module) {
     stages_.push_back({module});
 }
 
-void Sequential::path_changed() {
+void Sequential::structure_changed() {
+  stages_.clear();
+  for (const auto& slot : child_slots()) {
+    if (slot->module) add_to_stages(slot->module.get());
+  }
   for (Stage& stage : stages_) {
     if (stage.linears.empty()) continue;
     const Module &first = *stage.linears.front().first, &last = *stage.linears.back().first;
@@ -53,22 +51,13 @@ void Sequential::path_changed() {
 }
 
 bool Sequential::is_recordable() const {
-  return std::all_of(children().begin(), children().end(), [](const auto& child) { return child.second->is_recordable(); });
-}
-
-std::shared_ptr<Module> Sequential::clone() const {
-  check<ValueError>(typeid(*this) == typeid(Sequential), "clone", describe(),
-                    " derives from Sequential and does not say how to make another", Help{"override clone()"});
-  auto copy = std::make_shared<Sequential>();
-  for (const auto& [name, child] : children()) copy->push_back(name, child->clone());
-  copy_modes(*copy);
-  return copy;
+  return std::all_of(begin(), end(), [](const auto& layer) { return layer->is_recordable(); });
 }
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   if (any_hooks() || any_recomputes()) {  // which see each layer's own tensors
-    for (const auto& [name, child] : children()) y = (*child)(y);
+    for (const auto& layer : *this) y = layer(y);
     return y;
   }
   for (const Stage& stage : stages_) y = run_stage(stage, y);
@@ -90,9 +79,16 @@ Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {
     for (const auto& [layer, after] : stage.linears) layers.push_back({layer->weight, layer->bias, after});
     return mlp(x, layers);
   } catch (Error& e) {
-    const Module& first = *stage.module;
-    const Module& last = *stage.linears.back().first;
-    e.leave_layer(&first == &last ? first.name() : first.name() + " to " + last.name(), first.describe());
+    const Linear* wrong = stage.linears.size() == 1 ? stage.linears[0].first : nullptr;
+    int64_t width = x.dim() > 0 ? x.size(-1) : 0;
+    for (const auto& [layer, after] : stage.linears) {
+      if (!wrong && layer->weight.size(1) != width) wrong = layer;
+      width = layer->weight.size(0);
+    }
+    if (wrong)
+      e.leave_layer(wrong->path(), wrong->describe());
+    else
+      e.leave_layer(*stage.path, "Linear and activation layers, run as one");
     throw;
   }
 }

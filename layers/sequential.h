@@ -9,32 +9,55 @@
 
 #include "layers/convolution.h"
 #include "layers/linear.h"
-#include "layers/module.h"
+#include "layers/part.h"
 
 namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
 // linear() or mlp(), and a convolution with the ReLU after it one call of conv1d(), conv2d() or conv3d(): the same values, fewer
-// passes. Children are named "0", "1"... or as given.
+// passes. Children are named "0", "1"... or as given. A Sequential in another is written with braces around it,
+// `Sequential{Sequential{
+// ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {
  public:
   Sequential() = default;
   template <ModulePart... Ps>
   explicit Sequential(Ps&&... layers) {
-    (push_back(as_shared(std::forward<Ps>(layers))), ...);
+    (append(std::forward<Ps>(layers)), ...);
   }
-  Sequential& push_back(std::shared_ptr<Module> layer);
-  Sequential& push_back(const std::string& name, std::shared_ptr<Module> layer);
-  template <ModuleValue M>
-  Sequential& push_back(M&& layer) {
-    return push_back(as_shared(std::move(layer)));
+  Sequential(std::initializer_list<AnyModule> layers) { extend(layers); }
+  Sequential(const Sequential& other) : Module(other) { structure_changed(); }
+  Sequential(Sequential&&) noexcept = default;
+  Sequential& operator=(Sequential&& other) {
+    Module::operator=(std::move(other));
+    return *this;
   }
-  template <ModuleValue M>
-  Sequential& push_back(const std::string& name, M&& layer) {
-    return push_back(name, as_shared(std::move(layer)));
+  template <ModulePart P>
+  Sequential& append(P&& layer) {
+    return push_back(std::to_string(size()), std::forward<P>(layer));
   }
+  template <ModulePart P>
+  Sequential& push_back(P&& layer) {
+    return append(std::forward<P>(layer));
+  }
+  template <ModulePart P>
+  Sequential& push_back(const std::string& name, P&& layer) {
+    register_listed(name, as_shared(std::forward<P>(layer)));
+    return *this;
+  }
+  // The layers of another one, of a vector or of braces, which are shared.
+  template <class List>
+  Sequential& extend(const List& layers) {
+    for (const auto& layer : layers) append(as_shared(layer));
+    return *this;
+  }
+  Sequential& extend(std::initializer_list<AnyModule> layers) { return extend<>(layers); }
+  size_t size() const { return child_slots().size(); }
+  bool empty() const { return size() == 0; }
+  Part<Module> operator[](int64_t i) const;  // -1: the last. Throws IndexError
+  PartIterator begin() const { return PartIterator(child_slots().data()); }
+  PartIterator end() const { return PartIterator(child_slots().data() + size()); }
   Tensor forward(const Tensor& x) override;
-  std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override;  // when all children are
   std::string describe() const override { return "Sequential"; }
 
@@ -46,7 +69,7 @@ class Sequential : public Module {
     ConvNd* conv = nullptr;
     const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
   };
-  void path_changed() override;
+  void structure_changed() override;
   void add_to_stages(Module* module);
   static Tensor run_stage(const Stage& stage, const Tensor& x);
   static Tensor run_chain(const Stage& stage, const Tensor& x);

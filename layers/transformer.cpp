@@ -18,30 +18,26 @@ TransformerBlock::TransformerBlock(int64_t d_model, const TransformerLayerOption
                     d_model, " and ", o.dim_feedforward);
 }
 
-std::shared_ptr<MultiheadAttention> TransformerBlock::add_attention(const char* name, int64_t d_model, int64_t nhead) {
-  return add(name, std::make_shared<MultiheadAttention>(
-                       d_model, nhead,
-                       MultiheadAttentionOptions{
-                           .dropout = options_.dropout, .bias = options_.bias, .batch_first = options_.batch_first}));
+RegisteredPart<MultiheadAttention> TransformerBlock::add_attention(const char* name, int64_t d_model, int64_t nhead) {
+  return add(name,
+             MultiheadAttention(d_model, nhead,
+                                MultiheadAttentionOptions{
+                                    .dropout = options_.dropout, .bias = options_.bias, .batch_first = options_.batch_first}));
 }
 
 void TransformerBlock::add_feed_forward(int64_t d_model) {
-  linear1 = add("linear1", std::make_shared<Linear>(d_model, options_.dim_feedforward, options_.bias));
+  linear1 = add("linear1", Linear(d_model, options_.dim_feedforward, options_.bias));
   dropout = add_dropout("dropout");
-  linear2 = add("linear2", std::make_shared<Linear>(options_.dim_feedforward, d_model, options_.bias));
+  linear2 = add("linear2", Linear(options_.dim_feedforward, d_model, options_.bias));
 }
 
-std::shared_ptr<LayerNorm> TransformerBlock::add_norm(const char* name, int64_t d_model) {
-  return add(name, std::make_shared<LayerNorm>(d_model, LayerNormOptions{.eps = options_.layer_norm_eps, .bias = options_.bias}));
+RegisteredPart<LayerNorm> TransformerBlock::add_norm(const char* name, int64_t d_model) {
+  return add(name, LayerNorm(d_model, LayerNormOptions{.eps = options_.layer_norm_eps, .bias = options_.bias}));
 }
 
-std::shared_ptr<Dropout> TransformerBlock::add_dropout(const char* name) {
-  return add(name, std::make_shared<Dropout>(options_.dropout));
-}
+RegisteredPart<Dropout> TransformerBlock::add_dropout(const char* name) { return add(name, Dropout(options_.dropout)); }
 
-Tensor TransformerBlock::feed_forward(const Tensor& x) const {
-  return (*linear2)((*dropout)(options_.activation.behind(*linear1, x)));
-}
+Tensor TransformerBlock::feed_forward(const Tensor& x) const { return linear2(dropout(options_.activation.behind(*linear1, x))); }
 
 TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o)
     : TransformerBlock(d_model, o) {
@@ -57,9 +53,9 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderInputs& 
   const Tensor x = changed(src, *norm1, [&](const Tensor& y) {
     const AttentionInputs how{
         .key_padding_mask = in.src_key_padding_mask, .attn_mask = in.src_mask, .need_weights = false, .is_causal = in.is_causal};
-    return (*dropout1)((*self_attn)(y, y, y, how).first);
+    return dropout1(self_attn(y, y, y, how).first);
   });
-  return changed(x, *norm2, [&](const Tensor& y) { return (*dropout2)(feed_forward(y)); });
+  return changed(x, *norm2, [&](const Tensor& y) { return dropout2(feed_forward(y)); });
 }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInputs& inputs) {
@@ -85,16 +81,16 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
                               .attn_mask = in.tgt_mask,
                               .need_weights = false,
                               .is_causal = in.tgt_is_causal};
-    return (*dropout1)((*self_attn)(y, y, y, how).first);
+    return dropout1(self_attn(y, y, y, how).first);
   });
   x = changed(x, *norm2, [&](const Tensor& y) {
     const AttentionInputs how{.key_padding_mask = in.memory_key_padding_mask,
                               .attn_mask = in.memory_mask,
                               .need_weights = false,
                               .is_causal = in.memory_is_causal};
-    return (*dropout2)((*multihead_attn)(y, memory, memory, how).first);
+    return dropout2(multihead_attn(y, memory, memory, how).first);
   });
-  return changed(x, *norm3, [&](const Tensor& y) { return (*dropout3)(feed_forward(y)); });
+  return changed(x, *norm3, [&](const Tensor& y) { return dropout3(feed_forward(y)); });
 }
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
@@ -112,13 +108,6 @@ std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer
   return list;
 }
 
-// Another one of these layers and this norm.
-template <class Stack>
-std::shared_ptr<Module> cloned(const Stack& stack) {
-  auto list = std::static_pointer_cast<ModuleList>(stack.layers->clone());
-  return std::make_shared<Stack>(std::move(list), stack.norm ? stack.norm->clone() : nullptr);
-}
-
 }  // namespace
 
 TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,
@@ -126,31 +115,24 @@ TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderL
     : TransformerEncoder(copies("TransformerEncoder", encoder_layer, num_layers), std::move(norm)) {}
 
 TransformerEncoder::TransformerEncoder(std::shared_ptr<ModuleList> list, std::shared_ptr<Module> last)
-    : layers(add("layers", std::move(list))), norm(std::move(last)) {
+    : layers(this, "layers", std::move(list)), norm(this, "norm", std::move(last)) {
   check<ValueError>(layers->size() > 0, "TransformerEncoder", "num_layers must be >= 1, got 0");
-  if (norm) add("norm", norm);
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const EncoderInputs& inputs) {
   Tensor x = src;
   for (size_t i = 0; i < layers->size(); ++i) x = layers->at<TransformerEncoderLayer>(i)(x, inputs);
-  return norm ? (*norm)(x) : x;
+  return norm ? norm(x) : x;
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src) {
   Tensor x = src;
-  for (size_t i = 0; i < layers->size(); ++i) x = (*(*layers)[i])(x);
-  return norm ? (*norm)(x) : x;
+  for (size_t i = 0; i < layers->size(); ++i) x = layers[i](x);
+  return norm ? norm(x) : x;
 }
 
 Tensor TransformerEncoder::operator()(const Tensor& src, const EncoderInputs& inputs) {
   return run([this](const Tensor& x, const EncoderInputs& in) { return forward(x, in); }, src, inputs);
-}
-
-std::shared_ptr<Module> TransformerEncoder::clone() const {
-  auto copy = cloned(*this);
-  copy_modes(*copy);
-  return copy;
 }
 
 TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, int64_t num_layers,
@@ -158,24 +140,16 @@ TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderL
     : TransformerDecoder(copies("TransformerDecoder", decoder_layer, num_layers), std::move(norm)) {}
 
 TransformerDecoder::TransformerDecoder(std::shared_ptr<ModuleList> list, std::shared_ptr<Module> last)
-    : layers(add("layers", std::move(list))), norm(std::move(last)) {
-  if (norm) add("norm", norm);
-}
+    : layers(this, "layers", std::move(list)), norm(this, "norm", std::move(last)) {}
 
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
   Tensor x = tgt;
   for (size_t i = 0; i < layers->size(); ++i) x = layers->at<TransformerDecoderLayer>(i)(x, memory, inputs);
-  return norm ? (*norm)(x) : x;
+  return norm ? norm(x) : x;
 }
 
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
   return run([this](const Tensor& x, const Tensor& m, const DecoderInputs& in) { return forward(x, m, in); }, tgt, memory, inputs);
-}
-
-std::shared_ptr<Module> TransformerDecoder::clone() const {
-  auto copy = cloned(*this);
-  copy_modes(*copy);
-  return copy;
 }
 
 Transformer::Transformer(const TransformerOptions& o) : options_(o) {
@@ -187,10 +161,10 @@ Transformer::Transformer(const TransformerOptions& o) : options_(o) {
                                       .norm_first = o.norm_first,
                                       .bias = o.bias};
   const auto norm = [&] { return make<LayerNorm>(Sizes(o.d_model), LayerNormOptions{.eps = o.layer_norm_eps, .bias = o.bias}); };
-  encoder = add("encoder", std::make_shared<TransformerEncoder>(make<TransformerEncoderLayer>(o.d_model, o.nhead, layer),
-                                                                o.num_encoder_layers, norm()));
-  decoder = add("decoder", std::make_shared<TransformerDecoder>(make<TransformerDecoderLayer>(o.d_model, o.nhead, layer),
-                                                                o.num_decoder_layers, norm()));
+  encoder =
+      add("encoder", TransformerEncoder(make<TransformerEncoderLayer>(o.d_model, o.nhead, layer), o.num_encoder_layers, norm()));
+  decoder =
+      add("decoder", TransformerDecoder(make<TransformerDecoderLayer>(o.d_model, o.nhead, layer), o.num_decoder_layers, norm()));
   for (const Tensor& p : parameters()) {
     if (p.dim() > 1) init::xavier_uniform_(p);
   }
@@ -203,8 +177,8 @@ Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const Transfor
   const int64_t batch = options_.batch_first ? 0 : 1;
   check<ShapeError>(src.dim() == tgt.dim() && (src.dim() == 2 || src.size(batch) == tgt.size(batch)), "Transformer",
                     "src and tgt must have one batch, got ", src.shape(), " and ", tgt.shape());
-  const Tensor memory = (*encoder)(src, {in.src_mask, in.src_key_padding_mask, in.src_is_causal});
-  return (*decoder)(
+  const Tensor memory = encoder(src, {in.src_mask, in.src_key_padding_mask, in.src_is_causal});
+  return decoder(
       tgt, memory,
       {in.tgt_mask, in.memory_mask, in.tgt_key_padding_mask, in.memory_key_padding_mask, in.tgt_is_causal, in.memory_is_causal});
 }

@@ -78,15 +78,15 @@ struct DecoderInputs {
 class TransformerBlock : public Module {
  public:
   bool is_recordable() const override { return true; }
-  std::shared_ptr<Linear> linear1, linear2;
-  std::shared_ptr<Dropout> dropout;
+  Part<Linear> linear1, linear2;
+  Part<Dropout> dropout;
 
  protected:
   TransformerBlock(int64_t d_model, const TransformerLayerOptions& options);
-  std::shared_ptr<MultiheadAttention> add_attention(const char* name, int64_t d_model, int64_t nhead);
+  RegisteredPart<MultiheadAttention> add_attention(const char* name, int64_t d_model, int64_t nhead);
   void add_feed_forward(int64_t d_model);
-  std::shared_ptr<LayerNorm> add_norm(const char* name, int64_t d_model);
-  std::shared_ptr<Dropout> add_dropout(const char* name);
+  RegisteredPart<LayerNorm> add_norm(const char* name, int64_t d_model);
+  RegisteredPart<Dropout> add_dropout(const char* name);
   // x + change(x), where `norm` comes before the change or behind the sum.
   template <class F>
   Tensor changed(const Tensor& x, LayerNorm& norm, const F& change) const {
@@ -100,34 +100,37 @@ class TransformerBlock : public Module {
 // come before attention and net.
 class TransformerEncoderLayer : public TransformerBlock {
  public:
+  using Call = Tensor(const Tensor&, const EncoderInputs&);
   TransformerEncoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
   Tensor operator()(const Tensor& src, const EncoderInputs& inputs);
   std::string describe() const override { return "TransformerEncoderLayer"; }
-  std::shared_ptr<MultiheadAttention> self_attn;
-  std::shared_ptr<LayerNorm> norm1, norm2;
-  std::shared_ptr<Dropout> dropout1, dropout2;
+  Part<MultiheadAttention> self_attn;
+  Part<LayerNorm> norm1, norm2;
+  Part<Dropout> dropout1, dropout2;
 };
 
 // As the encoder's layer, with attention to `memory`, an encoder's output, between.
 class TransformerDecoderLayer : public TransformerBlock {
  public:
+  using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
   TransformerDecoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   std::string describe() const override { return "TransformerDecoderLayer"; }
-  std::shared_ptr<MultiheadAttention> self_attn, multihead_attn;
-  std::shared_ptr<LayerNorm> norm1, norm2, norm3;
-  std::shared_ptr<Dropout> dropout1, dropout2, dropout3;
+  Part<MultiheadAttention> self_attn, multihead_attn;
+  Part<LayerNorm> norm1, norm2, norm3;
+  Part<Dropout> dropout1, dropout2, dropout3;
 };
 
-// num_layers copies of a layer, which make() made, one after the other, and the norm if there is one. Throws ValueError for 0
+// num_layers copies of a layer, one after the other, and the norm if there is one. Throws ValueError for 0
 // layers.
 class TransformerEncoder : public Module {
  public:
+  using Call = Tensor(const Tensor&, const EncoderInputs&);
   TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,
                      std::shared_ptr<Module> norm = nullptr);
   explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
@@ -135,24 +138,23 @@ class TransformerEncoder : public Module {
   Tensor forward(const Tensor& src) override;
   using Module::operator();
   Tensor operator()(const Tensor& src, const EncoderInputs& inputs);
-  std::shared_ptr<Module> clone() const override;
   bool is_recordable() const override { return !norm || norm->is_recordable(); }
   std::string describe() const override { return "TransformerEncoder"; }
-  std::shared_ptr<ModuleList> layers;
-  std::shared_ptr<Module> norm;  // or null
+  Part<ModuleList> layers;
+  Part<Module> norm;  // or null
 };
 class TransformerDecoder : public Module {
  public:
+  using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
   TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, int64_t num_layers,
                      std::shared_ptr<Module> norm = nullptr);
   explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
-  std::shared_ptr<Module> clone() const override;
   std::string describe() const override { return "TransformerDecoder"; }
-  std::shared_ptr<ModuleList> layers;
-  std::shared_ptr<Module> norm;
+  Part<ModuleList> layers;
+  Part<Module> norm;
 };
 
 struct TransformerOptions {
@@ -179,6 +181,7 @@ struct TransformerInputs {
 // Encoder and decoder, each with a norm at its end. Matrices are from xavier_uniform_.
 class Transformer : public Module {
  public:
+  using Call = Tensor(const Tensor&, const Tensor&, const TransformerInputs&);
   explicit Transformer(const TransformerOptions& options = {});
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   using Module::forward;
@@ -186,8 +189,8 @@ class Transformer : public Module {
   std::string describe() const override { return "Transformer"; }
   // [size, size]: -inf above the diagonal, 0 elsewhere.
   static Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
-  std::shared_ptr<TransformerEncoder> encoder;
-  std::shared_ptr<TransformerDecoder> decoder;
+  Part<TransformerEncoder> encoder;
+  Part<TransformerDecoder> decoder;
 
  private:
   TransformerOptions options_;

@@ -2,6 +2,7 @@
 #include "optim/optimizer.h"
 
 #include <atomic>
+#include <ostream>
 #include <set>
 #include <utility>
 
@@ -13,8 +14,14 @@
 namespace halfstep {
 namespace {
 
-std::string describe_param(const Tensor& p, size_t index) {
-  return p.label().empty() ? "parameter " + std::to_string(index) : "parameter " + std::to_string(index) + " (" + p.label() + ")";
+// Written only into a message: a step must not make texts.
+struct Described {
+  const Tensor& param;
+  size_t index;
+};
+std::ostream& operator<<(std::ostream& out, const Described& d) {
+  out << "parameter " << d.index;
+  return d.param.label().empty() ? out : out << " (" << d.param.label() << ")";
 }
 
 DType state_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DType::f64 : DType::f32; }
@@ -43,7 +50,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   size_t index = state_.size();
   for (const Tensor& p : group.params) {
     check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
-    const std::string who = describe_param(p, index++);
+    const Described who{p, index++};
     check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
@@ -84,6 +91,12 @@ void Optimizer::check_params() const {
     for (size_t i = 0; same && i < now.size(); ++i) same = now[i].same(params_[first + i]);
     check<ValueError>(same, "optimizer", "the parameters of group ", g, " were exchanged, but states belong to them",
                       Help{"use add_param_group for more parameters, and a new optimizer for others"});
+  }
+  for (const Tensor& p : params_) {
+    const auto& meta = p.impl()->autograd;
+    check<ValueError>(!meta || !meta->replaced, "optimizer", '"', p.label(),
+                      "\" was replaced in its module, so updates of the former one have no effect",
+                      Help{"replace parameters and layers before the optimizer is made, or make a new one"});
   }
 }
 
@@ -187,7 +200,7 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
     t = zeros(shape, {.dtype = dtype, .device = p.device(), .format = shape == p.shape() ? p.format() : MemoryFormat::contiguous});
     return t;
   }
-  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", describe_param(p, param), " is ",
+  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", Described{p, param}, " is ",
                     t.dtype(), " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
                     Help{"convert and move the module before its optimizer takes a step"});
   // Loaded, or from before the parameter was laid out otherwise.
@@ -213,7 +226,7 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor& grad = p.raw_grad();
     if (!grad.defined()) continue;
     const size_t index = first_param_[group] + i;
-    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", describe_param(p, index), " must be ", p.shape(),
+    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", Described{p, index}, " must be ", p.shape(),
                       ", got ", grad.shape());
     ParamUpdate u{};
     u.param = hold(p);

@@ -106,6 +106,7 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
 
 // Are the values of all options of the list the same? Each step asks this, so it allocates nothing.
 template <class O>
+  requires requires { O::list(); }
 bool same_values(const O& a, const O& b) {
   const auto same = [&](const auto& member) {
     if constexpr (requires { a.*member; })

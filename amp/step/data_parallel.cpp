@@ -27,7 +27,7 @@ class DistributedDataParallel::Exchange : public LeafListener {
 };
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options)
-    : module_(add("module", std::move(module))), group_(group) {
+    : module_(this, "module", std::move(module)), group_(group) {
   broadcast_state(*module_, group);
   ReducerOptions mean = options;
   mean.scale /= double(group.size());
@@ -42,7 +42,7 @@ Tensor DistributedDataParallel::forward(const Tensor& x) {
   if (trains) part = {group_.rank() * rows, rows, group_.size() * rows};
   const DrawsOf draws(part);
   const GroupScope scope(&group_);
-  return (*module_)(x);
+  return module_(x);
 }
 
 void average_buffers(Module& module, ProcessGroup& group) {

@@ -27,6 +27,7 @@ class DistributedDataParallel : public Module {
   // Forward of this rank's rows: the random numbers are those of the ranks' batches as one. The next backward that reaches a
   // parameter exchanges the gradients, also of an accumulated sum.
   Tensor forward(const Tensor& x) override;
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
   std::string describe() const override { return "DistributedDataParallel"; }
 
   // While it lives, backward sums up on this rank alone: around all but the last micro-batch of a step.
@@ -44,7 +45,7 @@ class DistributedDataParallel : public Module {
 
  private:
   class Exchange;
-  std::shared_ptr<Module> module_;
+  Part<Module> module_;
   ProcessGroup& group_;
   bool sync_ = true;
   std::shared_ptr<Exchange> exchange_;

@@ -23,7 +23,7 @@ void collect(const Module& m, const std::string& prefix, std::set<std::string>& 
   if (norm) {
     for (const NamedTensor& p : m.named_parameters(prefix)) names.insert(p.name);
   }
-  for (const auto& [name, child] : m.children()) collect(*child, prefix.empty() ? name : prefix + "." + name, names);
+  for (const auto& [name, child] : m.named_children()) collect(*child, prefix.empty() ? name : prefix + "." + name, names);
 }
 
 }  // namespace

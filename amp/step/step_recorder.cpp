@@ -19,7 +19,7 @@ bool alike(const Tensor& a, const Tensor& b) { return a.defined() && a.shape() =
 
 void append_training(const Module& m, std::vector<double>& out) {
   out.push_back(m.training());
-  for (const auto& [name, child] : m.children()) append_training(*child, out);
+  for (const auto& child : m.children()) append_training(*child, out);
 }
 
 void* shadow_data(const Tensor& p) {

@@ -19,15 +19,13 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   const char* what() const noexcept override { return text_.empty() ? std::runtime_error::what() : text_.c_str(); }
-  // Called by each layer that the error leaves, innermost first.
-  void leave_layer(const std::string& name, const std::string& description) {
-    if (layer_.empty()) description_ = description;
-    layer_ = layer_.empty() ? name : name + "." + layer_;
-    text_ = std::runtime_error::what() + ("\nlayer: " + layer_ + ", " + description_);
+  // Called by each layer that the error leaves, innermost first, which is the one that the message names.
+  void leave_layer(const std::string& path, const std::string& description) {
+    if (text_.empty()) text_ = std::runtime_error::what() + ("\nlayer: " + path + ", " + description);
   }
 
  private:
-  std::string layer_, description_, text_;
+  std::string text_;
 };
 
 struct ShapeError : Error { using Error::Error; };     // sizes or ranks that do not fit

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace halfstep {
 
@@ -25,6 +26,7 @@ class Dims {
     requires(!std::is_same_v<T, bool>)
   Dims(T one) : Dims({int64_t(one)}) {}
   explicit Dims(std::span<const int64_t> v);  // throws ShapeError above kMaxDims
+  Dims(const std::vector<int64_t>& v) : Dims(std::span<const int64_t>(v)) {}
   static Dims filled(int n, int64_t value);
 
   int size() const { return size_; }

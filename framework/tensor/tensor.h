@@ -5,6 +5,7 @@
 // are free functions in framework/ops/ops.h (documented there) and, for the common ones, methods here.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -67,6 +68,15 @@ class Tensor {
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
   // A view of memory that `owner` keeps alive, without a copy.
   static Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner, Device device = Device::cpu);
+  // New ones with this tensor's dtype and device.
+  Tensor new_empty(const Shape& shape) const { return empty(shape, {.dtype = dtype(), .device = device()}); }
+  Tensor new_full(const Shape& shape, double value) const {
+    const Tensor out = new_empty(shape);
+    out.fill_(value);
+    return out;
+  }
+  Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
+  Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
   // Same memory, other geometry; no autograd. `offset` in elements from this tensor's first.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset = 0) const;
 
@@ -75,8 +85,17 @@ class Tensor {
   explicit operator bool() const = delete;  // ambiguous: use defined() or item<bool>()
   const Shape& shape() const;
   const Shape& sizes() const { return shape(); }
+  // auto [n, c, h, w] = x.sizes<4>(). Throws ShapeError for another rank.
+  template <size_t rank>
+  std::array<int64_t, rank> sizes() const {
+    check<ShapeError>(dim() == int(rank), "sizes", "asked for ", rank, " sizes, got ", shape());
+    std::array<int64_t, rank> out;
+    for (size_t d = 0; d < rank; ++d) out[d] = size(int64_t(d));
+    return out;
+  }
   const Strides& strides() const;
   int dim() const;                 // rank
+  int ndim() const { return dim(); }
   int64_t size(int64_t d) const;   // d may be negative
   int64_t numel() const;
   DType dtype() const;
@@ -137,12 +156,16 @@ class Tensor {
   const Tensor& operator/=(double o) const { return div_(o); }
   Tensor logical_not() const;
   Tensor clamp(std::optional<double> lo, std::optional<double> hi) const;
+  Tensor clip(std::optional<double> lo, std::optional<double> hi) const { return clamp(lo, hi); }
 
   // ---- memory and dtype
   Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
   Tensor to(Device device) const;
   Tensor cpu() const { return to(Device::cpu); }
   Tensor cuda(int index = 0) const { return to(Device{Device::Type::cuda, int8_t(index)}); }
+  Tensor type_as(const Tensor& o) const { return to(o.device()).to(o.dtype()); }
+  Tensor half() const { return to(DType::f16); }
+  Tensor bfloat16() const { return to(DType::bf16); }
   Tensor to(MemoryFormat format) const;    // the same values, lying otherwise: of 4 or 5 dimensions for channels_last
   Tensor clone() const;                    // differentiable copy, dense; of a channels_last tensor in its format
   Tensor clone(MemoryFormat format) const;
@@ -170,10 +193,24 @@ class Tensor {
 
   Tensor swapaxes(int64_t a, int64_t b) const { return transpose(a, b); }
   Tensor movedim(int64_t from, int64_t to) const;
+  Tensor mT() const { return transpose(-2, -1); }  // of matrices, the last two dimensions
+  Tensor view_as(const Tensor& o) const { return view(o.shape()); }
+  Tensor reshape_as(const Tensor& o) const { return reshape(o.shape()); }
+  Tensor expand_as(const Tensor& o) const { return expand(o.shape()); }
+  Tensor ravel() const { return reshape({-1}); }
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   Tensors split(int64_t size, int64_t dim = 0) const;
   Tensors split(std::initializer_list<int64_t> sizes, int64_t dim = 0) const;
   Tensors chunk(int64_t chunks, int64_t dim = 0) const;
+  // auto [q, k, v] = x.chunk<3>(-1), x.split<3>(size, -1). Throws ShapeError where there is another number of parts.
+  template <size_t count>
+  std::array<Tensor, count> chunk(int64_t dim = 0) const {
+    return parts<count>("chunk", chunk(int64_t(count), dim), dim);
+  }
+  template <size_t count>
+  std::array<Tensor, count> split(int64_t size, int64_t dim = 0) const {
+    return parts<count>("split", split(size, dim), dim);
+  }
   Tensors unbind(int64_t dim = 0) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
 
@@ -277,6 +314,14 @@ class Tensor {
   TensorImpl& get() const;  // throws ValueError when undefined
   const Tensor& write(const Tensor& values) const;
   const Tensor& write(double value) const;
+  template <size_t count>
+  std::array<Tensor, count> parts(const char* where, Tensors made, int64_t dim) const {
+    check<ShapeError>(made.size() == count, where, "asked for ", count, " parts along dimension ", dim, " of ", shape(), ", got ",
+                      made.size());
+    std::array<Tensor, count> out;
+    for (size_t i = 0; i < count; ++i) out[i] = std::move(made[i]);
+    return out;
+  }
   void read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const;
   std::shared_ptr<TensorImpl> impl_;
 };
@@ -293,6 +338,8 @@ struct Shadow {
 struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
   bool retains_grad = false;
+  bool replaced = false;        // was a parameter of a module, which has another in its place now
+  uint32_t modules = 0;         // how many modules have it as a parameter
   Tensor grad;
   std::shared_ptr<Node> node;   // the node that computed the tensor
   uint32_t output_index = 0;    // which of the node's outputs it is

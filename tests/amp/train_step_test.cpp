@@ -281,7 +281,7 @@ TEST_CASE("running statistics move with applied steps only") {
     CHECK(isfinite(a.net.named_buffers()[0].tensor).all().item<bool>());
 
     // A frozen layer's stay, and one that thaws moves again.
-    a.net.children()[1].second->eval();
+    a.net.children()[1]->eval();
     const auto frozen = a.statistics();
     window(x);
     CHECK(a.statistics() == frozen);

@@ -180,13 +180,13 @@ TEST_CASE("a kind of convolution that is new cannot be recorded, and after an ea
 TEST_CASE("a step whose recording meets something new runs eagerly, and is recorded later") {
   if (!has_library()) return;
   struct Changing : Module {  // another padding at the call that is recorded first
-    Changing() : a(add("a", std::make_shared<Conv2d>(1, 4, 3))), head(add("head", std::make_shared<Linear>(4, 5))) {}
+    Part<Conv2d> a{this, "a", 1, 4, 3};
+    Part<Linear> head{this, "head", 4, 5};
     Tensor forward(const Tensor& x) override {
       const bool wide = ++calls > StepRecorder::kWarmup;
       const Tensor y = conv2d(x.reshape({-1, 1, 3, 4}), a->parameters()[0], a->parameters()[1], {.padding = {wide ? 2 : 1}});
-      return (*head)(mean(y, {2, 3}));
+      return head(mean(y, {2, 3}));
     }
-    std::shared_ptr<Module> a, head;
     int calls = 0;
   };
   const Batches batches(Device::cuda, 1);

@@ -81,12 +81,12 @@ TEST_CASE("recorded steps take batches from anywhere") {
 
 TEST_CASE("a step that keeps its input finds the batch there") {
   struct Keeps : Module {
-    explicit Keeps(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
+    explicit Keeps(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
     Tensor forward(const Tensor& x) override {
       kept = x.detach();
-      return (*inner)(x);
+      return inner(x);
     }
-    std::shared_ptr<Module> inner;
+    Part<Module> inner;
     Tensor kept;
   };
   Keeps net(plain());
@@ -107,7 +107,7 @@ TEST_CASE("a step whose output is its input") {
   struct Hands : Module {  // its parameter takes part, its output does not depend on it
     Hands() : weight(register_parameter("weight", ones({kImageWidth}))) {}
     Tensor forward(const Tensor& x) override { return x + (weight - weight.detach()); }
-    Tensor weight;
+    Parameter weight;
   };
   manual_seed(4);
   std::vector<Pair> batches;

@@ -10,12 +10,12 @@ using namespace halfstep::testing;
 namespace {
 
 struct Reads : Module {  // a step that cannot be recorded
-  explicit Reads(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
+  explicit Reads(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
   Tensor forward(const Tensor& x) override {
     ++calls;
-    return (*inner)(x) * (x.sum().item<float>() > 1e30f ? 0.0 : 1.0);
+    return inner(x) * (x.sum().item<float>() > 1e30f ? 0.0 : 1.0);
   }
-  std::shared_ptr<Module> inner;
+  Part<Module> inner;
   int calls = 0;
 };
 
@@ -67,13 +67,13 @@ TEST_CASE("an optimizer that reads a value runs eagerly, though its gradients we
 
 TEST_CASE("a weight written just before a recording that fails is cast anew") {
   struct Sometimes : Module {
-    explicit Sometimes(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
+    explicit Sometimes(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
     Tensor forward(const Tensor& x) override {
-      const Tensor y = (*inner)(x);
+      const Tensor y = inner(x);
       if (reads) y.sum().item<float>();
       return y;
     }
-    std::shared_ptr<Module> inner;
+    Part<Module> inner;
     bool reads = false;
   };
   const Batches batches(Device::cuda, 1);
@@ -100,9 +100,9 @@ TEST_CASE("a weight written just before a recording that fails is cast anew") {
 
 TEST_CASE("a module that may decide on the host is recorded only when asked") {
   struct EverySecond : Module {
-    explicit EverySecond(std::shared_ptr<Module> m) : inner(add("inner", std::move(m))) {}
-    Tensor forward(const Tensor& x) override { return (*inner)(++calls % 2 ? x : x * 0.5); }
-    std::shared_ptr<Module> inner;
+    explicit EverySecond(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
+    Tensor forward(const Tensor& x) override { return inner(++calls % 2 ? x : x * 0.5); }
+    Part<Module> inner;
     int calls = 0;
   };
   const Batches batches(Device::cuda, 1);

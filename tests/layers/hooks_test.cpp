@@ -33,7 +33,7 @@ struct State {
 
 // Takes a state and an optional mask, gives an output and the next state.
 struct Cell : ModuleOf<Cell> {
-  Tensor gain = register_parameter("gain", tensor({2.0, 3.0}, {.dtype = DType::f64}));
+  Parameter gain = register_parameter("gain", tensor({2.0, 3.0}, {.dtype = DType::f64}));
   std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {}) {
     const Tensor y = x * gain + state.hidden;
     return {mask.defined() ? y * mask : y, State{y, state.cell + 1.0, state.step + 1}};
@@ -50,8 +50,8 @@ struct Single : ModuleOf<Single> {
   std::string describe() const override { return "Single"; }
 };
 struct Outer : ModuleOf<Outer> {
-  std::shared_ptr<Cell> cell = add("cell", std::make_shared<Cell>());
-  Tensor forward(const Tensor& x) { return (*cell)(x, State{x, x}).first; }
+  Part<Cell> cell{this, "cell"};
+  Tensor forward(const Tensor& x) { return cell(x, State{x, x}).first; }
   std::string describe() const override { return "Outer"; }
 };
 
@@ -69,7 +69,8 @@ TEST_CASE("a module takes and gives what its forward says, and is called like an
   Module& plain = cell;
   CHECK_THROWS_WITH_AS(plain(x),
                        "[forward] Cell does not take one tensor and return one, as this call needs\n"
-                       "help: call it with its forward's arguments; Sequential, TrainStep and configs need a module of one input",
+                       "help: give it Tensor forward(const Tensor& x) override, or call it with its forward's arguments; "
+                       "Sequential, TrainStep and configs need a module of one input",
                        ValueError);
   // One tensor in, one out: a module for Sequential, too.
   Sequential net(std::make_shared<Single>(), std::make_shared<Twice>());

@@ -19,16 +19,15 @@ struct Scale : Module {
     steps = register_buffer("steps", zeros({}, {.dtype = DType::i64}));
   }
   Tensor forward(const Tensor& x) override { return x * gain; }
-  std::string describe() const override { return "Scale"; }
-  Tensor gain, steps;
+  Parameter gain;
+  ModuleBuffer steps;
 };
 
 struct Net : Module {
-  std::shared_ptr<Linear> fc1 = add("fc1", std::make_shared<Linear>(4, 3));
-  std::shared_ptr<Scale> scale = add("scale", std::make_shared<Scale>(3));
-  std::shared_ptr<Linear> fc2 = add("fc2", std::make_shared<Linear>(3, 2, false));
-  Tensor forward(const Tensor& x) override { return (*fc2)(relu((*scale)((*fc1)(x)))); }
-  std::string describe() const override { return "Net"; }
+  Part<Linear> fc1{this, "fc1", 4, 3};
+  Part<Scale> scale{this, "scale", 3};
+  Part<Linear> fc2{this, "fc2", 3, 2, false};
+  Tensor forward(const Tensor& x) override { return fc2(relu(scale(fc1(x)))); }
 };
 
 using Strings = std::vector<std::string>;
@@ -174,7 +173,7 @@ TEST_CASE("registration refuses names and tensors that cannot serve") {
     Tensor forward(const Tensor& x) override { return x; }
   } m;
   m.register_parameter("w", ones({1}));
-  CHECK(!m.register_parameter("bias", Tensor()).defined());
+  m.register_parameter("bias", Tensor());
   CHECK(m.parameters().size() == 1);
   CHECK_THROWS_WITH_AS(m.register_buffer("w", ones({1})), "[register_buffer] the name \"w\" is already taken", ValueError);
   CHECK_THROWS_WITH_AS(m.register_parameter("a.b", ones({1})),
@@ -184,7 +183,7 @@ TEST_CASE("registration refuses names and tensors that cannot serve") {
   CHECK_THROWS_WITH_AS(m.register_parameter("n", ones({1}, {.requires_grad = true}) * 2.0),
                        "[register_parameter] \"n\" must be a leaf tensor, it was computed by an operation\nhelp: pass x.detach()",
                        ValueError);
-  CHECK_THROWS_WITH_AS(m.register_module("child", nullptr), "[register_module] \"child\" must be a module, got a null pointer",
+  CHECK_THROWS_WITH_AS(Sequential(std::shared_ptr<Module>()), "[register_module] \"0\" must be a module, got a null pointer",
                        ValueError);
 }
 
@@ -203,7 +202,7 @@ TEST_CASE("an error in a forward says in which layer") {
   net.push_back("head", std::make_shared<Linear>(3, 2));
   CHECK_THROWS_WITH_AS(net(ones({2, 5})),
                        "[mlp] weight 0 must be [out, 5] to match the input, got [3, 4]\n"
-                       "layer: encoder.0 to 2, Linear(in_features=4, out_features=3, bias=True)",
+                       "layer: encoder.0, Linear(in_features=4, out_features=3, bias=True)",
                        ShapeError);
   CHECK_THROWS_WITH_AS(net(ones({2, 4})), doctest::Contains("\nlayer: encoder.3, Softmax(dim=5)"), IndexError);
   Sequential flat(std::make_shared<Linear>(2, 2), std::make_shared<Tanh>(), std::make_shared<Linear>(3, 2));
@@ -247,21 +246,20 @@ TEST_CASE("no module is below itself") {
 
 TEST_CASE("parts may be given by value") {
   struct Net : Module {
-    std::shared_ptr<Sequential> body =
-        add("body", Sequential{Conv2d(1, 2, 3, {.padding = 1}), BatchNorm2d(2), std::make_shared<ReLU>()});
-    std::shared_ptr<ModuleList> heads = add("heads", ModuleList{Linear(2, 3), LSTM(2, 3, {.batch_first = true})});
-    Tensor forward(const Tensor& x) override { return heads->at<Linear>(0)((*body)(x).mean({2, 3})); }
+    Part<Sequential> body{this, "body", Sequential{Conv2d(1, 2, 3, {.padding = 1}), BatchNorm2d(2), std::make_shared<ReLU>()}};
+    Part<ModuleList> heads{this, "heads", ModuleList{Linear(2, 3), LSTM(2, 3, {.batch_first = true})}};
+    Tensor forward(const Tensor& x) override { return heads->at<Linear>(0)(body(x).mean({2, 3})); }
   } net;
   net.body->push_back(Dropout(0));
   Strings labels;
   for (const NamedTensor& p : net.named_parameters()) labels.push_back(p.tensor.label());
   CHECK(labels == Strings{"body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias", "heads.0.weight", "heads.0.bias",
                           "heads.1.weight_ih_l0", "heads.1.weight_hh_l0", "heads.1.bias_ih_l0", "heads.1.bias_hh_l0"});
-  CHECK(net.body->children()[0].second->path() == "body.0");
+  CHECK(net.body->children()[0]->path() == "body.0");
   net(rand({2, 1, 4, 4})).sum().backward();
   CHECK(net.parameters()[0].grad().defined());
   net.eval();
-  CHECK(!net.body->children()[3].second->training());
+  CHECK(!net.body->children()[3]->training());
   CHECK(net.heads->at<LSTM>(1)(rand({1, 5, 2})).output.shape() == Shape{1, 5, 3});
   // One that is a variable stays what it is: two modules with the same parameters would be a surprise.
   static_assert(!ModulePart<Linear&> && ModulePart<Linear> && ModulePart<std::shared_ptr<Linear>&>);
@@ -276,4 +274,18 @@ TEST_CASE("a module that takes one tensor may give several") {
   CHECK(half.item() == 0.5);
   CHECK(twice.item() == 2);
   CHECK_THROWS_AS(static_cast<Module&>(halves).forward(ones({})), ValueError);
+}
+
+TEST_CASE("an error names the layer that raised it, below a list and in a run of fused layers") {
+  struct Listed : Module {
+    Part<ModuleList> blocks{this, "blocks", ModuleList{Linear(4, 3), Linear(4, 3)}};
+    Part<Sequential> body{this, "body", Sequential{Linear(3, 5), ReLU(), Linear(6, 2), ReLU(), Linear(2, 1)}};
+    Tensor forward(const Tensor& x) override {
+      Tensor y = x;
+      for (const auto& block : blocks) y = block(y);
+      return y;
+    }
+  } net;
+  CHECK_THROWS_WITH_AS(net(ones({2, 4})), doctest::Contains("\nlayer: blocks.1, Linear(in_features=4"), ShapeError);
+  CHECK_THROWS_WITH_AS(net.body(ones({2, 3})), doctest::Contains("\nlayer: body.2, Linear(in_features=6"), ShapeError);
 }

@@ -12,7 +12,7 @@ using namespace halfstep;
 
 TEST_CASE("update_bn makes the statistics of batch norms those of the inputs") {
   Sequential net(make<BatchNorm1d>(2), make<Linear>(2, 1));
-  auto& norm = static_cast<BatchNorm1d&>(*net.children()[0].second);
+  auto& norm = static_cast<BatchNorm1d&>(*net.children()[0]);
   net(tensor({100, 200, 300, 400}, {2, 2}, {}));
   net.eval();
   update_bn(net, std::vector<Tensor>{tensor({1, 2, 3, 6}, {2, 2}, {}), tensor({5, 0, 7, 0}, {2, 2}, {})});

@@ -17,10 +17,10 @@ using namespace halfstep;
 namespace {
 
 struct TiedPair : Module {
-  std::shared_ptr<Linear> encoder = add("encoder", std::make_shared<Linear>(3, 3, false));
-  std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(3, 3));
-  TiedPair() { head->share_weight(encoder->weight); }
-  Tensor forward(const Tensor& x) override { return (*head)((*encoder)(x)); }
+  Part<Linear> encoder{this, "encoder", 3, 3, false};
+  Part<Linear> head{this, "head", 3, 3};
+  TiedPair() { head->weight = encoder->weight; }
+  Tensor forward(const Tensor& x) override { return head(encoder(x)); }
   std::string describe() const override { return "TiedPair"; }
 };
 

@@ -23,18 +23,17 @@ constexpr int kSteps = 12;
 
 // The hidden state of a recurrent layer's last step.
 struct LastStep : Module {
-  std::shared_ptr<LSTM> lstm = add("lstm", std::make_shared<LSTM>(6, 16, LSTMOptions{.batch_first = true}));
-  std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(16, 5));
-  Tensor forward(const Tensor& x) override { return (*head)((*lstm)(x).output.select(1, -1)); }
+  Part<LSTM> lstm{this, "lstm", LSTM(6, 16, {.batch_first = true})};
+  Part<Linear> head{this, "head", 16, 5};
+  Tensor forward(const Tensor& x) override { return head(lstm(x).output.select(1, -1)); }
 };
 
 // A transformer block over 5 positions: an odd number, so that the dropout of a row does not end with a block of four numbers.
 struct Block : Module {
-  std::shared_ptr<TransformerEncoderLayer> block =
-      add("block", std::make_shared<TransformerEncoderLayer>(
-                       8, 2, TransformerLayerOptions{.dim_feedforward = 15, .dropout = 0.25, .batch_first = true}));
-  std::shared_ptr<Linear> head = add("head", std::make_shared<Linear>(8, 5));
-  Tensor forward(const Tensor& x) override { return (*head)(mean((*block)(x), {1})); }
+  Part<TransformerEncoderLayer> block{this, "block", 
+                                      TransformerEncoderLayer(8, 2, {.dim_feedforward = 15, .dropout = 0.25, .batch_first = true})};
+  Part<Linear> head{this, "head", 8, 5};
+  Tensor forward(const Tensor& x) override { return head(mean(block(x), {1})); }
 };
 
 struct Kind {
@@ -320,8 +319,9 @@ TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") 
       const auto both = std::make_shared<ModuleList>();
       both->push_back(model), both->push_back(spare);
       struct Uses : Module {
-        std::shared_ptr<Module> all, used;
-        Uses(std::shared_ptr<Module> a, std::shared_ptr<Module> u) : all(add("all", std::move(a))), used(std::move(u)) {}
+        Part<Module> all;
+        std::shared_ptr<Module> used;
+        Uses(std::shared_ptr<Module> a, std::shared_ptr<Module> u) : all(this, "all", std::move(a)), used(std::move(u)) {}
         Tensor forward(const Tensor& x) override { return (*used)(x); }
       };
       const auto net = std::make_shared<Uses>(both, model);

@@ -88,3 +88,53 @@ TEST_CASE("Eigen reads and writes a tensor's memory, and its results become tens
   CHECK_THROWS_AS(as_eigen<double>(x), DTypeError);
   CHECK_THROWS_WITH_AS(as_eigen<float>(ones({1, 1, 1})), "[as_eigen] needs a vector or a matrix, got [1, 1, 1]", ShapeError);
 }
+
+TEST_CASE("sizes and parts are taken apart by number") {
+  const Tensor x = arange(24).reshape({2, 3, 4});
+  const auto [n, c, w] = x.sizes<3>();
+  CHECK(n == 2);
+  CHECK(c == 3);
+  CHECK(w == 4);
+  CHECK_THROWS_WITH_AS(x.sizes<2>(), "[sizes] asked for 2 sizes, got [2, 3, 4]", ShapeError);
+  const auto [a, b] = x.chunk<2>(-1);
+  CHECK(b.to_vector<int64_t>() == x.narrow(2, 2, 2).to_vector<int64_t>());
+  const auto [q, k, v] = x.split<3>(1, 1);
+  CHECK(v.to_vector<int64_t>() == x.narrow(1, 2, 1).to_vector<int64_t>());
+  CHECK_THROWS_WITH_AS(x.chunk<5>(1), "[chunk] asked for 5 parts along dimension 1 of [2, 3, 4], got 3", ShapeError);
+  CHECK_THROWS_AS(x.split<2>(3, 1), ShapeError);
+  const std::vector<int64_t> sizes{6, 4};
+  CHECK(x.reshape(sizes).shape() == Shape{6, 4});
+  CHECK(zeros(sizes).shape() == Shape{6, 4});
+}
+
+TEST_CASE("methods that PyTorch has as well") {
+  const Tensor x = ones({2, 3}, {.dtype = DType::f64});
+  CHECK(x.ndim() == 2);
+  CHECK(x.mT().shape() == Shape{3, 2});
+  CHECK(x.new_zeros({2}).dtype() == DType::f64);
+  CHECK(x.new_ones({2}).sum().item() == 2);
+  CHECK(x.new_full({2}, 3.5).sum().item() == 7);
+  CHECK(x.new_empty({4}).numel() == 4);
+  CHECK(zeros({6}).view_as(x).shape() == x.shape());
+  CHECK(zeros({3}).expand_as(x).shape() == x.shape());
+  CHECK(zeros({3, 2}).reshape_as(x).shape() == x.shape());
+  CHECK(x.ravel().shape() == Shape{6});
+  CHECK(zeros({2}).type_as(x).dtype() == DType::f64);
+  CHECK(x.half().dtype() == DType::f16);
+  CHECK(x.bfloat16().dtype() == DType::bf16);
+  CHECK((x * 5.0).clip(0, 2).sum().item() == 12);
+  const Tensor g = ones({2}, {.requires_grad = true});
+  g.half().sum().backward();
+  CHECK(g.grad().to_vector<float>() == std::vector<float>{1, 1});
+}
+
+TEST_CASE("results of recurrent layers are tied to variables") {
+  GRU gru(3, 4);
+  LSTM lstm(3, 4);
+  Tensor y, h;
+  LSTM::State state;
+  std::tie(y, h) = gru(ones({5, 2, 3}));
+  CHECK(h.shape() == Shape{1, 2, 4});
+  std::tie(y, state) = lstm(ones({5, 2, 3}), state);
+  CHECK(state.c.shape() == Shape{1, 2, 4});
+}

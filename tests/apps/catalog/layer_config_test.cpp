@@ -154,7 +154,7 @@ TEST_CASE("a config says a GPT, whose letters see only those before them") {
   other.narrow(1, 3, 2).fill_(7);
   const auto until = [&](const Tensor& in) {
     Tensor y = in;
-    for (size_t i = 0; i < 6; ++i) y = (*model->children()[i].second)(y);
+    for (size_t i = 0; i < 6; ++i) y = (*model->children()[i])(y);
     return y.narrow(1, 0, 3).to_vector<float>();
   };
   CHECK(until(x) == until(other));

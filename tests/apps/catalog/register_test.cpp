@@ -25,14 +25,13 @@ namespace {
 class Scaled : public Module {
  public:
   Scaled(int64_t in_features, std::optional<double> by, const std::string& mode, const std::vector<int64_t>& list)
-      : weight_(full({in_features}, by.value_or(mode == "small" ? 0.5 : 2) * double(list.size() + 1))) {
-    register_parameter("weight", weight_);
-  }
+      : weight_(register_parameter(
+            "weight", full({in_features}, by.value_or(mode == "small" ? 0.5 : 2) * double(list.size() + 1)))) {}
   Tensor forward(const Tensor& x) override { return x * weight_; }
   std::string describe() const override { return "Scaled()"; }
 
  private:
-  Tensor weight_;
+  Parameter weight_;
 };
 HALFSTEP_REGISTER_MODULE(Scaled, arg<int64_t>(integer("in_features", nullptr, "width").from_input_dim(-1)),
                          arg<std::optional<double>>(number("by", nullptr, "factor")),
