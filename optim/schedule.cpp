@@ -93,7 +93,7 @@ void Schedule::set_count(int64_t count) {
 }
 
 void Schedule::place(int64_t count, bool keep_set) {
-  check<ValueError>(covers(count), "schedule", describe(), " has ended, it cannot be stepped ", count, " times");
+  if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
