@@ -214,6 +214,7 @@ class Module {
   template <class F, class... Args>
   auto run(const F& forward, Args&&... arguments) {
     const LayerScope layer(path_);
+    const RunScope scope(*this);
     try {
       if (!hooks_) [[likely]]
         return forward(std::forward<Args>(arguments)...);
@@ -240,6 +241,23 @@ class Module {
   friend class HeldTensor;
   friend struct ModuleSlot;
 
+  // This thread runs a module's forward while it lives.
+  class RunScope {
+   public:
+    [[nodiscard]] explicit RunScope(const Module& module) : outer_(running_) {
+      if (outer_ && !module.path_) [[unlikely]]
+        module.warn_of_no_part(*outer_);
+      running_ = &module;
+    }
+    ~RunScope() { running_ = outer_; }
+    RunScope(const RunScope&) = delete;
+
+   private:
+    static inline thread_local constinit const Module* running_ = nullptr;
+    const Module* outer_;
+  };
+
+  void warn_of_no_part(const Module& caller) const;  // once, if this module's parameters would be trained and are not listed
   Tensor recomputed(const Tensor& x);
   std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
   using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
@@ -272,6 +290,7 @@ class Module {
   bool training_ = true, recomputes_ = false;
   mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
   bool was_copied_ = false;
+  mutable bool warned_ = false;
   std::shared_ptr<ModuleHooks> hooks_;  // null: none
 };
 std::ostream& operator<<(std::ostream& out, const Module& module);  // str()

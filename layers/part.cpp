@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/layer_path.h"
+#include "framework/base/log.h"
 
 namespace halfstep {
 namespace {
@@ -279,6 +279,21 @@ void Module::check_copied() const {
     check<ValueError>(!slot->was_held || slot->listed || slot.use_count() > 1, "copy", '"', slot->name, "\" of ", describe(),
                       " is held outside of the object, so a copy would call the original's", Help{"a ModuleList holds many"});
   copied_ = false;
+}
+
+void Module::warn_of_no_part(const Module& caller) const {
+  if (warned_ || !grad_enabled()) return;
+  const std::vector<Tensor> own = parameters();
+  if (std::none_of(own.begin(), own.end(), [](const Tensor& p) { return p.requires_grad(); })) return;
+  warned_ = true;
+  const std::vector<Tensor> listed = caller.parameters();
+  const auto is_listed = [&](const Tensor& p) {
+    return std::any_of(listed.begin(), listed.end(), [&](const Tensor& q) { return q.same(p); });
+  };
+  if (std::all_of(own.begin(), own.end(), is_listed)) return;
+  logging::warn_once(joined(caller.describe(), " calls ", describe(),
+                            ", which is not a part of it: its parameters are not trained, moved or saved with it. Declare it as "
+                            "Part<Linear> fc{this, \"fc\", 2, 3}, or freeze it with requires_grad_(false)."));
 }
 
 std::shared_ptr<Module> Module::clone() const {

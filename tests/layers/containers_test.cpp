@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/log.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 #include "tests/layers/support.h"
@@ -104,4 +106,46 @@ TEST_CASE("a shared parameter is counted, listed and updated once, and stays sha
   CHECK(copy->head->weight.to_vector<float>() == net->head->weight.to_vector<float>());
   copy->to(DType::f64);
   CHECK(copy->head->weight.data() == copy->encoder->weight.data());
+}
+
+namespace {
+
+std::vector<std::string>& warnings() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+struct Forgets : Module {
+  Linear lost{2, 2};
+  Part<Linear> fc{this, "fc", 2, 2};
+  Tensor forward(const Tensor& x) override { return fc(lost(x)); }
+};
+
+}  // namespace
+
+TEST_CASE("a layer that is called and is no part of the module is warned of, once, unless it is frozen") {
+  warnings().clear();
+  const logging::Capture capture([](logging::Level, std::string_view m) { warnings().emplace_back(m); });
+  const Tensor x = ones({1, 2});
+  Forgets net;
+  {
+    const NoGrad off;
+    net(x);
+  }
+  net.lost.requires_grad_(false);
+  net(x);
+  CHECK(warnings().empty());
+  net.lost.requires_grad_(true);
+  net(x);
+  net(x);
+  REQUIRE(warnings().size() == 1);
+  CHECK(warnings()[0].rfind("Forgets calls Linear(in_features=2, out_features=2, bias=True), which is not a part of it: ", 0) == 0);
+  // A module outside of the call's tree, one after the other, and one that shares its parameters.
+  Linear head(2, 2);
+  head(net.fc(x));
+  net.lost.weight = net.fc->weight, net.lost.bias = net.fc->bias;
+  Forgets other;
+  other.lost.weight = other.fc->weight, other.lost.bias = other.fc->bias;
+  other(x);
+  CHECK(warnings().size() == 1);
 }
