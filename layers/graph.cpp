@@ -78,7 +78,7 @@ Parallel::Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, i
 
 Tensor Parallel::forward(const Tensor& x) {
   Tensors made;
-  for (const auto& branch : children()) made.push_back(branch(x));
+  for (const auto& slot : child_slots()) made.push_back((*slot->module)(x));
   return combine(how_, made, dim_);
 }
 

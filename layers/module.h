@@ -106,11 +106,11 @@ class Module {
  public:
   Module() = default;
   virtual ~Module();
-  // Copying `Net copy = net` copies parameters, buffers and children, with device, dtypes, mode and frozen parameters, and without
-  // hooks; parameters that are shared within net are shared within the copy. Tensors and pointers that the class holds otherwise
-  // are shared by both. Throws ValueError for a child that cannot be copied and for one that no Part holds.
-  // Moving `*net.fc = Linear(2, 3)` and `best = Net(net)` keeps the name, path, mode and hooks of what is assigned to. A module
-  // that is moved away from under a hook that holds something, such as its address, throws ValueError when it is called next.
+  // `Net copy = net` copies parameters, buffers and children, with device, dtypes, mode and frozen parameters. It does not copy
+  // hooks. Parameters that are shared within net are shared within the copy. Tensors and pointers that are plain members are shared
+  // by both modules. Throws ValueError for a child that cannot be copied and for one that no Part holds.
+  // `*net.fc = Linear(2, 3)` and `best = Net(net)` move a module into another, which keeps its name, path, mode and hooks. A hook
+  // that captures something may hold the module's former address: a call after the move throws ValueError.
   Module& operator=(const Module&) = delete;  // best = Net(net)
   // One tensor in, one out: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);
@@ -132,6 +132,14 @@ class Module {
   std::vector<Part<Module>> children() const;
   std::vector<std::pair<std::string, Part<Module>>> named_children() const;
   std::vector<Module*> modules();  // this and all below it
+  // f(module) for this module and all below it, without making a list.
+  template <class F>
+  void visit(const F& f) const {
+    f(*this);
+    for (const auto& slot : children_) {
+      if (slot->module) slot->module->visit(f);
+    }
+  }
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
 
   // Hooks: called with the module, before forward, after it, and when the gradients of its inputs are known; keys are for
@@ -160,8 +168,8 @@ class Module {
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
 
-  // `Net(net)` where the class is not known here. Throws ValueError for a class that cannot be copied, and for one of which nothing
-  // is known, since no module of it has parts, was made by make() or was given to another module.
+  // A copy, for a caller that does not know the class. A class becomes known when a module of it has a Part, is made by make(), or
+  // is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
   std::shared_ptr<Module> clone() const;
 
   void train(bool on = true);  // recursive

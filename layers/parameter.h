@@ -36,7 +36,6 @@ struct TensorSlot {
   bool was_held = false;   // in the module that this one is a copy of
 
   inline const Tensor& get() const;
-  inline void set(const Tensor& t);
 };
 
 // What register_parameter and register_buffer return, for a member of type Parameter or ModuleBuffer to take.
@@ -133,11 +132,5 @@ class ModuleBuffer : public HeldTensor {
 };
 
 const Tensor& TensorSlot::get() const { return holder ? *holder : value; }
-void TensorSlot::set(const Tensor& t) {
-  if (holder)
-    static_cast<Tensor&>(*holder) = t;
-  else
-    value = t;
-}
 
 }  // namespace halfstep

@@ -40,10 +40,9 @@ std::optional<ModuleClass> class_of(const Module& module) {
   return found == classes().end() ? std::nullopt : std::optional(found->second);
 }
 
-// A module whose members are being copied: Parts and Parameters, which are copied after Module's part of it, find their new slots
-// by their place within the object. The entry of a child is gone when the child is complete; that of the outermost one remains
-// until its destruction, since nothing says when its last member was copied. It does no harm: only a member at the same place asks
-// for it.
+// A module whose members are being copied. Its Parts and Parameters are copied after its Module, and find their new slots by their
+// place within the object. The entry of a child is removed when the child is complete. The entry of the outermost module is removed
+// when that module is destroyed, since nothing says when its last member was copied.
 struct Copying {
   const Module* from;
   const Module* to;

@@ -17,11 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 bool alike(const Tensor& a, const Tensor& b) { return a.defined() && a.shape() == b.shape() && a.dtype() == b.dtype(); }
 
-void append_training(const Module& m, std::vector<double>& out) {
-  out.push_back(m.training());
-  for (const auto& child : m.children()) append_training(*child, out);
-}
-
 void* shadow_data(const Tensor& p) {
   const Tensor shadow = autocast::shadow_of(p);
   return shadow.defined() ? shadow.data() : nullptr;
@@ -173,7 +168,7 @@ std::vector<double> StepRecorder::settings() const {
                           double(scaler_.is_enabled()), double(allow_tf32()),         double(optimizer_.states_dropped())};
   const std::vector<double> options = optimizer_.recorded_options();
   out.insert(out.end(), options.begin(), options.end());
-  append_training(module_, out);
+  module_.visit([&](const Module& m) { out.push_back(m.training()); });
   return out;
 }
 
