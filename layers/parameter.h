@@ -78,58 +78,37 @@ void check_parameter(const char* where, const std::string& name, const Tensor& t
 void enter_module(const Tensor& parameter);
 void leave_module(const Tensor& parameter);
 
-class Parameter : public HeldTensor {
+// A Parameter, which is trained, or a ModuleBuffer, which is not.
+template <bool trained>
+class ModuleTensor : public HeldTensor {
  public:
-  Parameter() = default;
-  Parameter(Registered<Parameter> made) : HeldTensor(std::move(made.slot)) {}
-  Parameter(const Parameter&) = default;
-  Parameter(Parameter&&) noexcept = default;
-  Parameter& operator=(Registered<Parameter> made) & {
+  ModuleTensor() = default;
+  ModuleTensor(Registered<ModuleTensor> made) : HeldTensor(std::move(made.slot)) {}
+  ModuleTensor(const ModuleTensor&) = default;
+  ModuleTensor(ModuleTensor&&) noexcept = default;
+  ModuleTensor& operator=(Registered<ModuleTensor> made) & {
     bind(std::move(made.slot));
     return *this;
   }
-  // Replaces the parameter, with a tensor of any size, which then requires a gradient. An undefined one leaves the module without
-  // it. Throws ValueError for a tensor that an operation computed and for a member that no module has registered, DTypeError for
-  // integers.
-  Parameter& operator=(const Tensor& t) & {
+  // Replaces the tensor by another of any size. A parameter then requires a gradient, and an undefined tensor leaves the module
+  // without it. Throws ValueError for a member that no module has registered, and for a parameter that an operation computed;
+  // DTypeError for a parameter of integers.
+  ModuleTensor& operator=(const Tensor& t) & {
     assign(t, /*shared=*/false);
     return *this;
   }
-  // Shares the other's parameter, frozen or not.
-  Parameter& operator=(const Parameter& other) & {
+  // Shares the other's tensor, frozen or not.
+  ModuleTensor& operator=(const ModuleTensor& other) & {
     assign(other, /*shared=*/true);
     return *this;
   }
-  Parameter& operator=(Parameter&& other) & {
+  ModuleTensor& operator=(ModuleTensor&& other) & {
     take(std::move(other));
     return *this;
   }
 };
-
-class ModuleBuffer : public HeldTensor {
- public:
-  ModuleBuffer() = default;
-  ModuleBuffer(Registered<ModuleBuffer> made) : HeldTensor(std::move(made.slot)) {}
-  ModuleBuffer(const ModuleBuffer&) = default;
-  ModuleBuffer(ModuleBuffer&&) noexcept = default;
-  ModuleBuffer& operator=(Registered<ModuleBuffer> made) & {
-    bind(std::move(made.slot));
-    return *this;
-  }
-  // Replaces the buffer: another tensor, of any size and dtype. Throws ValueError for a member that no module has registered.
-  ModuleBuffer& operator=(const Tensor& t) & {
-    assign(t, /*shared=*/false);
-    return *this;
-  }
-  ModuleBuffer& operator=(const ModuleBuffer& other) & {
-    assign(other, /*shared=*/true);
-    return *this;
-  }
-  ModuleBuffer& operator=(ModuleBuffer&& other) & {
-    take(std::move(other));
-    return *this;
-  }
-};
+using Parameter = ModuleTensor<true>;
+using ModuleBuffer = ModuleTensor<false>;
 
 const Tensor& TensorSlot::get() const { return holder ? *holder : value; }
 
