@@ -13,6 +13,8 @@
 #include <immintrin.h>
 #endif
 
+#include "framework/backend/cpu/held_signals.h"
+
 namespace halfstep::cpu {
 namespace {
 
@@ -48,6 +50,7 @@ class Team {
       return;
     }
     for (; helpers_ < threads - 1; ++helpers_) {
+      const HeldSignals held;  // the program's handlers run on the program's own threads
       try {
         std::thread([this] { help(); }).detach();
       } catch (const std::system_error&) { break; }  // no more threads to be had: fewer will do

@@ -165,7 +165,9 @@ TEST_CASE("signals save and stop; --resume auto continues") {
     fs::remove_all(dir / "part");
     Child child(dir, "train small.json --set output_dir=part" + options);
     REQUIRE(child.until([&] { return read(dir / "part/metrics.jsonl").size() >= 2000; }));
-    CHECK(child.end(signal) == code);
+    const int ended = child.end(signal);
+    CAPTURE(child.output());
+    CHECK(ended == code);
     CHECK(contains(child.output(), "continue with --resume auto"));
     const Ran resumed = run(dir, "train small.json --resume auto --set output_dir=part" + options);
     CAPTURE(resumed.err);

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/onednn.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
@@ -113,6 +114,7 @@ struct Shapes {
 struct Chosen {
   dnnl::primitive primitive;
   Memory::desc x, weight, y, scratch;
+  bool leaves_stack = false;
 };
 
 dnnl::primitive_attr attributes() {
@@ -141,7 +143,12 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
   if (pass == ConvPass::forward) {
     const auto pd = forward(how, s);
     if (!worth_calling(pd.impl_info_str(), plain)) return false;
-    chosen = {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+    chosen = {dnnl::convolution_forward(pd),
+              pd.src_desc(),
+              pd.weights_desc(),
+              pd.dst_desc(),
+              pd.scratchpad_desc(),
+              moves_stack_pointer(pd.impl_info_str())};
     return true;
   }
   const auto first = forward(Algorithm::convolution_direct, hint);
@@ -150,7 +157,12 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
     const auto pd =
         describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
     if (!worth_calling(pd.impl_info_str(), plain)) return false;
-    chosen = {Backward(pd), pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+    chosen = {Backward(pd),
+              pd.diff_src_desc(),
+              pd.weights_desc(),
+              pd.diff_dst_desc(),
+              pd.scratchpad_desc(),
+              moves_stack_pointer(pd.impl_info_str())};
     return true;
   }
   using Backward = dnnl::convolution_backward_weights;
@@ -159,7 +171,12 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
   };
   const auto pd = s.has_bias ? described(s.bias, s.y) : described(s.y);
   if (!worth_calling(pd.impl_info_str(), plain)) return false;
-  chosen = {Backward(pd), pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc(), pd.scratchpad_desc()};
+  chosen = {Backward(pd),
+            pd.src_desc(),
+            pd.diff_weights_desc(),
+            pd.diff_dst_desc(),
+            pd.scratchpad_desc(),
+            moves_stack_pointer(pd.impl_info_str())};
   return true;
 }
 
@@ -208,7 +225,8 @@ bool choose(const ConvProblem& p, Chosen& chosen) {
 // A primitive with its arguments bound once; a call only changes the pointers. `inner` memory is in the library's layout.
 class ConvPlan {
  public:
-  ConvPlan(const ConvProblem& p, const Chosen& chosen) : threads_(omp_get_max_threads()), primitive_(chosen.primitive) {
+  ConvPlan(const ConvProblem& p, const Chosen& chosen)
+      : threads_(omp_get_max_threads()), leaves_stack_(chosen.leaves_stack), primitive_(chosen.primitive) {
     const Shapes outside(p);
     const bool data = p.pass == ConvPass::data, weight = p.pass == ConvPass::weight;
     bind(x_, outside.x, chosen.x, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, data);
@@ -239,7 +257,10 @@ class ConvPlan {
     }
     if (bias) set(bias_, bias);
     set(scratch_, work.data() + scratch_at_);
-    execute(primitive_, stream, arguments_);
+    {
+      const HeldSignals held(leaves_stack_);
+      execute(primitive_, stream, arguments_);
+    }
     for (Side* s : sides)
       if (s->reorder && s->written) execute(s->reorder, stream, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
   }
@@ -274,6 +295,7 @@ class ConvPlan {
   }
 
   int threads_;
+  bool leaves_stack_;
   dnnl::primitive primitive_;
   Side x_, weight_, y_;
   Memory bias_, scratch_;

@@ -17,6 +17,7 @@
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
+#include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
@@ -29,6 +30,7 @@ using Memory = dnnl::memory;
 constexpr size_t kCached = 1024;                        // primitives a thread keeps
 constexpr int64_t kFewRows = 8;                         // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
+constexpr int64_t kStackDepth = 64;                     // up to this k no gemm code of oneDNN leaves the thread's stack
 constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
 
 // A product, or a part of one: rows of c lie c_row elements apart.
@@ -60,6 +62,7 @@ struct Entry {
   dnnl::matmul primitive;
   Memory a, b, c, bias, scratch;
   size_t scratch_bytes = 0;
+  bool leaves_stack = false;
   std::vector<dnnl_exec_arg_t> args;
 };
 
@@ -100,6 +103,7 @@ void build(Entry& e) {
   const dnnl::matmul::primitive_desc chosen =
       (k.flags & 1) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
   e.primitive = dnnl::matmul(chosen);
+  e.leaves_stack = k.k > kStackDepth && moves_stack_pointer(chosen.impl_info_str());
   e.a = Memory(a, engine(), nullptr);
   e.b = Memory(b, engine(), nullptr);
   e.c = Memory(c, engine(), nullptr);
@@ -154,6 +158,7 @@ void execute(const Piece& p) {
   const Workspace scratch(Device::cpu, e.scratch_bytes);
   if (scratch.data()) dnnl_memory_set_data_handle(e.scratch.get(), scratch.data());
   if (WorkspacePlan::open()) return;
+  const HeldSignals held(e.leaves_stack);
   const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream.get(), int(e.args.size()), e.args.data());
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   // The library's own ReLU makes 0 of NaN, which would hide that a step went wrong. What was just written is in the cache.
@@ -167,6 +172,7 @@ void execute_few_rows(const Piece& p) {
   const int64_t lda = std::max<int64_t>(ta ? p.a_column : p.a_row, ta ? p.m : p.k);
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
+  const HeldSignals held(p.k > kStackDepth);
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
                                           static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));

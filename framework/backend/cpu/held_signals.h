@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <csignal>
+#endif
+
+namespace halfstep::cpu {
+
+// Holds back this thread's signals in a scope; they are delivered at its end. Threads started in the scope keep them blocked.
+//
+// oneDNN's float32 gemm code moves the stack pointer to a buffer on the heap when a product sums over many elements. A signal
+// handler's frame is written below the stack pointer, so a signal that arrives there overwrites whatever lies before the buffer.
+// SIGINT or a profiler's timer then ends the program by "corrupted size vs. prev_size", or changes numbers. Found with version
+// 2.6 on a CPU without AVX-512; the source is src/cpu/x64/gemm/f32/jit_avx_gemm_f32.cpp.
+//
+// Signals that an instruction itself raises, as SIGSEGV does, are not held: a debugger and the sanitizers need them.
+class HeldSignals {
+ public:
+  [[nodiscard]] explicit HeldSignals(bool needed = true) : held_(needed) {
+#if defined(__unix__) || defined(__APPLE__)
+    if (!held_) return;
+    sigset_t set;
+    sigfillset(&set);
+    for (const int raised : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&set, raised);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+#endif
+  }
+  ~HeldSignals() {
+#if defined(__unix__) || defined(__APPLE__)
+    if (held_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+#endif
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  bool held_;
+#if defined(__unix__) || defined(__APPLE__)
+  sigset_t before_;
+#endif
+};
+
+// Does the oneDNN code of this name (impl_info_str) move the stack pointer?
+inline bool moves_stack_pointer(std::string_view code) { return code.find("gemm:jit") != std::string_view::npos; }
+
+}  // namespace halfstep::cpu
