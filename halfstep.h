@@ -27,6 +27,7 @@
 #include "framework/data/tensor_dataset.h"
 #include "framework/data/text.h"
 #include "framework/data/time_series.h"
+#include "framework/distributions/distributions.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"

@@ -39,7 +39,8 @@ def row_cases():
             yield {"op": op, "in": [{"shape": s, "lo": lo, "hi": hi} for s in shape], "gradient": op not in NO_GRADIENT}
 
 
-NO_GRADIENT = ("floor_divide", "trunc_divide", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")
+NO_GRADIENT = ("floor_divide", "trunc_divide", "heaviside", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+               "logical_xor")
 
 
 def policies():

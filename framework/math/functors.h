@@ -35,6 +35,16 @@ Expr pow(const Expr&, const Expr&);
 Expr digamma(const Expr&);
 Expr polygamma(const Expr& n, const Expr& x);
 Expr raised(const Expr& x, const Expr& least);
+Expr hypot(const Expr& a, const Expr& b);
+Expr copysign(const Expr& a, const Expr& b);
+
+// The derivative of sinc. Near 0 its formula would subtract two numbers that are nearly equal: a series takes its place.
+template <class T> HS_HD T sinc_slope(T x) {
+  const T u = T(3.14159265358979324) * x, u2 = u * u;
+  const T series = u * (T(-1.0 / 3) + u2 * (T(1.0 / 30) + u2 * (T(-1.0 / 840) + u2 * (T(1.0 / 45360) + u2 * T(-1.0 / 3991680)))));
+  const T far = select(u2 < T(0.1), T(1) + u2, u);  // no 0/0, whose gradient would be NaN
+  return T(3.14159265358979324) * select(u2 < T(0.1), series, (cos(far) - sin(far) / far) / far);
+}
 }  // namespace m
 
 enum class OpKind : uint8_t { any, number, real };

@@ -23,7 +23,7 @@ struct Names {
     x.bits |= y.bits;                                   \
     return x;                                           \
   }
-HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==)
+HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==) HS_NAMES(!=)
 #undef HS_NAMES
 HS_HD constexpr Names operator-(Names x) { return x; }
 HS_HD constexpr Names select(Names cond, Names x, Names y) { return cond + x + y; }
@@ -41,6 +41,8 @@ HS_HD constexpr math::Names sigmoid(math::Names x) { return x; }
 HS_HD constexpr math::Names softplus(math::Names x) { return x; }
 HS_HD constexpr math::Names polygamma(math::Names n, math::Names x) { return n + x; }
 HS_HD constexpr math::Names raised(math::Names x, math::Names least) { return x + least; }
+HS_HD constexpr math::Names hypot(math::Names x, math::Names y) { return x + y; }
+HS_HD constexpr math::Names copysign(math::Names x, math::Names y) { return x + y; }
 HS_HD constexpr math::Names pow(math::Names x, math::Names y) { return x + y; }
 }  // namespace m
 

@@ -106,6 +106,10 @@ HS_HD double pow(double a, double b) { return ::pow(a, b); }
 HS_HD float atan2(float a, float b) { return ::atan2f(a, b); }
 HS_HD double atan2(double a, double b) { return ::atan2(a, b); }
 
+HS_HD float hypot(float a, float b) { return ::hypotf(a, b); }
+HS_HD double hypot(double a, double b) { return ::hypot(a, b); }
+HS_HD float copysign(float a, float b) { return ::copysignf(a, b); }
+HS_HD double copysign(double a, double b) { return ::copysign(a, b); }
 HS_HD float fmod(float a, float b) { return ::fmodf(a, b); }
 HS_HD double fmod(double a, double b) { return ::fmod(a, b); }
 template <class T> HS_HD T remainder(T a, T b) {

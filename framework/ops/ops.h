@@ -37,6 +37,7 @@
 #include "framework/ops/elementwise/where.h"
 #include "framework/ops/shape/rearrange.h"
 #include "framework/ops/reduce/sorting.h"
+#include "framework/ops/shape/stacks.h"
 #include "framework/ops/linalg/vectors.h"
 
 namespace halfstep {
@@ -126,6 +127,11 @@ inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
 enum class RoundingMode : uint8_t { trunc, floor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
 Tensor div(const Tensor& a, double b, RoundingMode mode);
+Tensor add(const Tensor& a, const Tensor& b, double alpha);  // a + alpha b; in 16 bits the product is not rounded before the sum
+Tensor sub(const Tensor& a, const Tensor& b, double alpha);
+Tensor float_power(const Tensor& a, const Tensor& b);  // a^b in float64, whatever the dtypes
+Tensor float_power(const Tensor& a, double b);
+Tensor float_power(double a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b, std::string_view mode);  // "trunc" or "floor"
 // To `decimals` places after the decimal point, or, if negative, before it; computed as round(x 10^decimals) / 10^decimals.
 // Floating x. The gradient is 0.

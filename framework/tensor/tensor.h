@@ -27,6 +27,7 @@ namespace halfstep {
 
 class Node;          // framework/autograd/node.h
 class TensorIndex;   // framework/ops/index/slicing.h
+class Generator;     // framework/base/generator.h
 struct TensorImpl;   // below
 class Tensor;
 
@@ -126,6 +127,7 @@ class Tensor {
   // ---- autograd
   bool requires_grad() const;
   const Tensor& set_requires_grad(bool value = true) const;  // leaves only
+  const Tensor& requires_grad_(bool value = true) const { return set_requires_grad(value); }
   bool is_leaf() const;
   const Tensor& grad() const;              // undefined until backward
   const Tensor& raw_grad() const;          // as backward left it: in a 16-bit dtype when made under LowGradients
@@ -145,6 +147,11 @@ class Tensor {
   const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(double o) const;
 #define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(double o) const;
 #include "generated/elementwise_names.def"
+  // this + alpha o, this - alpha o; of 16-bit tensors the product is not rounded before the sum.
+  Tensor add(const Tensor& o, double alpha) const;
+  Tensor sub(const Tensor& o, double alpha) const;
+  const Tensor& add_(const Tensor& o, double alpha) const;
+  const Tensor& sub_(const Tensor& o, double alpha) const;
   Tensor operator-() const { return neg(); }
   const Tensor& operator+=(const Tensor& o) const { return add_(o); }
   const Tensor& operator-=(const Tensor& o) const { return sub_(o); }
@@ -174,6 +181,8 @@ class Tensor {
   const Tensor& copy_(const Tensor& src) const;
   const Tensor& fill_(double value) const;
   const Tensor& zero_() const { return fill_(0); }
+  const Tensor& uniform_(double lo = 0, double hi = 1, Generator* generator = nullptr) const;  // these two are not recorded
+  const Tensor& normal_(double mean = 0, double stddev = 1, Generator* generator = nullptr) const;
 
   // ---- views
   Tensor reshape(const Shape& shape) const;  // one size may be -1; a view when the strides allow
@@ -211,6 +220,9 @@ class Tensor {
   std::array<Tensor, count> split(int64_t size, int64_t dim = 0) const {
     return parts<count>("split", split(size, dim), dim);
   }
+  Tensors tensor_split(int64_t sections, int64_t dim = 0) const;
+  Tensors tensor_split(const std::vector<int64_t>& indices, int64_t dim = 0) const;
+  Tensors tensor_split(std::initializer_list<int64_t> indices, int64_t dim = 0) const;
   Tensors unbind(int64_t dim = 0) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
 
@@ -222,6 +234,7 @@ class Tensor {
   Tensor dot(const Tensor& o) const;
   Tensor vdot(const Tensor& o) const;
   Tensor outer(const Tensor& o) const;
+  Tensor kron(const Tensor& o) const;
   Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
   Tensor addmv(const Tensor& mat, const Tensor& vec, double beta = 1, double alpha = 1) const;
   Tensor addr(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
@@ -239,6 +252,9 @@ class Tensor {
   Tensor addcdiv(const Tensor& a, const Tensor& b, double value = 1) const;  // this + value a / b
   Tensor lerp(const Tensor& end, const Tensor& weight) const;                // this + weight (end - this)
   Tensor lerp(const Tensor& end, double weight) const;
+  Tensor isclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  Tensor float_power(const Tensor& exponent) const;
+  Tensor float_power(double exponent) const;
   const Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& lerp_(const Tensor& end, double weight) const;
@@ -269,12 +285,18 @@ class Tensor {
   Tensor cumprod(int64_t dim, std::optional<DType> dtype = {}) const;
   std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;  // values, indices; stable
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  Tensor median() const;
+  std::pair<Tensor, Tensor> median(int64_t dim, bool keepdim = false) const;
+  Tensor nanmedian() const;
+  std::pair<Tensor, Tensor> nanmedian(int64_t dim, bool keepdim = false) const;
+  std::pair<Tensor, Tensor> mode(int64_t dim = -1, bool keepdim = false) const;
   std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor softmax(int64_t dim, std::optional<DType> dtype = {}) const;
   Tensor log_softmax(int64_t dim, std::optional<DType> dtype = {}) const;
 
   // ---- indexing
   Tensor gather(int64_t dim, const Tensor& index) const;
+  Tensor take_along_dim(const Tensor& index, std::optional<int64_t> dim = {}) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor scatter(int64_t dim, const Tensor& index, double value) const;
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;

@@ -126,7 +126,7 @@ TEST_CASE("ops without a policy run in their inputs' dtype, region or not") {
   manual_seed(5);
   for (const OpInfo& op : with_policy(CastPolicy::keep)) {
     const OpCall* call = find(op.name);
-    if (!call || op.name == "to") continue;  // makes a tensor of nothing, or is asked for a dtype
+    if (!call || op.name == "to" || op.name == "float_power") continue;  // makes a tensor of nothing, or of another dtype
     CAPTURE(op.name);
     for (DType dtype : {DType::bf16, DType::f16, DType::f32, DType::f64}) {
       const Tensors in = draw(*call, dtype);

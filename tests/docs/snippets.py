@@ -32,6 +32,8 @@ def write(doc, target):
 
 
 def check_torch(doc):
+    import copy
+
     import torch
     import torch.utils.checkpoint
     import torchvision.transforms.v2
@@ -49,7 +51,8 @@ def check_torch(doc):
                  "b": torch.arange(4.0), "square": torch.eye(3) + 0.1, "classes": torch.tensor([0, 1, 2, 3]),
                  "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0],
                  "optimizer": torch.optim.SGD(model.parameters()),
-                 "scaler": torch.amp.GradScaler("cpu")}
+                 "scaler": torch.amp.GradScaler("cpu"), "copy": copy, "wide": True,
+                 "images": torch.rand(2, 3, 4, 4)}
         text = left.replace("[1:, rows]", "[1:, rows]")
         try:
             exec(text, names)

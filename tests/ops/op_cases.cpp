@@ -81,6 +81,7 @@ OpCase from_json(const Json& j) {
   c.gradient = j.value("gradient", true);
   c.second_gradient = !j.value("slow_gradient", false);
   c.ulps = j.value("ulps", 1.0);
+  c.always_f64 = j.value("float64", false);
   std::vector<Argument> arguments;
   const auto slot = [&](const Json& spec) -> Slot {
     const Tensor t = tensor_of(spec);

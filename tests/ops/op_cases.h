@@ -12,7 +12,8 @@
 //   null                                       left out
 //   with "constant": true the tensor keeps its dtype and layout in the tests that change those of the inputs
 // name: what is special. attrs: the other arguments under PyTorch's names. gradient: false where there is none. ulps: allowed in
-// 16-bit dtypes against the rounded float64 result (1). sampled: true reseeds the generator before each call.
+// 16-bit dtypes against the rounded float64 result (1). float64: true where the result is float64 whatever the inputs are.
+// sampled: true reseeds the generator before each call.
 // torch: false where PyTorch has no such op, torch_gradient: false where its gradient differs by design; slow_gradient: true skips
 // second derivatives (they are checked on a smaller case). The drivers in this folder run each case as a gradient check, a second
 // derivative check, on other layouts, in other dtypes, and hold the list against the registry.
@@ -35,6 +36,7 @@ struct OpCase {
   bool second_gradient = true;
   bool constants = false;  // has tensors that are no inputs
   double ulps = 1;         // allowed in 16-bit dtypes against the rounded float64 result
+  bool always_f64 = false;  // the result is float64, whatever the inputs are
 };
 
 // With inputs and constants on `device`; the values are the same on every device. HALFSTEP_OP in the environment keeps only the

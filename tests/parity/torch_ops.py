@@ -41,7 +41,8 @@ NAMES = {
 }
 
 
-TENSORS_ONLY = (torch.maximum, torch.minimum, torch.atan2, torch.logaddexp, torch.logical_and, torch.logical_or, torch.logical_xor)
+TENSORS_ONLY = (torch.maximum, torch.minimum, torch.atan2, torch.logaddexp, torch.logaddexp2, torch.fmax, torch.fmin,
+                torch.hypot, torch.heaviside, torch.logical_and, torch.logical_or, torch.logical_xor)
 
 
 def one_number(function, first="input", second="other"):
@@ -282,11 +283,13 @@ SPECIAL = {
     "scatter_reduce": scattered(torch.scatter_reduce),
     **{n: one_number(getattr(torch, n)) for n in (
         "add", "sub", "mul", "maximum", "minimum", "atan2", "remainder", "fmod", "floor_divide", "logaddexp", "xlogy",
+        "fmax", "fmin", "logaddexp2", "hypot", "copysign", "heaviside",
         "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
     "div": div,
     "pad": pad,
     "trunc_divide": one_number(lambda x, y: torch.div(x, y, rounding_mode="trunc")),
     "pow": one_number(torch.pow, "self", "exponent"),
+    "float_power": one_number(torch.float_power, "self", "exponent"),
     "where": where,
     "clamp": clamp,
     "lerp": third_number(torch.lerp, "weight"),
@@ -306,6 +309,7 @@ SPECIAL = {
     "msort": lambda t, a: torch.sort(t[0], dim=0, stable=True)[0],
     "argsort": lambda t, a: torch.argsort(t[0], **{"stable": True, **a}),
     "chain_matmul": flat_list(torch.chain_matmul),
+    "block_diag": flat_list(torch.block_diag),
     "multi_dot": lambda t, a: torch.linalg.multi_dot(t[0] if isinstance(t[0], (list, tuple)) else t),
     "einsum": einsum,
     "index": lambda t, a: torch.ops.aten.index(t[0], t[1]),

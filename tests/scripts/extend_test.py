@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the table of docs/extend.md, the files of a new part, with the files found in the tree."""
+"""Compares the table of docs/extend.md, the files of a new part, with the files found in the tree, and the list of layers for
+clone() with the layers in the headers."""
 import pathlib
 import re
 import unittest
@@ -8,8 +9,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("framework", "layers", "optim", "amp", "cuda", "apps")
 CODE = {".h", ".cpp", ".def", ".cu", ".cuh"}
-# Other programs' spellings of names, for "did you mean".
-BESIDE = {"apps/schema/suggest.cpp"}
+# Other programs' spellings of names, for "did you mean"; and a caller.
+BESIDE = {"apps/schema/suggest.cpp", "framework/distributions/distributions.cpp"}
 ROW = re.compile(r"^\| [^|]+ \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 
 
@@ -18,8 +19,33 @@ def files_with(word):
     return {str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*")
             if path.suffix in CODE and pattern.search(path.read_text(encoding="utf-8"))} - BESIDE
 
+# class Linear : public Module {
+DERIVED = re.compile(r"^(template <[^\n]*>\n)?(?:class|struct) (\w+)(?: final)?\s*:\s*(?:public )?([^{;]+?)\s*\{", re.MULTILINE)
+
+
+def layers():
+    """The classes of layers/*.h that are modules and that no other class of them derives from."""
+    bases, templates = {}, set()
+    for path in (ROOT / "layers").rglob("*.h"):
+        for template, name, parents in DERIVED.findall(path.read_text(encoding="utf-8")):
+            bases[name] = re.findall(r"(?:public )?(\w+)(?:<[^,]*>)?", parents)
+            if template:
+                templates.add(name)
+    modules, before = {"Module", "ModuleOf"}, 0
+    while len(modules) > before:
+        before = len(modules)
+        modules |= {name for name, of in bases.items() if modules.intersection(of)}
+    modules = {name for name in modules if not name.endswith("Nd")}  # bases, some of them by macros
+    return modules - templates - {parent for of in bases.values() for parent in of} - {"Module", "ModuleOf"}
+
 
 class Extend(unittest.TestCase):
+    def test_all_layers_can_be_cloned(self):
+        found = layers()
+        self.assertGreater(len(found), 90)
+        known = set(re.findall(r"\w+", (ROOT / "layers/classes.cpp").read_text(encoding="utf-8").split("know<")[1]))
+        self.assertEqual(set(), found - known, "add it to layers/classes.cpp")
+
     def test_files_of_each_example(self):
         rows = ROW.findall((ROOT / "docs/extend.md").read_text(encoding="utf-8"))
         self.assertGreaterEqual(len(rows), 7)

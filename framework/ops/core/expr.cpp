@@ -35,6 +35,10 @@ Expr raised(const Expr& x, const Expr& least) {
 Expr pow(const Expr& a, const Expr& b) {
   return b.is_number() ? Expr(halfstep::pow(a.tensor(), b.number())) : Expr(halfstep::pow(a.tensor(), b.tensor()));
 }
+Expr hypot(const Expr& a, const Expr& b) { return Expr(halfstep::hypot(a.tensor(), b.tensor())); }
+Expr copysign(const Expr& a, const Expr& b) {
+  return a.is_number() ? Expr(halfstep::copysign(a.number(), b.tensor())) : Expr(halfstep::copysign(a.tensor(), b.tensor()));
+}
 Expr digamma(const Expr& x) { return apply(x, [](const Tensor& t) { return halfstep::digamma(t); }); }
 Expr polygamma(const Expr& n, const Expr& x) {
   return apply(x, [&](const Tensor& t) { return halfstep::polygamma(int64_t(n.number()), t); });
@@ -66,6 +70,7 @@ HS_EXPR(<=, le)
 HS_EXPR(>, gt)
 HS_EXPR(>=, ge)
 HS_EXPR(==, eq)
+HS_EXPR(!=, ne)
 #undef HS_EXPR
 
 Expr select(const Expr& cond, const Expr& a, const Expr& b) {

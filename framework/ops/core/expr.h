@@ -30,6 +30,7 @@ Expr operator<=(const Expr& a, const Expr& b);
 Expr operator>(const Expr& a, const Expr& b);
 Expr operator>=(const Expr& a, const Expr& b);
 Expr operator==(const Expr& a, const Expr& b);
+Expr operator!=(const Expr& a, const Expr& b);
 Expr select(const Expr& cond, const Expr& a, const Expr& b);  // not two numbers
 
 }  // namespace halfstep

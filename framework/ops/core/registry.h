@@ -57,6 +57,7 @@ void add_create(OpList& list);
 void add_views(OpList& list);
 void add_rearrange(OpList& list);
 void add_part_views(OpList& list);
+void add_stacks(OpList& list);
 void add_products(OpList& list);
 void add_mlp(OpList& list);
 void add_vectors(OpList& list);

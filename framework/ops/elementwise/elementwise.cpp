@@ -25,6 +25,7 @@ constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool diff
 }
 constexpr auto kUnaryInfo = infos(kUnaryRows, true);
 constexpr auto kBinaryInfo = infos(kBinaryRows, true);
+constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .takes = Takes::any};
 constexpr auto kTestInfo = infos(kTestRows, false);
 
 Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {
@@ -223,6 +224,26 @@ Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
   return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
 }
+
+// x + alpha y or x - alpha y; other rows have alpha 1. Of 16-bit tensors the product is not rounded before the sum.
+Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
+  if (alpha == 1) return call_binary(op, x, y);
+  check<ValueError>(x.defined() && y.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
+  const DType dtype = result_type({x, y});
+  const bool widens = is_half(dtype);
+  check<ValueError>(is_floating(dtype) || alpha == std::nearbyint(alpha), kBinaryRows[size_t(op)].name,
+                    "alpha must be whole for integer tensors, got ", alpha);
+  const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
+  const Tensor sum = call_binary(op, read(x), mul(read(y), alpha));
+  return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
+}
+const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, double alpha) {
+  const autocast::Off off;
+  const std::string_view name = kBinaryRows[size_t(op)].name;
+  check<ValueError>(y.defined(), name, "an input is undefined");
+  check_in_place(x, broadcast(x.shape(), y.shape(), name), result_type({x, y}), y.requires_grad(), name);
+  return assign_in_place(x, scaled_sum(op, x, y, alpha), name);
+}
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
@@ -285,6 +306,13 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
 #include "framework/math/elementwise.def"
 
+Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::add, a, b, alpha); }
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::sub, a, b, alpha); }
+Tensor Tensor::add(const Tensor& o, double alpha) const { return scaled_sum(Binary::add, *this, o, alpha); }
+Tensor Tensor::sub(const Tensor& o, double alpha) const { return scaled_sum(Binary::sub, *this, o, alpha); }
+const Tensor& Tensor::add_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::add, *this, o, alpha); }
+const Tensor& Tensor::sub_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::sub, *this, o, alpha); }
+
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
   return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);
 }
@@ -303,6 +331,18 @@ Tensor round(const Tensor& x, int64_t decimals) {
   return composite(info, {x},
                    [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
 }
+
+// The caller asks for float64, so a region does not change it.
+Tensor float_power(const Tensor& a, const Tensor& b) {
+  check<ValueError>(a.defined() && b.defined(), kFloatPowerInfo.name, "an input is undefined");
+  const autocast::Off off;
+  const auto wide = [](const Tensor& t) { return t.impl()->wrapped_number ? t : t.to(DType::f64); };
+  return under_name(kFloatPowerInfo.name, [&] { return pow(wide(a), wide(b)); });
+}
+Tensor float_power(const Tensor& a, double b) { return float_power(a, wrapped_number(b, a)); }
+Tensor float_power(double a, const Tensor& b) { return float_power(wrapped_number(a, b), b); }
+Tensor Tensor::float_power(const Tensor& b) const { return halfstep::float_power(*this, b); }
+Tensor Tensor::float_power(double b) const { return halfstep::float_power(*this, b); }
 
 Tensor operator/(double a, const Tensor& b) {
   Tensors in{b};
@@ -337,16 +377,13 @@ void add_elementwise(OpList& list) {
         return div(x, y, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
       }
       const bool scales = Binary(i) == Binary::add || Binary(i) == Binary::sub;
-      const double alpha = scales ? a.number("alpha", 1) : 1;
-      if (alpha == 1) return call_binary(Binary(i), x, y);
-      // Of 16-bit tensors the product is not rounded before the sum.
-      const DType dtype = result_type({x, y});
-      const bool widens = is_half(dtype);
-      const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
-      const Tensor sum = call_binary(Binary(i), read(x), mul(read(y), alpha));
-      return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
+      return scaled_sum(Binary(i), x, y, scales ? a.number("alpha", 1) : 1);
     });
   }
+  list.add(kFloatPowerInfo, [operands](Args& a) {
+    const auto [x, y] = operands(a, true);
+    return float_power(x, y);
+  });
   for (int i = 0; i < kTestCount; ++i) {
     list.add(kTestInfo[size_t(i)], [i, operands](Args& a) {
       const auto [x, y] = operands(a, false);

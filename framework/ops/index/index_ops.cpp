@@ -182,6 +182,7 @@ EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<in
 
 constexpr OpInfo kIndexFillInfo{
     .name = "index_fill", .doc = "x with one value in the slices along dim that index names; made of where", .takes = Takes::any};
+constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .takes = Takes::any};
 constexpr OpInfo kTakeInfo{
     .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .takes = Takes::any};
 constexpr OpInfo kOneHotInfo{
@@ -288,6 +289,26 @@ Tensor take(const Tensor& x, const Tensor& index) {
   return call<IndexSelect>({x.reshape({-1}), wrapped}, {0, {x.numel()}}).reshape(index.shape());
 }
 
+Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
+  constexpr std::string_view op = kTakeAlongDimInfo.name;
+  check_same_device(op, {x, index});
+  if (!dim) return take_along_dim(x.reshape({-1}), index.reshape({-1}), 0);
+  check<ShapeError>(x.dim() == index.dim(), op, "x and index must have as many dimensions, got ", x.shape(), " and ",
+                    index.shape());
+  const int d = wrap_dim(*dim, x.dim(), op);
+  if (x.dim() == 0) return gather(x, 0, index);
+  Shape of_x = x.shape(), of_index = index.shape();
+  of_x[d] = of_index[d] = 1;
+  const Shape outside = broadcast(of_x, of_index, op);
+  of_x = of_index = outside;
+  of_x[d] = x.shape()[d];
+  of_index[d] = index.shape()[d];
+  return under_name(op, [&] { return gather(x.expand(of_x), d, index.expand(of_index)); });
+}
+Tensor Tensor::take_along_dim(const Tensor& index, std::optional<int64_t> dim) const {
+  return halfstep::take_along_dim(*this, index, dim);
+}
+
 Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_t> padding_idx, bool scale_grad_by_freq,
                  std::optional<double> max_norm, double norm_type) {
   check_same_device("embedding", {weight, index});
@@ -352,6 +373,7 @@ void add_index_ops(OpList& list) {
     return a.has_tensor(2) ? index_fill(x, dim, index, a.tensor(2)) : index_fill(x, dim, index, a.number("value"));
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
+  list.add(kTakeAlongDimInfo, [](Args& a) { return take_along_dim(a.tensor(0), a.tensor(1), a.integer_or_none("dim")); });
   list.add(Embedding::info, [](Args& a) {
     check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
     return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),

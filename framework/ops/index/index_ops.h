@@ -38,6 +38,9 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t
 // int64 [..., num_classes], 1 at the class and 0 elsewhere; num_classes -1: one more than the largest (a host read).
 Tensor one_hot(const Tensor& index, int64_t num_classes = -1);
 
+// gather, where x and index broadcast outside of dim; without dim both are read as one line.
+Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim = {});
+
 // x with src, or a number, at the places that gather(x, dim, index) reads; of several for one place the last stays.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);

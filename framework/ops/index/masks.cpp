@@ -29,6 +29,8 @@ constexpr OpInfo kTriuIndicesInfo{
     .name = "triu_indices", .doc = "the places that triu keeps", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kEqualInfo{
     .name = "equal", .policy = CastPolicy::keep, .doc = "one shape and equal values", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kIscloseInfo{
+    .name = "isclose", .doc = "|a - b| <= atol + rtol |b|", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kAllcloseInfo{
     .name = "allclose", .doc = "|a - b| <= atol + rtol |b| everywhere", .differentiable = false, .takes = Takes::any};
 
@@ -226,19 +228,35 @@ bool equal(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && all(eq(a.detach(), b.detach())).item<bool>();
 }
 
-bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  check_same_device("allclose", {a, b});
-  check<ValueError>(a.defined() && b.defined(), "allclose", "an input is undefined");
-  check_same_dtype("allclose", {a, b});
-  check<ValueError>(rtol >= 0 && atol >= 0, "allclose", "tolerances must not be negative, got ", rtol, " and ", atol);
-  broadcast(a.shape(), b.shape(), "allclose");
-  check_has_values("allclose", {a, b});
+namespace {
+
+Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check_same_device(op, {a, b});
+  check<ValueError>(a.defined() && b.defined(), op, "an input is undefined");
+  check_same_dtype(op, {a, b});
+  check<ValueError>(rtol >= 0 && atol >= 0, op, "tolerances must not be negative, got ", rtol, " and ", atol);
+  broadcast(a.shape(), b.shape(), op);
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor x = a.detach(), y = b.detach(), distance = abs(sub(x.to(DType::f64), y.to(DType::f64)));
   // eq lets infinities pass that are alike, and isfinite stops those that are not.
   Tensor close = logical_or(eq(x, y), logical_and(isfinite(distance), le(distance, add(mul(abs(y.to(DType::f64)), rtol), atol))));
   if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
+  return close;
+}
+
+}  // namespace
+
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return close_elements("isclose", a, b, rtol, atol, equal_nan);
+}
+Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  return halfstep::isclose(*this, o, rtol, atol, equal_nan);
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  const Tensor close = close_elements("allclose", a, b, rtol, atol, equal_nan);
+  check_has_values("allclose", {close});
   return all(close).item<bool>();
 }
 
@@ -265,6 +283,11 @@ void add_masks(OpList& list) {
   list.add(kEqualInfo, [](Args& a) {
     const Tensor x = a.tensor(0);
     return scalar(equal(x, a.tensor(1)), {.dtype = DType::boolean, .device = x.device()});
+  });
+  list.add(kIscloseInfo, [](Args& a) {
+    const Tensor x = a.tensor(0), y = a.tensor(1);
+    const double rtol = a.number("rtol", 1e-5), atol = a.number("atol", 1e-8);
+    return isclose(x, y, rtol, atol, a.flag("equal_nan", false));
   });
   list.add(kAllcloseInfo, [](Args& a) {
     const Tensor x = a.tensor(0), y = a.tensor(1);

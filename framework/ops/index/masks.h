@@ -33,6 +33,8 @@ Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device de
 
 // Whether shapes and values are equal: the host reads the answer.
 bool equal(const Tensor& a, const Tensor& b);
+// |a - b| <= atol + rtol |b|, computed in float64; infinities are equal to themselves. bool, of the broadcast shape.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 // |a - b| <= atol + rtol |b| everywhere, infinities being equal to themselves. The host reads the answer.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 

@@ -32,6 +32,13 @@ constexpr OpInfo kSearchsorted{.name = "searchsorted",
 constexpr OpInfo kBucketize{
     .name = "bucketize", .doc = "searchsorted with the arguments exchanged", .differentiable = false, .takes = Takes::numbers};
 
+constexpr OpInfo kIsin{
+    .name = "isin", .doc = "which elements are among the values", .differentiable = false, .takes = Takes::numbers};
+constexpr OpInfo kUnravelIndex{.name = "unravel_index",
+                               .doc = "the indices along each dimension of positions in a line",
+                               .differentiable = false,
+                               .takes = Takes::any};
+
 TensorOptions whole(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 
 // One of each run of equal neighbours of a line. inverse: in the line's own order.
@@ -151,6 +158,37 @@ Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
   return searchsorted(boundaries, x, right);
 }
 
+Tensor isin(const Tensor& x, const Tensor& values, bool invert) {
+  const NoGrad off;
+  check_same_device(kIsin.name, {x, values});
+  if (values.numel() == 0) return full_like(x, invert).to(DType::boolean);
+  const Tensor sorted = sort(values.detach().reshape({-1}), 0).first;
+  const Tensor place = clamp_max(searchsorted(sorted, x.detach()), double(values.numel() - 1));
+  const Tensor found = eq(index_select(sorted, 0, place.reshape({-1})).reshape(x.shape()), x.detach());
+  return invert ? logical_not(found) : found;
+}
+
+Tensors unravel_index(const Tensor& positions, const Shape& shape) {
+  const NoGrad off;
+  constexpr std::string_view op = kUnravelIndex.name;
+  check<DTypeError>(positions.defined() && is_integral(positions.dtype()) && positions.dtype() != DType::boolean, op,
+                    "positions must be integers");
+  check_size(op, shape);
+  const int64_t n = numel(shape);
+  if (positions.numel() > 0 && !positions.device().is_meta()) {
+    const auto [least, largest] = aminmax(positions);
+    check<IndexError>(least.item<int64_t>() >= 0 && largest.item<int64_t>() < n, op, "positions must lie in [0, ", n,
+                      "), the elements of ", shape, ", got ", least.item<int64_t>(), " to ", largest.item<int64_t>());
+  }
+  Tensors out(size_t(shape.size()));
+  Tensor rest = positions.to(DType::i64);
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    out[size_t(d)] = remainder(rest, double(shape[d]));
+    rest = floor_divide(rest, double(shape[d]));
+  }
+  return out;
+}
+
 void add_search(OpList& list) {
   const auto parts = [](Args& a, const Unique& u) {
     Tensors out{u.values};
@@ -165,6 +203,11 @@ void add_search(OpList& list) {
   list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0))); });
   list.add(kBincount, [](Args& a) { return bincount(a.tensor(0), a.tensor_or_none(1), a.integer("minlength", 0)); });
   list.add(kSearchsorted, [](Args& a) { return searchsorted(a.tensor(0), a.tensor(1), a.flag("right", false)); });
+  list.add(kIsin, [](Args& a) {
+    a.flag("assume_unique", false);  // changes nothing
+    return isin(a.tensor(0), a.tensor(1), a.flag("invert", false));
+  });
+  list.add(kUnravelIndex, [](Args& a) { return unravel_index(a.tensor(0), a.ints("shape")); });
   list.add(kBucketize, [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false)); });
 }
 

@@ -29,4 +29,9 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right = fal
 // searchsorted(boundaries, x).
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);
 
+// Which elements of x are among `values`: bool, of x's shape; invert: which are not. NaN is among none.
+Tensor isin(const Tensor& x, const Tensor& values, bool invert = false);
+// For each position of a tensor of `shape` that is read as one line: its index along each dimension. i64.
+Tensors unravel_index(const Tensor& positions, const Shape& shape);
+
 }  // namespace halfstep

@@ -2,6 +2,8 @@
 // Products with vectors: matrix products of one row or column, and sums of products.
 #include "framework/ops/linalg/vectors.h"
 
+#include <algorithm>
+
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/products.h"
@@ -114,6 +116,7 @@ struct Dot {
   }
 };
 
+constexpr OpInfo kKronInfo{.name = "kron", .doc = "Kronecker product: blocks a[i, j] b", .takes = Takes::any};
 constexpr OpInfo kOuterInfo{.name = "outer", .policy = CastPolicy::keep, .doc = "a[i] b[j] of two vectors", .takes = Takes::any};
 constexpr OpInfo kAddmvInfo{.name = "addmv",
                             .policy = CastPolicy::low,
@@ -172,6 +175,22 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return mul(a.unsqueeze(1), b);
 }
 
+Tensor kron(const Tensor& a, const Tensor& b) {
+  check_same_device(kKronInfo.name, {a, b});
+  const int n = std::max(a.dim(), b.dim());
+  check<ShapeError>(2 * n <= kMaxDims, kKronInfo.name, "takes at most ", kMaxDims / 2, " dimensions, got ", a.shape(), " and ",
+                    b.shape());
+  Shape outer = Shape::filled(2 * n, 1), inner = outer, out = Shape::filled(n, 1);
+  for (int d = 0; d < n; ++d) {
+    if (const int k = d - n + a.dim(); k >= 0) outer[2 * d] = a.shape()[k];
+    if (const int k = d - n + b.dim(); k >= 0) inner[2 * d + 1] = b.shape()[k];
+    check<ShapeError>(!__builtin_mul_overflow(outer[2 * d], inner[2 * d + 1], &out[d]), kKronInfo.name, "the result is too large: ",
+                      a.shape(), " times ", b.shape());
+  }
+  return mul(a.reshape(outer), b.reshape(inner)).reshape(out);
+}
+Tensor Tensor::kron(const Tensor& o) const { return halfstep::kron(*this, o); }
+
 Tensor addmv(const Tensor& input, const Tensor& mat, const Tensor& vec, double beta, double alpha) {
   check_same_device("addmv", {input, mat, vec});
   check<ShapeError>(mat.dim() == 2 && vec.dim() == 1 && mat.size(1) == vec.size(0), "addmv",
@@ -216,6 +235,7 @@ void add_vectors(OpList& list) {
   list.add(Dot::kInfo[1], [](Args& a) { return vdot(a.tensor(0), a.tensor(1)); });
   list.add(Dot::kInfo[2], [](Args& a) { return linalg_vecdot(a.tensor(0), a.tensor(1), a.integer("dim", -1)); });
   list.add(kOuterInfo, [](Args& a) { return outer(a.tensor(0), a.tensor(1)); });
+  list.add(kKronInfo, [](Args& a) { return kron(a.tensor(0), a.tensor(1)); });
   list.add(kAddmvInfo,
            [](Args& a) { return addmv(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
   list.add(kAddrInfo,

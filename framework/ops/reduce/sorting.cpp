@@ -58,15 +58,19 @@ Pair run(Order kind, const Tensor& x, int dim, bool descending, int64_t k) {
 int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[dim]; }
 
 struct Median {
-  struct Attr {};
+  struct Attr {
+    bool skips_nan = false;
+  };
   enum Saved : size_t { kX, kMedian };
-  static constexpr OpInfo info{
-      .name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers};
-  static void check(const Attr&, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0, "median", "has no value for an empty tensor, got ", in[0].shape());
+  static constexpr OpInfo kInfo[2] = {
+      {.name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers},
+      {.name = "nanmedian", .doc = "median of the elements that are numbers", .takes = Takes::numbers}};
+  static const OpInfo& info_of(const Attr& a) { return kInfo[a.skips_nan]; }
+  static void check(const Attr& a, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
   }
-  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    const Tensor y = halfstep::median(in[0].reshape({-1}), 0).first;
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor line = in[0].reshape({-1}), y = (a.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
     ctx.save(in[0]);
     ctx.save_output(y);
     return y;
@@ -78,6 +82,8 @@ struct Median {
   }
 };
 
+constexpr OpInfo kModeInfo{
+    .name = "mode", .doc = "the value that occurs most often, with its index", .takes = Takes::numbers};
 constexpr OpInfo kQuantile[2] = {
     {.name = "quantile", .policy = CastPolicy::f32, .doc = "the value below which a share of the elements lies"},
     {.name = "nanquantile", .policy = CastPolicy::f32, .doc = "quantile of the elements that are numbers"}};
@@ -185,6 +191,42 @@ Pair median(const Tensor& x, int64_t dim, bool keepdim) {
   return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
 }
 
+Tensor nanmedian(const Tensor& x) { return call<Median>({x}, {.skips_nan = true}); }
+Pair nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  if (!x.is_floating_point()) return under_name("nanmedian", [&] { return median(x, dim, keepdim); });
+  const int d = wrap_dim(dim, x.dim(), "nanmedian");
+  check<ShapeError>(length(x, d) > 0, "nanmedian", "has no value over an empty dimension, got ", x.shape());
+  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  // NaNs come after the numbers. Without any number the place is 0, which holds a NaN.
+  const Tensor numbers = sum(eq(x.detach(), x.detach()), {d}, true);
+  const Tensor place = clamp_min(floor_divide(numbers - 1, 2), 0);
+  const Tensor index = gather(argsort(x.detach(), d), d, place), value = gather(x, d, index);
+  return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
+}
+
+Pair mode(const Tensor& x, int64_t dim, bool keepdim) {
+  const int d = wrap_dim(dim, x.dim(), "mode");
+  const int64_t n = length(x, d);
+  check<ShapeError>(n > 0, "mode", "has no value over an empty dimension, got ", x.shape());
+  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  const auto [sorted, order] = sort(x.detach(), d);
+  // How long the run of equals is that ends at each place: the longest ends at the last of the mode.
+  Shape line = Shape::filled(x.dim(), 1);
+  line[d] = n;
+  const Tensor at = arange(n, {.device = x.device()}).reshape(line).expand(x.shape());
+  const Tensor differs = ne(sorted.narrow(d, 1, n - 1), sorted.narrow(d, 0, n - 1));
+  const Tensor starts = cat({at.narrow(d, 0, 1), where(differs, at.narrow(d, 1, n - 1), 0.0)}, d);
+  const Tensor last = argmax(at - cummax(starts, d).first, d, true);
+  const Tensor index = gather(order, d, last), value = gather(x, d, index);
+  return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
+}
+
+Tensor Tensor::median() const { return halfstep::median(*this); }
+Pair Tensor::median(int64_t dim, bool keepdim) const { return halfstep::median(*this, dim, keepdim); }
+Tensor Tensor::nanmedian() const { return halfstep::nanmedian(*this); }
+Pair Tensor::nanmedian(int64_t dim, bool keepdim) const { return halfstep::nanmedian(*this, dim, keepdim); }
+Pair Tensor::mode(int64_t dim, bool keepdim) const { return halfstep::mode(*this, dim, keepdim); }
+
 Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation) {
   return quantiles(kQuantile[0], x, checked_share(kQuantile[0], x, q), true, dim, keepdim, interpolation);
 }
@@ -231,11 +273,15 @@ void add_sorting(OpList& list) {
   });
   list.add(Sort::kInfo[2],
            [both](Args& a) { return both(kthvalue(a.tensor(0), a.integer("k"), a.integer("dim", -1), a.flag("keepdim", false))); });
-  list.add(Median::info, [both](Args& a) -> Tensors {
-    const std::optional<int64_t> dim = a.integer_or_none("dim");
-    if (!dim) return {median(a.tensor(0))};
-    return both(median(a.tensor(0), *dim, a.flag("keepdim", false)));
-  });
+  for (const bool skips_nan : {false, true}) {
+    list.add(Median::kInfo[skips_nan], [both, skips_nan](Args& a) -> Tensors {
+      const std::optional<int64_t> dim = a.integer_or_none("dim");
+      if (!dim) return {skips_nan ? nanmedian(a.tensor(0)) : median(a.tensor(0))};
+      const bool keepdim = a.flag("keepdim", false);
+      return both(skips_nan ? nanmedian(a.tensor(0), *dim, keepdim) : median(a.tensor(0), *dim, keepdim));
+    });
+  }
+  list.add(kModeInfo, [both](Args& a) { return both(mode(a.tensor(0), a.integer("dim", -1), a.flag("keepdim", false))); });
 }
 
 }  // namespace halfstep

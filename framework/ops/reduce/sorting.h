@@ -29,5 +29,10 @@ Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim 
 // The middle value, of an even number the lower one; NaN when there is one. Of all elements: equals share the gradient.
 Tensor median(const Tensor& x);
 std::pair<Tensor, Tensor> median(const Tensor& x, int64_t dim, bool keepdim = false);
+// median of the elements that are numbers; NaN where there is none.
+Tensor nanmedian(const Tensor& x);
+std::pair<Tensor, Tensor> nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
+// The value that occurs most often, the smallest of several, and the index of its last occurrence.
+std::pair<Tensor, Tensor> mode(const Tensor& x, int64_t dim = -1, bool keepdim = false);
 
 }  // namespace halfstep

@@ -204,6 +204,14 @@ void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
+const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const {
+  halfstep::uniform_(*this, lo, hi, generator);
+  return *this;
+}
+const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const {
+  halfstep::normal_(*this, mean, stddev, generator);
+  return *this;
+}
 
 Tensor rand(const Shape& shape, const TensorOptions& o, Generator* g) {
   check_sampled("rand", o.dtype);

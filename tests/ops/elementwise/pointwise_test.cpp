@@ -10,8 +10,10 @@
 #include "framework/ops/elementwise/where.h"
 #include "framework/ops/loss/pointwise_losses.h"
 #include "halfstep.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
@@ -144,4 +146,31 @@ TEST_CASE("losses and activations refuse what they cannot mean") {
   CHECK_THROWS_AS(addcdiv(whole, whole, whole), DTypeError);
   CHECK_THROWS_AS(addcmul(x, rand({2}), x), ShapeError);
   CHECK_THROWS_AS(clamp(x, std::nullopt, std::nullopt), ValueError);
+}
+
+TEST_CASE("fmax and fmin share the gradient of a tie, and give it to the number beside a NaN") {
+  for (const auto& op :
+       {+[](const Tensor&a, const Tensor&b) { return fmax(a, b); }, +[](const Tensor&a, const Tensor&b) { return fmin(a, b); }}) {
+    const Tensor a = tensor({1, kNan, 3}).requires_grad_(), b = tensor({1, 2, kNan}).requires_grad_();
+    op(a, b).sum().backward();
+    CHECK(a.grad().to_vector<float>() == std::vector<float>{0.5f, 0, 1});
+    CHECK(b.grad().to_vector<float>() == std::vector<float>{0.5f, 1, 0});
+  }
+}
+
+TEST_CASE("sums with alpha: one rounding in 16 bits, whole numbers of integers, in place") {
+  const Tensor x = tensor({1, 2}, {.dtype = DType::f16}), y = tensor({0.1, 0.2}, {.dtype = DType::f16});
+  CHECK(equal(x.add(y, 0.3), (x.to(DType::f32) + y.to(DType::f32) * 0.3).to(DType::f16)));
+  CHECK(equal(sub(x, y, 0.3), (x.to(DType::f32) - y.to(DType::f32) * 0.3).to(DType::f16)));
+  const Tensor n = arange(3), m = arange(3) + 1;
+  CHECK(n.add(m, 2).to_vector<int64_t>() == std::vector<int64_t>{2, 5, 8});
+  CHECK(n.add(m, 2).dtype() == DType::i64);
+  CHECK(error_of([&] { n.add(m, 0.5); }) == "[add] alpha must be whole for integer tensors, got 0.5");
+  const Tensor z = tensor({1, 2}), w = tensor({3, 4}).requires_grad_();
+  z.add_(w, -0.5).sub_(tensor({1, 1}), 2);
+  CHECK(z.to_vector<float>() == std::vector<float>{-2.5f, -2});
+  z.sum().backward();
+  CHECK(w.grad().to_vector<float>() == std::vector<float>{-0.5f, -0.5f});
+  CHECK(error_of([&] { n.add_(tensor({0.5, 1, 2}), 2); }) != "");
+  CHECK_THROWS_AS(z.detach().add_(zeros({3}), 2), ShapeError);
 }
