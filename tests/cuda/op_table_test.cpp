@@ -113,7 +113,8 @@ TEST_CASE("float32, float16 and bfloat16 are within rounding of the CPU's float6
       // Where no library adds the bias, a 16-bit product is rounded before: its size counts.
       const bool product = cuda.op == "linear" || cuda.op == "mlp" || cuda.op == "addmm";
       for (size_t k = 0; k < got.size(); ++k) {
-        CHECK(got[k].dtype() == (want[k].dtype() == DType::f64 && !cuda.always_f64 ? dtype : want[k].dtype()));  // of integers: float32
+        // Of integers: float32.
+        CHECK(got[k].dtype() == (want[k].dtype() == DType::f64 && !cuda.always_f64 ? dtype : want[k].dtype()));
         check_close(got[k], want[k], (dtype == DType::f32 ? 16 : cuda.ulps) * epsilon(dtype), 4e-7,
                     product ? largest(want[k]) / 2 : smallest);
       }

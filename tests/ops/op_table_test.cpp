@@ -103,7 +103,8 @@ TEST_CASE("float32, float16 and bfloat16 are within rounding of float64") {
           CHECK(all(got[i] == want[i]).item<bool>());
           continue;
         }
-        CHECK(got[i].dtype() == (want[i].dtype() == DType::f64 && !c.always_f64 ? dtype : want[i].dtype()));  // of integers: float32
+        // Of integers: float32.
+        CHECK(got[i].dtype() == (want[i].dtype() == DType::f64 && !c.always_f64 ? dtype : want[i].dtype()));
         const auto a = got[i].to_vector<double>(), b = want[i].to_vector<double>();
         for (size_t k = 0; k < a.size(); ++k) {
           if (same_number(a[k], b[k])) continue;
