@@ -32,9 +32,11 @@ std::pair<Tensor, Tensor> broadcast_parameters(std::string_view name, const Valu
   Tensor a = first.tensor(), b = second.tensor();
   check_parameter(name, a);
   check_parameter(name, b);
-  // A number takes the other's dtype and device.
-  if (a.dim() == 0 && b.dim() > 0) a = a.to(b.device()).to(b.dtype());
-  if (b.dim() == 0 && a.dim() > 0) b = b.to(a.device()).to(a.dtype());
+  const auto like_other = [](const Value& x, const Value& other) {
+    if (!x.is_number()) return x.tensor();
+    return other.is_number() ? x.tensor().to(DType::f32) : x.tensor().to(other.tensor().dtype()).to(other.tensor().device());
+  };
+  a = like_other(first, second), b = like_other(second, first);
   check<DTypeError>(a.dtype() == b.dtype(), name, "parameters must have one dtype, got ", a.dtype(), " and ", b.dtype());
   const Shape shape = broadcast(a.shape(), b.shape(), name);
   return {a.expand(shape), b.expand(shape)};
@@ -84,7 +86,7 @@ const D& same_class(const D& p, const Distribution& q) {
 
 }  // namespace
 
-Value::Value(double number) : tensor_(scalar(number)) {}
+Value::Value(double number) : tensor_(scalar(number, {.dtype = DType::f64})), is_number_(true) {}
 
 // ---- Distribution
 
@@ -151,7 +153,8 @@ Tensor Uniform::divergence(const Distribution& other) const {
 
 // ---- Bernoulli
 
-Bernoulli::Bernoulli(const Value& probs) : Bernoulli(ChoiceOptions{.probs = probs.tensor()}) {}
+Bernoulli::Bernoulli(const Value& probs)
+    : Bernoulli(ChoiceOptions{.probs = probs.is_number() ? probs.tensor().to(DType::f32) : probs.tensor()}) {}
 Bernoulli::Bernoulli(const ChoiceOptions& options) : probs_(options.probs), logits_(options.logits) {
   check<ValueError>(probs_.defined() != logits_.defined(), "Bernoulli", "needs either probs or logits");
   check_parameter("Bernoulli", probs_.defined() ? probs_ : logits_);

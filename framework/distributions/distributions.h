@@ -23,15 +23,17 @@
 
 namespace halfstep::distributions {
 
-// A parameter: a tensor, or a number as a float32 tensor [].
+// A parameter: a tensor, or a number. Beside a tensor a number takes its dtype and device; two numbers are float32.
 class Value {
  public:
   Value(double number);
   Value(Tensor tensor) : tensor_(std::move(tensor)) {}
   const Tensor& tensor() const { return tensor_; }
+  bool is_number() const { return is_number_; }
 
  private:
   Tensor tensor_;
+  bool is_number_ = false;
 };
 
 class Distribution {

@@ -135,6 +135,7 @@ TEST_CASE("shapes, dtypes and seeds of samples") {
     CHECK(D::Normal(one, one).sample().dtype() == t);
     CHECK(D::Gamma(one, one).sample({3}).dtype() == t);
     CHECK(D::Normal(0, one).rsample().dtype() == t);
+    CHECK(D::Normal(one[0], 0.5).log_prob(one).dtype() == t);
     CHECK(all(isfinite(D::Gamma(one, one).log_prob(D::Gamma(one, one).sample({100})))).item<bool>());
   }
   Generator a(5), b(5);
