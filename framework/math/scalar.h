@@ -166,8 +166,20 @@ HS_HD double erfinv(double x) {
 HS_HD float erfinv(float x) { return float(erfinv(double(x))); }
 #endif
 
+#ifdef __CUDA_ARCH__
 HS_HD float lgamma(float x) { return ::lgammaf(x); }
 HS_HD double lgamma(double x) { return ::lgamma(x); }
+#else
+// Not the C library's lgamma, which writes Gamma's sign to a variable of all threads.
+HS_HD float lgamma(float x) {
+  int sign;
+  return ::lgammaf_r(x, &sign);
+}
+HS_HD double lgamma(double x) {
+  int sign;
+  return ::lgamma_r(x, &sign);
+}
+#endif
 
 // ln Gamma's derivative: for x <= 0 by reflection, then up to 10 by psi(x) = psi(x + 1) - 1 / x, and there by its asymptotic
 // series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). The poles are -inf at 0 and NaN below, as in PyTorch.
