@@ -12,7 +12,7 @@ namespace halfstep {
 class DistributedDataParallel::Exchange : public LeafListener {
  public:
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
-      : reducer_(module.parameters(), group, options) {}
+      : reducer_(module.parameters(), group, options), listen_(*this, module.parameters()) {}
   void arm() { reducer_.arm(); }
   void accumulated(const Tensor&) override {}
   void backward_done() override {
@@ -23,7 +23,7 @@ class DistributedDataParallel::Exchange : public LeafListener {
 
  private:
   GradientReducer reducer_;
-  ListenToLeaves listen_{*this};
+  ListenToLeaves listen_;
 };
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options)

@@ -217,9 +217,10 @@ class Engine {
 
 void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
   Engine engine(retain_graph, create_graph);
+  LeafReports reports;
   engine.seed(outputs, grad_outputs);
   engine.run();
-  tell_backward_done();
+  reports.done();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {

@@ -4,41 +4,54 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace halfstep {
 namespace {
 
 std::mutex g_mutex;
-std::vector<LeafListener*> g_listeners;
-std::atomic<int> g_count{0};  // number of listeners, so that a backward without listeners only costs a read for each leaf
+std::unordered_multimap<const TensorImpl*, LeafListener*> g_listeners;
+std::atomic<size_t> g_count{0};  // the map's size, so that a backward without listeners only costs a read for each leaf
+thread_local LeafReports* t_reports = nullptr;
 
-std::vector<LeafListener*> listeners() {
-  if (g_count.load(std::memory_order_relaxed) == 0) return {};
+std::vector<LeafListener*> listeners_of(const Tensor& leaf) {
+  std::vector<LeafListener*> out;
+  if (g_count.load(std::memory_order_relaxed) == 0) return out;
   const std::lock_guard lock(g_mutex);
-  return g_listeners;
+  const auto [first, last] = g_listeners.equal_range(leaf.impl());
+  for (auto it = first; it != last; ++it) out.push_back(it->second);
+  return out;
 }
 
 }  // namespace
 
-ListenToLeaves::ListenToLeaves(LeafListener& listener) : listener_(listener) {
+ListenToLeaves::ListenToLeaves(LeafListener& listener, const std::vector<Tensor>& leaves) : listener_(listener), leaves_(leaves) {
   const std::lock_guard lock(g_mutex);
-  g_listeners.push_back(&listener);
-  ++g_count;
+  for (const Tensor& leaf : leaves_) g_listeners.emplace(leaf.impl(), &listener_);
+  g_count = g_listeners.size();
 }
 
 ListenToLeaves::~ListenToLeaves() {
   const std::lock_guard lock(g_mutex);
-  g_listeners.erase(std::find(g_listeners.begin(), g_listeners.end(), &listener_));
-  --g_count;
+  std::erase_if(g_listeners, [&](const auto& entry) { return entry.second == &listener_; });
+  g_count = g_listeners.size();
+}
+
+LeafReports::LeafReports() : outer_(std::exchange(t_reports, this)) {}
+LeafReports::~LeafReports() { t_reports = outer_; }
+
+void LeafReports::done() {
+  for (LeafListener* l : told_) l->backward_done();
 }
 
 void tell_accumulated(const Tensor& leaf) {
-  for (LeafListener* l : listeners()) l->accumulated(leaf);
-}
-
-void tell_backward_done() {
-  for (LeafListener* l : listeners()) l->backward_done();
+  for (LeafListener* l : listeners_of(leaf)) {
+    l->accumulated(leaf);
+    if (t_reports && std::find(t_reports->told_.begin(), t_reports->told_.end(), l) == t_reports->told_.end())
+      t_reports->told_.push_back(l);
+  }
 }
 
 }  // namespace halfstep

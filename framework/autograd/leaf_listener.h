@@ -9,29 +9,41 @@
 
 namespace halfstep {
 
-// Called in the thread of the backward, for every backward() of the process but not for grad(), which leaves .grad alone.
+// Called in the thread of the backward, by backward() but not by grad(), which leaves .grad alone.
 class LeafListener {
  public:
   virtual ~LeafListener() = default;
   // All uses of `leaf` in this backward have been through: leaf.grad() has its sum, with what it held before.
   virtual void accumulated(const Tensor& leaf) = 0;
-  // The backward is over; not called where it threw. What this throws leaves backward().
+  // A backward that reached one of the leaves is over; not called where it threw. What this throws leaves backward().
   virtual void backward_done() = 0;
 };
 
-// Listens while it lives. `listener` must outlive it.
+// Listens to `leaves` while it lives. `listener` must outlive it. Threads may train at once, each with its own leaves: ranks may be
+// threads of one process.
 class ListenToLeaves {
  public:
-  [[nodiscard]] explicit ListenToLeaves(LeafListener& listener);
+  [[nodiscard]] ListenToLeaves(LeafListener& listener, const std::vector<Tensor>& leaves);
   ~ListenToLeaves();
   ListenToLeaves(const ListenToLeaves&) = delete;
 
  private:
   LeafListener& listener_;
+  std::vector<Tensor> leaves_;
 };
 
-// What the engine calls.
+// What the engine calls: one scope around each backward(), in which leaves are reported.
+class LeafReports {
+ public:
+  LeafReports();
+  ~LeafReports();
+  void done();  // calls backward_done() of each listener that was given a leaf
+
+ private:
+  friend void tell_accumulated(const Tensor& leaf);
+  std::vector<LeafListener*> told_;
+  LeafReports* outer_;
+};
 void tell_accumulated(const Tensor& leaf);
-void tell_backward_done();
 
 }  // namespace halfstep

@@ -12,7 +12,7 @@ constexpr int64_t kAlign = 16;  // elements: kernels like gradients that begin w
 }  // namespace
 
 GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options)
-    : group_(group), options_(options) {
+    : group_(group), options_(options), listen_(*this, parameters) {
   check<ValueError>(options.first_bucket_mb > 0 && options.bucket_mb > 0, "distributed", "a bucket must have more than 0 MB, got ",
                     options.first_bucket_mb, " and ", options.bucket_mb);
   const auto room = [&](size_t bucket) { return (bucket == 0 ? options.first_bucket_mb : options.bucket_mb) * 1024 * 1024; };

@@ -73,7 +73,7 @@ class GradientReducer final : public LeafListener {
   std::unordered_map<const TensorImpl*, size_t> slot_of_;
   size_t sent_ = 0, arrived_ = 0;
   bool armed_ = false;
-  ListenToLeaves listen_{*this};
+  ListenToLeaves listen_;
 };
 
 }  // namespace halfstep

@@ -34,7 +34,7 @@ TEST_CASE("leaf listener: gradients are reported when they are complete, the las
   manual_seed(1);
   const Tensor a = leaf("a", {4, 4}), b = leaf("b", {4, 4}), c = leaf("c", {4, 4}), x = randn({2, 4});
   Notes notes;
-  const ListenToLeaves listen(notes);
+  const ListenToLeaves listen(notes, {a, b, c});
   mm(tanh(mm(tanh(mm(x, a)), b)), c).sum().backward();
   CHECK(notes.text == "c b a |");
   notes.text.clear();
@@ -61,7 +61,7 @@ TEST_CASE("leaf listener: gradients stay in a 16-bit dtype where they may, unlik
   };
   Notes notes;
   {
-    const ListenToLeaves listen(notes);
+    const ListenToLeaves listen(notes, {w});
     run();
   }
   CHECK(notes.dtypes == std::vector<DType>{DType::bf16});
@@ -75,8 +75,26 @@ TEST_CASE("leaf listener: gradients stay in a 16-bit dtype where they may, unlik
 TEST_CASE("leaf listener: parameters of a recomputed segment are reported like others") {
   const Tensor a = leaf("a", {4, 4}), b = leaf("b", {4, 4}), x = randn({2, 4});
   Notes notes;
-  const ListenToLeaves listen(notes);
+  const ListenToLeaves listen(notes, {a, b});
   const Tensor h = checkpoint([&](const Tensor& t) { return tanh(mm(t, a)); }, x, {a});
   mm(h, b).sum().backward();
   CHECK(notes.text == "b a |");
+}
+
+TEST_CASE("leaf listener: backwards that do not reach its leaves are not reported") {
+  const Tensor a = leaf("a", {4, 4}), b = leaf("b", {4, 4});
+  Notes notes;
+  const ListenToLeaves listen(notes, {a});
+  b.sum().backward();
+  CHECK(notes.text.empty());
+  a.sum().backward();
+  CHECK(notes.text == "a |");
+  const Tensor twice = a * 2;
+  twice.register_hook([&](const Tensor& g) {
+    const EnableGrad on;
+    b.sum().backward();  // within the other
+    return g;
+  });
+  twice.sum().backward();
+  CHECK(notes.text == "a |a |");
 }
