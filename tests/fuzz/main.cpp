@@ -20,14 +20,8 @@
 namespace {
 
 namespace fs = std::filesystem;
-// An input may compute for kSeconds, and wait ten times as long: others may have the machine.
-#if defined(__SANITIZE_THREAD__)
-constexpr int kSeconds = 100;           // the sanitizer is slow where a deep stack unwinds
-constexpr long kMegabytes = 10 * 1024;  // the sanitizer's own data take up to ten times as much as the program's memory
-#else
-constexpr int kSeconds = 20;
+constexpr int kSeconds = 20;       // an input may compute, and ten times as long it may wait: others may have the machine
 constexpr long kMegabytes = 1024;  // the program may come to hold
-#endif
 constexpr const char* kFound = "fuzz-found.bin";
 
 std::string g_input, g_found;
