@@ -32,10 +32,10 @@ std::shared_ptr<Dataset> images(const std::string& path, int64_t samples) {
   uint32_t state = 1;
   for (int64_t i = 0; i < samples; ++i) {
     const char* const record = there > 0 ? bytes.data() + i % there * (kImage + 1) : nullptr;
-    y.data<uint8_t>()[i] = record ? uint8_t(record[0]) : uint8_t(i % 10);
+    y.data_ptr<uint8_t>()[i] = record ? uint8_t(record[0]) : uint8_t(i % 10);
     for (int64_t j = 0; j < kImage; ++j) {
       state = state * 1664525u + 1013904223u;
-      x.data<uint8_t>()[i * kImage + j] = record ? uint8_t(record[1 + j]) : uint8_t(state >> 24);
+      x.data_ptr<uint8_t>()[i * kImage + j] = record ? uint8_t(record[1 + j]) : uint8_t(state >> 24);
     }
   }
   const auto data = std::make_shared<TensorDataset>(x, y, 10, Affine{1 / 255.f, 0});
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     std::string seconds;
     for (int epoch = 0; epoch <= std::atoi(argv[5]); ++epoch) {
       const auto start = std::chrono::steady_clock::now();
-      for (auto& [x, y] : loader) sum += double(x.data<float>()[0]) + double(y.data<int64_t>()[0]);
+      for (auto& [x, y] : loader) sum += double(x.data_ptr<float>()[0]) + double(y.data_ptr<int64_t>()[0]);
       const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (epoch > 0) seconds += (seconds.empty() ? "" : ", ") + std::to_string(spent);
     }

@@ -59,7 +59,7 @@ void measure(const Options& o) {
   std::printf("{\"device\": \"%s\", \"mib\": %lld", gpu.describe().c_str(), static_cast<long long>(o.mib));
   std::printf(", \"memcpy_gb_s\": %.2f", rate(seconds(gpu, o.rounds, [&] { std::memcpy(other.data(), host.data(), bytes); })));
   std::printf(", \"copy_from_host_gb_s\": %.2f",
-              rate(seconds(gpu, o.rounds, [&] { gpu.copy_from_host(host.data(), there.data(), bytes); })));
+              rate(seconds(gpu, o.rounds, [&] { gpu.copy_from_host(host.data(), there.data_ptr(), bytes); })));
 
   const std::unique_ptr<UploadLane> lane = gpu.open_upload_lane();
   check<DeviceError>(lane != nullptr, "bench_uploads", gpu.describe(), " has no upload lane");
@@ -69,7 +69,7 @@ void measure(const Options& o) {
     for (size_t t = 0; t < threads; ++t) {
       team.emplace_back([&, t] {
         const size_t begin = bytes * t / threads, end = bytes * (t + 1) / threads;
-        copies[t] = lane->send(host.data() + begin, static_cast<char*>(there.data()) + begin, end - begin);
+        copies[t] = lane->send(host.data() + begin, static_cast<char*>(there.data_ptr()) + begin, end - begin);
       });
     }
     for (std::thread& t : team) t.join();

@@ -48,7 +48,7 @@ void views() {
 
 void gradients() {
   std::cout << "-- gradients\n";
-  const Tensor x = tensor({1, 2, 3}).set_requires_grad();
+  const Tensor x = tensor({1.0, 2, 3}).set_requires_grad();
   const Tensor y = (x * x).sum();  // y = sum x^2
   y.backward();
   std::cout << "dy/dx = " << x.grad() << '\n';

@@ -51,8 +51,8 @@ int main(int argc, char** argv) {
                                           Linear(kHidden, pixels), Sigmoid());
   Sequential critic(Linear(pixels, kHidden), LeakyReLU(0.2), Linear(kHidden, kHidden),
                                        LeakyReLU(0.2), Linear(kHidden, 1));
-  Adam generator_steps(generator.parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
-  Adam critic_steps(critic.parameters(), {.lr = 1e-3, .beta1 = 0, .beta2 = 0.9});
+  Adam generator_steps(generator.parameters(), {.lr = 1e-3, .betas = {0, 0.9}});
+  Adam critic_steps(critic.parameters(), {.lr = 1e-3, .betas = {0, 0.9}});
   const bool scaled = dtype == DType::f16;
   GradScaler generator_scaler({.enabled = scaled}), critic_scaler({.enabled = scaled});
   int64_t skipped = 0;

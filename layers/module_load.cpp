@@ -20,7 +20,7 @@ const Tensor* find(const StateDict& state, const std::string& name) {
 // Does the state have a tensor of the module that is `n` too, under another of its names?
 bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
   return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
-           return other.tensor.shares_memory_with(n.tensor) && other.tensor.data() == n.tensor.data() &&
+           return other.tensor.shares_memory_with(n.tensor) && other.tensor.data_ptr() == n.tensor.data_ptr() &&
                   other.tensor.shape() == n.tensor.shape() && find(state, other.name);
          });
 }
@@ -65,7 +65,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   NoGrad off;
   for (const NamedTensor& n : mine) {
     const Tensor* from = find(state, n.name);
-    if (from && from->data() != n.tensor.data()) n.tensor.copy_(from->detach());
+    if (from && from->data_ptr() != n.tensor.data_ptr()) n.tensor.copy_(from->detach());
   }
   return report;
 }

@@ -12,7 +12,7 @@ SavedState saved_state(const Module& module) {
   SavedState out;
   std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
   for (const NamedTensor& t : module.state_dict()) {
-    const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.data()}, t);
+    const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.data_ptr()}, t);
     const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
     if (again)
       out.shared[t.name] = seen->second.name;

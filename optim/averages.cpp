@@ -12,7 +12,7 @@ DType kept_dtype(const Tensor& p) { return p.dtype() == DType::f64 ? DType::f64 
 
 StepControl control_of(const AmpStep& amp) {
   StepControl control;
-  if (amp.found_inf.defined()) control.found_inf = amp.found_inf.data<float>();
+  if (amp.found_inf.defined()) control.found_inf = amp.found_inf.data_ptr<float>();
   return control;
 }
 
@@ -39,8 +39,8 @@ void WeightAverage::stepped(const AmpStep& amp) {
                          .grad = p.view(),
                          .state = {},
                          .shadow = {},
-                         .step = state(i, "average_step", {}, DType::f32).data<float>(),
-                         .number = state(i, "average_count", {}, DType::f32).data<float>()});
+                         .step = state(i, "average_step", {}, DType::f32).data_ptr<float>(),
+                         .number = state(i, "average_count", {}, DType::f32).data_ptr<float>()});
       ++i;
     }
     backend_for(group.params.front().device()).update(updates, rule, control_of(amp));
@@ -104,7 +104,7 @@ void Lookahead::stepped(const AmpStep& amp) {
     for (const Tensor& p : group.params) {
       ParamUpdate u{.param = p.view(), .grad = p.view(), .state = {}, .shadow = {}, .step = nullptr};
       u.state[0] = state(i, "slow", p.shape(), kept_dtype(p)).view();
-      u.step = state(i, "slow_step", {}, DType::f32).data<float>();
+      u.step = state(i, "slow_step", {}, DType::f32).data_ptr<float>();
       shadows.push_back(autocast::shadow_of(p));
       if (shadows.back().defined()) u.shadow = shadows.back().view();
       updates.push_back(u);

@@ -19,7 +19,7 @@ Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tenso
   for (const Tensor& g : grads)
     check<DeviceError>(g.device() == device, where, "gradients must be on one device, got ", device, " and ", g.device());
   Tensor norm = zeros({}, {.device = device});
-  backend_for(device).norm(views_of(grads), norm_type, norm.data<float>());
+  backend_for(device).norm(views_of(grads), norm_type, norm.data_ptr<float>());
   return norm;
 }
 
@@ -37,7 +37,7 @@ Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, double nor
                       ", so it cannot be clipped",
                       Help{"set error_if_nonfinite = false to scale by it anyway; a GradScaler skips such steps"});
   }
-  backend_for(norm.device()).clip(views_of(grads), norm.data<float>(), max_norm);
+  backend_for(norm.device()).clip(views_of(grads), norm.data_ptr<float>(), max_norm);
   for (const Tensor& g : grads) g.bump_version();
   return norm;
 }

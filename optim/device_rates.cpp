@@ -51,12 +51,12 @@ void DeviceRates::send() {
   Backend& backend = backend_for(rates_.device());
   if (schedule_) schedule_->follow();
   std::vector<double> rates = host_rates();
-  if (rates != sent_) backend.copy_from_host(rates.data(), rates_.data(), rates_.nbytes());
+  if (rates != sent_) backend.copy_from_host(rates.data(), rates_.data_ptr(), rates_.nbytes());
   sent_ = std::move(rates);
   if (!schedule_) return;
   const int64_t count = schedule_->count();
   const bool moved = count != sent_count_ || schedule_->revision() != sent_revision_;  // by the host, or for the first time
-  if (moved) backend.copy_from_host(&count, count_.data(), sizeof count);
+  if (moved) backend.copy_from_host(&count, count_.data_ptr(), sizeof count);
   if (moved || window_end_ < count + kWindow / 2) {
     std::vector<double> table(size_t(table_.numel()));
     const size_t groups = optimizer_.groups_.size();
@@ -66,7 +66,7 @@ void DeviceRates::send() {
             row < groups ? schedule_->rate(schedule_->initial_lr(row), c) : schedule_->momentum(c).value();
       }
     }
-    backend.copy_from_host(table.data(), table_.data(), table_.nbytes());
+    backend.copy_from_host(table.data(), table_.data_ptr(), table_.nbytes());
     window_end_ = last_ = count + kWindow;
     while (last_ > count && !schedule_->covers(last_)) --last_;
   }
@@ -84,9 +84,9 @@ std::vector<double> DeviceRates::host_rates() const {
 
 void DeviceRates::add_to(math::StepTail& tail) const {
   if (!schedule_) return;
-  tail.count = count_.data<int64_t>();
-  tail.table = table_.data<double>();
-  tail.rates = rates_.data<double>();
+  tail.count = count_.data_ptr<int64_t>();
+  tail.table = table_.data_ptr<double>();
+  tail.rates = rates_.data_ptr<double>();
   tail.width = kWindow;
   tail.groups = rates_.numel();
 }

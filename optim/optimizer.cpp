@@ -266,11 +266,11 @@ StepControl Optimizer::control(size_t group, bool whole) {
     if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // it ends the step
   }
   const AmpStep& step = amp();
-  if (step.found_inf.defined()) c.found_inf = step.found_inf.data<float>();
-  if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data<float>();
+  if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
+  if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
   c.write_back = step.grad_scale.defined() && keeps_unscaled_;
   if (rates_.defined()) {
-    c.lr = rates_.data<double>() + group;
+    c.lr = rates_.data_ptr<double>() + group;
     if (device_has_momentum()) c.momentum = c.lr + groups_.size();
   }
   return c;

@@ -26,7 +26,7 @@ struct ParamGroup {
   std::optional<double> weight_decay = {};
   std::any options = {};  // of the optimizer's own kind, e.g. SGDOptions, in place of those that all groups share
 
-  // The options, as group.as<AdamOptions>().beta1 = 0.8. Throws ValueError if they are of another kind.
+  // The options, as group.as<AdamOptions>().betas[0] = 0.8. Throws ValueError if they are of another kind.
   template <class O>
   O& as() {
     O* const own = std::any_cast<O>(&options);

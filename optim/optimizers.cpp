@@ -17,7 +17,7 @@ Option<O> decay_of(const char* doc = "weight decay, added to the gradient") {
 }
 template <class O>
 Option<O> betas_of(const char* doc = "decay rates of the two moments") {
-  return option<O>("betas", typename Option<O>::Numbers{&O::beta1, &O::beta2}, doc).at_least(0).under(1);
+  return option("betas", &O::betas, doc).at_least(0).under(1);
 }
 template <class O>
 Option<O> eps_of() {
@@ -78,8 +78,8 @@ Names adam_states(bool amsgrad) {
 template <class O>
 math::AdamRule adam_rule(const O& o, bool decoupled) {
   return {.lr = o.lr,
-          .beta1 = o.beta1,
-          .beta2 = o.beta2,
+          .beta1 = o.betas[0],
+          .beta2 = o.betas[1],
           .eps = o.eps,
           .weight_decay = o.weight_decay,
           .decoupled = decoupled,
@@ -116,8 +116,8 @@ const std::vector<Option<NAdamOptions>>& NAdamOptions::list() {
 Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule NAdamOptions::rule() const {
   return math::NadamRule{.lr = lr,
-                         .beta1 = beta1,
-                         .beta2 = beta2,
+                         .beta1 = betas[0],
+                         .beta2 = betas[1],
                          .eps = eps,
                          .weight_decay = weight_decay,
                          .momentum_decay = momentum_decay,
@@ -134,8 +134,8 @@ const std::vector<Option<RAdamOptions>>& RAdamOptions::list() {
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule RAdamOptions::rule() const {
   return math::RadamRule{.lr = lr,
-                         .beta1 = beta1,
-                         .beta2 = beta2,
+                         .beta1 = betas[0],
+                         .beta2 = betas[1],
                          .eps = eps,
                          .weight_decay = weight_decay,
                          .decoupled = decoupled_weight_decay,
@@ -151,7 +151,8 @@ const std::vector<Option<AdamaxOptions>>& AdamaxOptions::list() {
 }
 Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
 UpdateRule AdamaxOptions::rule() const {
-  return math::AdamaxRule{.lr = lr, .beta1 = beta1, .beta2 = beta2, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
+  return math::AdamaxRule{
+      .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
 
 const std::vector<Option<RMSpropOptions>>& RMSpropOptions::list() {
@@ -238,21 +239,25 @@ const std::vector<Option<RpropOptions>>& RpropOptions::list() {
   using O = RpropOptions;
   static const std::vector<Option<O>> all{
       lr_of<O>(),
-      option<O>("etas", Option<O>::Numbers{&O::eta_minus, &O::eta_plus},
+      option("etas", &O::etas,
                 "factors of the step size where the sign changes, and where not")
           .above(0),
-      option<O>("step_sizes", Option<O>::Numbers{&O::step_min, &O::step_max}, "its bounds").at_least(0), maximize_of<O>()};
+      option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
   return all;
 }
 void RpropOptions::check() const {
-  halfstep::check<ValueError>(eta_minus < 1 && eta_plus > 1, kName, "etas must be below and above 1, got ", eta_minus, " and ",
-                              eta_plus);
-  halfstep::check<ValueError>(step_min <= step_max, kName, "step_sizes must be in order, got ", step_min, " and ", step_max);
+  halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, kName, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
+  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], kName, "step_sizes must be in order, got ", step_sizes[0],
+                              " and ", step_sizes[1]);
 }
 Names RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
-  return math::RpropRule{
-      .lr = lr, .eta_minus = eta_minus, .eta_plus = eta_plus, .step_min = step_min, .step_max = step_max, .maximize = maximize};
+  return math::RpropRule{.lr = lr,
+                         .eta_minus = etas[0],
+                         .eta_plus = etas[1],
+                         .step_min = step_sizes[0],
+                         .step_max = step_sizes[1],
+                         .maximize = maximize};
 }
 
 const std::vector<Option<LionOptions>>& LionOptions::list() {
@@ -263,14 +268,14 @@ const std::vector<Option<LionOptions>>& LionOptions::list() {
 }
 Names LionOptions::states() const { return {"exp_avg"}; }
 UpdateRule LionOptions::rule() const {
-  return math::LionRule{.lr = lr, .beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .maximize = maximize};
+  return math::LionRule{.lr = lr, .beta1 = betas[0], .beta2 = betas[1], .weight_decay = weight_decay, .maximize = maximize};
 }
 
 const std::vector<Option<AdEMAMixOptions>>& AdEMAMixOptions::list() {
   using O = AdEMAMixOptions;
   static const std::vector<Option<O>> all{
       lr_of<O>(),
-      option<O>("betas", Option<O>::Numbers{&O::beta1, &O::beta2, &O::beta3},
+      option("betas", &O::betas,
                 "decay rates: fast moment, second moment, slow moment")
           .at_least(0)
           .under(1),
@@ -285,9 +290,9 @@ const std::vector<Option<AdEMAMixOptions>>& AdEMAMixOptions::list() {
 Names AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
 UpdateRule AdEMAMixOptions::rule() const {
   return math::AdemamixRule{.lr = lr,
-                            .beta1 = beta1,
-                            .beta2 = beta2,
-                            .beta3 = beta3,
+                            .beta1 = betas[0],
+                            .beta2 = betas[1],
+                            .beta3 = betas[2],
                             .alpha = alpha,
                             .eps = eps,
                             .weight_decay = weight_decay,

@@ -45,7 +45,7 @@ class WithOptions : public Base {
     }
     return out + ")";
   }
-  // Those of a group. As in param_groups(), what is written counts from the next step on: opt.options().beta1 = 0.8.
+  // Those of a group. As in param_groups(), what is written counts from the next step on: opt.options().betas[0] = 0.8.
   O& options(size_t group = 0) {
     this->param_groups();  // brings rates up to date
     return const_cast<O&>(own(group));
@@ -80,8 +80,8 @@ class WithOptions : public Base {
     return out;
   }
   const double* momentum_of(size_t group) const override {
-    if constexpr (requires(O o) { o.beta1; })
-      return &own(group).beta1;
+    if constexpr (requires(O o) { o.betas; })
+      return &own(group).betas[0];
     else if constexpr (requires(O o) { o.momentum; })
       return &own(group).momentum;
     else
@@ -193,7 +193,9 @@ struct SGDOptions {
 using SGD = RuleOptimizer<SGDOptions>;
 
 struct AdamOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double lr = 1e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, maximize = false;
   void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamOptions, "Adam");
@@ -202,7 +204,9 @@ using Adam = RuleOptimizer<AdamOptions>;
 
 // Adam with decoupled weight decay.
 struct AdamWOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  double lr = 1e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false, maximize = false;
   void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamWOptions, "AdamW");
@@ -210,7 +214,9 @@ struct AdamWOptions {
 using AdamW = RuleOptimizer<AdamWOptions>;
 
 struct NAdamOptions {
-  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
+  double lr = 2e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
   bool decoupled_weight_decay = false, maximize = false;
   void check() const {}
   static constexpr const char* kNumber = "mu_product";
@@ -219,7 +225,9 @@ struct NAdamOptions {
 using NAdam = RuleOptimizer<NAdamOptions>;
 
 struct RAdamOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double lr = 1e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0;
   bool decoupled_weight_decay = false, maximize = false;
   void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(RAdamOptions, "RAdam");
@@ -227,7 +235,9 @@ struct RAdamOptions {
 using RAdam = RuleOptimizer<RAdamOptions>;
 
 struct AdamaxOptions {
-  double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  double lr = 2e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0;
   bool maximize = false;
   void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamaxOptions, "Adamax");
@@ -273,7 +283,8 @@ using ASGD = RuleOptimizer<ASGDOptions>;
 
 // For full batches. lr is the size that each element's steps begin with.
 struct RpropOptions {
-  double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;
+  double lr = 1e-2;
+  NumberTuple<2> etas = {0.5, 1.2}, step_sizes = {1e-6, 50};
   bool maximize = false;
   void check() const;
   HALFSTEP_OPTIMIZER_OPTIONS(RpropOptions, "Rprop");
@@ -281,7 +292,9 @@ struct RpropOptions {
 using Rprop = RuleOptimizer<RpropOptions>;
 
 struct LionOptions {
-  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  double lr = 1e-4;
+  NumberTuple<2> betas = {0.9, 0.99};
+  double weight_decay = 0;
   bool maximize = false;
   void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(LionOptions, "Lion");
@@ -290,7 +303,9 @@ using Lion = RuleOptimizer<LionOptions>;
 
 // alpha_warmup, beta3_warmup: steps over which they grow to their values; 0: none. Usual is the number of steps of the training.
 struct AdEMAMixOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2, eps = 1e-8, weight_decay = 0;
+  double lr = 1e-3;
+  NumberTuple<3> betas = {0.9, 0.999, 0.9999};
+  double alpha = 2, eps = 1e-8, weight_decay = 0;
   int64_t alpha_warmup = 0, beta3_warmup = 0;
   bool maximize = false;
   void check() const {}

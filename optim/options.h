@@ -3,13 +3,19 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,12 +23,31 @@
 
 namespace halfstep {
 
-// An option of the struct O. Several numbers under one name are a tuple, as PyTorch's betas are.
+// An option of n numbers, as PyTorch's betas: .betas = {0.9, 0.999}, and betas[0] is the first. Another count does not compile.
+template <size_t n>
+class NumberTuple {
+ public:
+  template <std::convertible_to<double>... T>
+  requires(sizeof...(T) == n) constexpr NumberTuple(T... numbers) : numbers_{double(numbers)...} {}
+  constexpr NumberTuple(const std::pair<double, double>& numbers) requires(n == 2) : numbers_{numbers.first, numbers.second} {}
+  constexpr double& operator[](size_t i) { return numbers_[i]; }
+  constexpr const double& operator[](size_t i) const { return numbers_[i]; }
+  constexpr size_t size() const { return n; }
+  constexpr double* begin() { return numbers_.data(); }
+  constexpr const double* begin() const { return numbers_.data(); }
+  constexpr double* end() { return begin() + n; }
+  constexpr const double* end() const { return begin() + n; }
+  bool operator==(const NumberTuple&) const = default;
+
+ private:
+  std::array<double, n> numbers_;
+};
+
+// An option of the struct O.
 template <class O>
 struct Option {
-  using Numbers = std::vector<double O::*>;
   std::string name;
-  std::variant<Numbers, int64_t O::*, bool O::*, std::string O::*> member;
+  std::variant<double O::*, NumberTuple<2> O::*, NumberTuple<3> O::*, int64_t O::*, bool O::*, std::string O::*> member;
   std::string doc;
   double least = -std::numeric_limits<double>::infinity(), below = std::numeric_limits<double>::infinity();  // least <= x < below
   bool above_least = false;                                                                                  // least < x
@@ -50,17 +75,19 @@ struct Option {
   }
 };
 
-template <class O>
-Option<O> option(std::string name, double O::*member, std::string doc) {
-  return {std::move(name), typename Option<O>::Numbers{member}, std::move(doc)};
-}
-template <class O>
-Option<O> option(std::string name, typename Option<O>::Numbers members, std::string doc) {
-  return {std::move(name), std::move(members), std::move(doc)};
-}
 template <class O, class T>
 Option<O> option(std::string name, T O::*member, std::string doc) {
   return {std::move(name), member, std::move(doc)};
+}
+
+// The numbers of an option; none of a count, a flag or a text. Options: O or const O.
+template <class O, class Options>
+auto numbers_of(const Option<O>& option, Options& options) {
+  using Numbers = std::span<std::conditional_t<std::is_const_v<Options>, const double, double>>;
+  if (const auto* one = std::get_if<double O::*>(&option.member)) return Numbers(&(options.*(*one)), 1);
+  if (const auto* two = std::get_if<NumberTuple<2> O::*>(&option.member)) return Numbers(options.*(*two));
+  if (const auto* three = std::get_if<NumberTuple<3> O::*>(&option.member)) return Numbers(options.*(*three));
+  return Numbers();
 }
 
 // "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
@@ -68,18 +95,19 @@ template <class O>
 std::string shown(const Option<O>& option, const O& options) {
   std::ostringstream out;
   out << option.name << '=';
-  if (const auto* numbers = std::get_if<0>(&option.member)) {
-    const bool tuple = numbers->size() > 1;
-    if (!tuple && options.*(*numbers)[0] == 0 && O{}.*(*numbers)[0] == 0) return {};
-    for (size_t i = 0; i < numbers->size(); ++i) out << (i ? ", " : tuple ? "(" : "") << options.*(*numbers)[i];
+  const O defaults;
+  if (const auto numbers = numbers_of(option, options); !numbers.empty()) {
+    const bool tuple = numbers.size() > 1;
+    if (!tuple && numbers[0] == 0 && numbers_of(option, defaults)[0] == 0) return {};
+    for (size_t i = 0; i < numbers.size(); ++i) out << (i ? ", " : tuple ? "(" : "") << numbers[i];
     if (tuple) out << ')';
-  } else if (const auto* count = std::get_if<1>(&option.member)) {
+  } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
     out << options.*(*count);
-  } else if (const auto* flag = std::get_if<2>(&option.member)) {
+  } else if (const auto* flag = std::get_if<bool O::*>(&option.member)) {
     if (!(options.*(*flag))) return {};
     out << "True";
   } else {
-    out << options.*std::get<3>(option.member);
+    out << options.*std::get<std::string O::*>(option.member);
   }
   return out.str();
 }
@@ -89,16 +117,16 @@ template <class O>
 std::vector<double> values_of(const O& options, const std::vector<const double*>& left_out = {}) {
   std::vector<double> out;
   for (const Option<O>& option : O::list()) {
-    if (const auto* numbers = std::get_if<0>(&option.member)) {
-      for (double O::*member : *numbers) {
-        if (std::find(left_out.begin(), left_out.end(), &(options.*member)) == left_out.end()) out.push_back(options.*member);
+    if (const auto numbers = numbers_of(option, options); !numbers.empty()) {
+      for (const double& number : numbers) {
+        if (std::find(left_out.begin(), left_out.end(), &number) == left_out.end()) out.push_back(number);
       }
-    } else if (const auto* count = std::get_if<1>(&option.member)) {
+    } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
       out.push_back(double(options.*(*count)));
-    } else if (const auto* flag = std::get_if<2>(&option.member)) {
+    } else if (const auto* flag = std::get_if<bool O::*>(&option.member)) {
       out.push_back(options.*(*flag));
     } else {
-      out.push_back(double(std::hash<std::string>{}(options.*std::get<3>(option.member))));
+      out.push_back(double(std::hash<std::string>{}(options.*std::get<std::string O::*>(option.member))));
     }
   }
   return out;
@@ -106,14 +134,9 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
 
 // Are the values of all options of the list the same? Each step asks this, so it allocates nothing.
 template <class O>
-  requires requires { O::list(); }
+requires requires { O::list(); }
 bool same_values(const O& a, const O& b) {
-  const auto same = [&](const auto& member) {
-    if constexpr (requires { a.*member; })
-      return a.*member == b.*member;
-    else
-      return std::all_of(member.begin(), member.end(), [&](double O::*number) { return a.*number == b.*number; });
-  };
+  const auto same = [&](const auto& member) { return a.*member == b.*member; };
   return std::all_of(O::list().begin(), O::list().end(), [&](const Option<O>& o) { return std::visit(same, o.member); });
 }
 
@@ -128,11 +151,11 @@ void check_option(const char* optimizer, const Option<O>& option, const O& optio
     check<ValueError>((option.above_least ? x > option.least : x >= option.least) && x < option.below, optimizer, option.name,
                       " must be ", domain, ", got ", x);
   };
-  if (const auto* numbers = std::get_if<0>(&option.member)) {
-    for (double O::*member : *numbers) number(options.*member);
-  } else if (const auto* count = std::get_if<1>(&option.member)) {
+  if (const auto numbers = numbers_of(option, options); !numbers.empty()) {
+    for (const double x : numbers) number(x);
+  } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
     number(double(options.*(*count)));
-  } else if (const auto* text = std::get_if<3>(&option.member)) {
+  } else if (const auto* text = std::get_if<std::string O::*>(&option.member)) {
     bool known = false;
     std::string all;
     for (const std::string& choice : option.choices) {

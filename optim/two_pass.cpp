@@ -50,7 +50,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
                               .state = {},
                               .shadow = u.shadow,
                               .step = nullptr,
-                              .number = d.number.defined() ? d.number.data<float>() : nullptr};
+                              .number = d.number.defined() ? d.number.data_ptr<float>() : nullptr};
       backend.update({&taken, 1}, apply(g, last_known_lr(g)), second);
     }
     finish(g);
@@ -63,7 +63,7 @@ const std::vector<Option<LAMBOptions>>& LAMBOptions::list() {
   using O = LAMBOptions;
   static const std::vector<Option<O>> all{
       option("lr", &O::lr, "learning rate").at_least(0),
-      option<O>("betas", Option<O>::Numbers{&O::beta1, &O::beta2}, "decay rates of the two moments").at_least(0).under(1),
+      option("betas", &O::betas, "decay rates of the two moments").at_least(0).under(1),
       option("eps", &O::eps, "added to the denominator").at_least(0),
       option("weight_decay", &O::weight_decay, "weight decay, a part of the direction").at_least(0),
       option("always_adapt", &O::always_adapt, "scale the step by the tensor's norm also without weight decay"),
@@ -74,7 +74,7 @@ const std::vector<Option<LAMBOptions>>& LAMBOptions::list() {
 UpdateRule LAMB::rule(size_t group, double lr) const {
   const LAMBOptions o = current(group, lr);
   return math::LambRule{
-      .lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .maximize = o.maximize};
+      .lr = o.lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .eps = o.eps, .weight_decay = o.weight_decay, .maximize = o.maximize};
 }
 math::ApplyRule LAMB::apply(size_t group, double lr) const {
   const LAMBOptions o = current(group, lr);
@@ -85,7 +85,7 @@ TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor mad
   const auto norm_of = [](const Tensor& t) {
     const Tensor out = zeros({}, {.device = t.device()});
     const TensorView view = t.view();
-    backend_for(t.device()).norm({&view, 1}, 2, out.data<float>());
+    backend_for(t.device()).norm({&view, 1}, 2, out.data_ptr<float>());
     return out;
   };
   const Tensor weights = norm_of(param), direction = norm_of(made);
@@ -101,14 +101,14 @@ const std::vector<Option<MuonOptions>>& MuonOptions::list() {
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
       option("nesterov", &O::nesterov, "look one step ahead"),
-      option<O>("ns_coefficients", Option<O>::Numbers{&O::a, &O::b, &O::c}, "of the polynomial of a Newton-Schulz step"),
+      option("ns_coefficients", &O::ns_coefficients, "of the polynomial of a Newton-Schulz step"),
       option("eps", &O::eps, "lower bound of the norm that a matrix is divided by").above(0),
       option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
       option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate depends on the shape of a matrix")
           .one_of({"original", "match_rms_adamw"}),
       option("matrices", &O::matrices, "false: AdamW for all parameters of the group"),
       option("adamw_lr", &O::adamw_lr, "learning rate of the parameters that AdamW updates; 0: lr").at_least(0),
-      option<O>("adamw_betas", Option<O>::Numbers{&O::adamw_beta1, &O::adamw_beta2}, "its betas").at_least(0).under(1),
+      option("adamw_betas", &O::adamw_betas, "its betas").at_least(0).under(1),
       option("adamw_eps", &O::adamw_eps, "its eps").at_least(0)};
   return all;
 }
@@ -154,8 +154,8 @@ UpdateRule Muon::rule(size_t group, double lr) const {
   const MuonOptions o = current(group, lr);
   if (o.matrices) return math::MuonRule{.lr = lr, .momentum = o.momentum, .nesterov = o.nesterov};
   return math::AdamRule{.lr = lr,
-                        .beta1 = o.adamw_beta1,
-                        .beta2 = o.adamw_beta2,
+                        .beta1 = o.adamw_betas[0],
+                        .beta2 = o.adamw_betas[1],
                         .eps = o.adamw_eps,
                         .weight_decay = o.weight_decay,
                         .decoupled = true};
@@ -175,7 +175,7 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
   x = x / clamp(norm(x), o.eps, {});
   for (int64_t i = 0; i < o.ns_steps; ++i) {
     const Tensor gram = matmul(x, x.t());
-    x = addmm(x, addmm(gram, gram, gram, o.b, o.c), x, o.a);
+    x = addmm(x, addmm(gram, gram, gram, o.ns_coefficients[1], o.ns_coefficients[2]), x, o.ns_coefficients[0]);
   }
   if (rows > columns) x = x.t();
   const double high = double(rows), wide = double(columns);
@@ -188,7 +188,7 @@ const std::vector<Option<AdafactorOptions>>& AdafactorOptions::list() {
   static const std::vector<Option<O>> all{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
-      option<O>("eps", Option<O>::Numbers{&O::eps1, &O::eps2},
+      option("eps", &O::eps,
                 "least mean square of a gradient, and least size of a tensor's values")
           .at_least(0),
       option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
@@ -269,10 +269,10 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
       if (o.maximize) grad = -grad;
       const Tensor step = kept("step"), t = step + 1, weight = pow(t, o.beta2_decay);
       const double elements = double(std::max<int64_t>(p.numel(), 1));
-      const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps2, {});
+      const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps[1], {});
       const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
-      const Tensor variance = second_moment(grad, weight, o.eps1, kept, commit);
-      const Tensor update = (rsqrt(clamp(variance, o.eps1 * o.eps1, {})) * grad).to(p.format());
+      const Tensor variance = second_moment(grad, weight, o.eps[0], kept, commit);
+      const Tensor update = (rsqrt(clamp(variance, o.eps[0] * o.eps[0], {})) * grad).to(p.format());
       const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
       const Tensor number = (rate / excess).to(DType::f32);
       const Tensor shadow = autocast::shadow_of(params[i]);
@@ -281,7 +281,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
                               .state = {},
                               .shadow = shadow.defined() ? shadow.view() : TensorView{},
                               .step = nullptr,
-                              .number = number.data<float>()};
+                              .number = number.data_ptr<float>()};
       backend_for(device).update(
           {&taken, 1}, math::ApplyRule{.lr = o.lr, .weight_decay = o.weight_decay, .rate = math::ApplyRule::Rate::number}, control);
       commit(step, t);

@@ -35,7 +35,9 @@ class TwoPassOptimizer : public FusedOptimizer {
 // weight_decay p (You et al. 2020). The ratio is 1 where either norm is 0, and for parameters without weight decay unless
 // always_adapt.
 struct LAMBOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0.01;
+  double lr = 1e-3;
+  NumberTuple<2> betas = {0.9, 0.999};
+  double eps = 1e-6, weight_decay = 0.01;
   bool always_adapt = false, maximize = false;
   void check() const {}
   static constexpr const char* kName = "LAMB";
@@ -59,13 +61,15 @@ class LAMB : public WithOptions<LAMBOptions, TwoPassOptimizer> {
 struct MuonOptions {
   double lr = 1e-3, weight_decay = 0.1, momentum = 0.95;
   bool nesterov = true;
-  double a = 3.4445, b = -4.775, c = 2.0315;  // ns_coefficients
+  NumberTuple<3> ns_coefficients = {3.4445, -4.775, 2.0315};
   double eps = 1e-7;
   int64_t ns_steps = 5;
   std::string adjust_lr_fn =
       "original";  // "original": lr sqrt(max(1, rows / columns)); "match_rms_adamw": lr 0.2 sqrt(max(rows, columns))
   bool matrices = true;
-  double adamw_lr = 0, adamw_beta1 = 0.9, adamw_beta2 = 0.95, adamw_eps = 1e-10;
+  double adamw_lr = 0;
+  NumberTuple<2> adamw_betas = {0.9, 0.95};
+  double adamw_eps = 1e-10;
   void check() const {}
   void check_change(const MuonOptions& before) const;
   static constexpr const char* kName = "Muon";
@@ -86,9 +90,11 @@ class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
 };
 
 // Adam with the second moment of a matrix kept as the means of its rows and columns, and no first moment (Shazeer & Stern 2018;
-// PyTorch's Adafactor, with its defaults). eps1: PyTorch's default, the epsilon of float32.
+// PyTorch's Adafactor, with its defaults). eps[0]: PyTorch's default, the epsilon of float32.
 struct AdafactorOptions {
-  double lr = 1e-2, beta2_decay = -0.8, eps1 = 0x1p-23, eps2 = 1e-3, d = 1.0, weight_decay = 0;
+  double lr = 1e-2, beta2_decay = -0.8;
+  NumberTuple<2> eps = {0x1p-23, 1e-3};
+  double d = 1.0, weight_decay = 0;
   bool maximize = false;
   void check() const;
   static constexpr const char* kName = "Adafactor";

@@ -110,7 +110,7 @@ struct GradScaler::Impl {
     if (grads.empty()) return {};
     MemoryScope tag(MemoryTag::workspace);
     const Tensor found = zeros({}, {.device = scale.device()});
-    backend_for(scale.device()).unscale(views_of(grads), scale.data<float>(), found.data<float>());
+    backend_for(scale.device()).unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
     for (const Tensor& g : grads) g.bump_version();
     return found;
   }
@@ -121,8 +121,8 @@ struct GradScaler::Impl {
   }
   // The scale's part of a step's end.
   void add_to(math::StepTail& tail) const {
-    tail.scale = scale.data<float>();
-    tail.tracker = tracker.data<int32_t>();
+    tail.scale = scale.data_ptr<float>();
+    tail.tracker = tracker.data_ptr<int32_t>();
     tail.growth = options.growth_factor;
     tail.backoff = options.backoff_factor;
     tail.interval = int32_t(options.growth_interval);
@@ -217,7 +217,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
         check = [grads, found = record.found_inf] {
           Backend& backend = backend_for(found.device());
           backend.fill(found.view(), 0);
-          backend.check_finite(views_of(grads), found.data<float>());
+          backend.check_finite(views_of(grads), found.data_ptr<float>());
         };
       }
     }
@@ -241,7 +241,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
 
 StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail) {
   const auto end = [&](const Tensor& found, Device device) {
-    backend_for(device).end_step(found.defined() ? found.data<float>() : nullptr, tail);
+    backend_for(device).end_step(found.defined() ? found.data_ptr<float>() : nullptr, tail);
   };
   const bool empty = !tail.count && !tail.ring;
   if (!is_enabled()) {
@@ -286,7 +286,7 @@ void GradScaler::update(std::optional<double> new_scale) {
                     Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
     math::StepTail tail;
     impl_->add_to(tail);
-    backend_for(impl_->scale.device()).end_step(found.data<float>(), tail);
+    backend_for(impl_->scale.device()).end_step(found.data_ptr<float>(), tail);
     impl_->scale_moved();
   }
   impl_->records.clear();

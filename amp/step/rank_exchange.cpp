@@ -46,7 +46,7 @@ Tensor RankExchange::finish(const AccumulationWindow& window) {
   default_generator().set_state({random.seed, uint64_t(position)});
   reducer_.take();
   const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
-  *out.data<float>() = float(loss / samples);
+  *out.data_ptr<float>() = float(loss / samples);
   return out;
 }
 

@@ -19,7 +19,7 @@ bool alike(const Tensor& a, const Tensor& b) { return a.defined() && a.shape() =
 
 void* shadow_data(const Tensor& p) {
   const Tensor shadow = autocast::shadow_of(p);
-  return shadow.defined() ? shadow.data() : nullptr;
+  return shadow.defined() ? shadow.data_ptr() : nullptr;
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -123,7 +123,7 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
     {
       const EnableGrad on;
       const auto same = [](const Tensor& t) { return t.alias(t.shape(), t.strides()); };
-      recorded_ = step_(same(input_), same(target_), part, static_cast<math::ResultRing*>(ring_.data()));
+      recorded_ = step_(same(input_), same(target_), part, static_cast<math::ResultRing*>(ring_.data_ptr()));
     }
     begun = false;
     recording_ = backend_.end_recording();
@@ -155,9 +155,9 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
     return false;
   }
   for (const auto& [name, buffer] : module_.named_buffers())
-    watched_.push_back({buffer, {}, buffer.data(), nullptr, 0, false, false});
+    watched_.push_back({buffer, {}, buffer.data_ptr(), nullptr, 0, false, false});
   for (const Tensor& p : module_.parameters()) {
-    watched_.push_back({p, p.raw_grad(), p.data(), shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
+    watched_.push_back({p, p.raw_grad(), p.data_ptr(), shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
   }
   settings_ = settings();
   return true;
@@ -175,7 +175,7 @@ std::vector<double> StepRecorder::settings() const {
 bool StepRecorder::still_true() const {
   if (group_ && default_generator().state().seed != seed_) return false;  // one process finds it when it replays
   for (const Watched& w : watched_) {
-    if (w.tensor.data() != w.data) return false;
+    if (w.tensor.data_ptr() != w.data) return false;
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
     if (w.tensor.requires_grad() != w.requires_grad || (w.stepped && w.tensor.version() != w.version)) return false;
   }
@@ -183,10 +183,10 @@ bool StepRecorder::still_true() const {
 }
 
 void StepRecorder::place(size_t i, const Tensor& from, const Tensor& to) {
-  if (from.device() == device_ && from.is_contiguous() && !kept_[i] && recording_->read_input(i, from.data())) return;
-  recording_->read_input(i, to.data());
+  if (from.device() == device_ && from.is_contiguous() && !kept_[i] && recording_->read_input(i, from.data_ptr())) return;
+  recording_->read_input(i, to.data_ptr());
   if (from.device().is_cpu() && from.is_contiguous())
-    backend_.copy_from_host(from.data(), to.data(), from.nbytes());
+    backend_.copy_from_host(from.data_ptr(), to.data_ptr(), from.nbytes());
   else
     to.copy_(from);
 }
@@ -195,8 +195,8 @@ void StepRecorder::new_ring() {
   const MemoryScope memory(MemoryTag::workspace);
   losses_ = Tensor::empty({kRing}, {.dtype = recorded_.loss.dtype(), .device = device_});
   found_infs_ = Tensor::empty({kRing}, {.device = device_});
-  const math::ResultRing ring{losses_.data(), found_infs_.data<float>(), 0};
-  backend_.copy_from_host(&ring, ring_.data(), sizeof ring);
+  const math::ResultRing ring{losses_.data_ptr(), found_infs_.data_ptr<float>(), 0};
+  backend_.copy_from_host(&ring, ring_.data_ptr(), sizeof ring);
   used_ = 0;
 }
 

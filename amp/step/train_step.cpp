@@ -218,7 +218,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   math::StepTail tail;
   if (ring) {
     tail.ring = ring;
-    tail.loss = result.loss.data();
+    tail.loss = result.loss.data_ptr();
     tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
   }
   if (const double factor = window_.gradient_factor(); factor != 1) {

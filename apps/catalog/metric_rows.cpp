@@ -24,10 +24,10 @@ class ClassMetric : public Metric {
     check<ShapeError>(scores.size(0) == truth.numel(), "metrics", "the output must have scores for each target, got ",
                       output.shape(), " for targets ", target.shape());
     for (int64_t i = 0; i < truth.numel(); ++i) {
-      const int64_t c = truth.data<int64_t>()[i];
+      const int64_t c = truth.data_ptr<int64_t>()[i];
       if (c < 0) continue;
       check<IndexError>(c < classes, "metrics", "a class must be below ", classes, ", the scores of a sample, got ", c);
-      count({scores.data<float>() + i * classes, size_t(classes)}, c);
+      count({scores.data_ptr<float>() + i * classes, size_t(classes)}, c);
     }
   }
 
@@ -189,7 +189,8 @@ class NumberMetric : public Metric {
                       ", got ", output.shape());
     const Tensor x = output.to(DType::f32).to(Device::cpu).contiguous(), y = target.to(DType::f32).to(Device::cpu).contiguous();
     const int64_t columns = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
-    for (int64_t i = 0; i < x.numel(); ++i) count(double(x.data<float>()[i]), double(y.data<float>()[i]), size_t(i % columns));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      count(double(x.data_ptr<float>()[i]), double(y.data_ptr<float>()[i]), size_t(i % columns));
   }
   bool more_is_better() const override { return false; }
 
@@ -263,8 +264,8 @@ class Auroc : public Metric {
                       output.shape(), " for targets ", target.shape());
     columns_.resize(size_t(classes));
     for (int64_t i = 0; i < truth.numel(); ++i) {
-      const float* const row = scores.data<float>() + i * classes;
-      const int64_t c = truth.data<int64_t>()[i];
+      const float* const row = scores.data_ptr<float>() + i * classes;
+      const int64_t c = truth.data_ptr<int64_t>()[i];
       if (c < 0) continue;
       const double most = double(*std::max_element(row, row + classes));
       double total = 0;
@@ -292,7 +293,7 @@ class Auroc : public Metric {
     const int64_t columns = scores.size(0) > 0 ? scores.numel() / scores.size(0) : 0;
     columns_.resize(size_t(columns));
     for (int64_t i = 0; i < scores.numel(); ++i)
-      columns_[size_t(i % columns)].emplace_back(double(scores.data<float>()[i]), truth.data<float>()[i] > 0.5f);
+      columns_[size_t(i % columns)].emplace_back(double(scores.data_ptr<float>()[i]), truth.data_ptr<float>()[i] > 0.5f);
   }
 
   // By the sum of the positives' ranks (Mann & Whitney); NaN without both kinds, or with a score that is NaN.

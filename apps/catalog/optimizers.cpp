@@ -24,18 +24,18 @@ Field field_of(const Option<O>& option, const O& defaults, bool given) {
       f = f.at_least(option.least);
     return std::isfinite(option.below) ? f.below(option.below) : f;
   };
-  if (const auto* numbers = std::get_if<0>(&option.member)) {
-    if (numbers->size() == 1) return bounded(number(option.name, given ? Json(defaults.*(*numbers)[0]) : Json(), option.doc));
+  if (const auto numbers = numbers_of(option, defaults); !numbers.empty()) {
+    if (numbers.size() == 1) return bounded(number(option.name, given ? Json(numbers[0]) : Json(), option.doc));
     Json all = Json::array();
-    for (double O::*member : *numbers) all.push_back(defaults.*member);
-    const int n = int(numbers->size());
+    for (const double x : numbers) all.push_back(x);
+    const int n = int(numbers.size());
     return list(option.name, given ? all : Json(), bounded(number("", nullptr, "number")), option.doc).items(n, n);
   }
-  if (const auto* count = std::get_if<1>(&option.member))
+  if (const auto* count = std::get_if<int64_t O::*>(&option.member))
     return bounded(integer(option.name, given ? Json(defaults.*(*count)) : Json(), option.doc)).at_most(kMaxCount);
-  if (const auto* flag = std::get_if<2>(&option.member))
+  if (const auto* flag = std::get_if<bool O::*>(&option.member))
     return boolean(option.name, given ? Json(defaults.*(*flag)) : Json(), option.doc);
-  const auto& text = std::get<3>(option.member);
+  const auto& text = std::get<std::string O::*>(option.member);
   return choice(option.name, given ? Json(defaults.*text) : Json(), option.choices, option.doc);
 }
 
@@ -43,15 +43,14 @@ template <class O>
 void read_option(const Json& self, const Option<O>& option, O& out) {
   const Json& value = self[option.name];
   if (value.is_null()) return;
-  if (const auto* numbers = std::get_if<0>(&option.member)) {
-    for (size_t i = 0; i < numbers->size(); ++i)
-      out.*(*numbers)[i] = numbers->size() == 1 ? value.get<double>() : value[i].get<double>();
-  } else if (const auto* count = std::get_if<1>(&option.member)) {
+  if (const auto numbers = numbers_of(option, out); !numbers.empty()) {
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers.size() == 1 ? value.get<double>() : value[i].get<double>();
+  } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
     out.*(*count) = value.get<int64_t>();
-  } else if (const auto* flag = std::get_if<2>(&option.member)) {
+  } else if (const auto* flag = std::get_if<bool O::*>(&option.member)) {
     out.*(*flag) = value.get<bool>();
   } else {
-    out.*std::get<3>(option.member) = value.get<std::string>();
+    out.*std::get<std::string O::*>(option.member) = value.get<std::string>();
   }
 }
 

@@ -20,7 +20,7 @@ constexpr size_t kExamples = 5, kShown = 16;
 
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
-  return {static_cast<const char*>(t.data()) + size_t(sample) * size, size};
+  return {static_cast<const char*>(t.data_ptr()) + size_t(sample) * size, size};
 }
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
@@ -155,7 +155,7 @@ Picture sample_sheet(const Config& config, const std::string& split, int64_t sam
   Picture out{columns * cell_width + kGap, rows * cell_height + kGap, channels};
   out.pixels.assign(size_t(out.width * out.height * channels), uint8_t(kGrey));
   for (int64_t c = 0; c < channels; ++c) {
-    const auto value = [&](int64_t i, int64_t p) { return x.data<float>()[(i * channels + c) * height * width + p]; };
+    const auto value = [&](int64_t i, int64_t p) { return x.data_ptr<float>()[(i * channels + c) * height * width + p]; };
     float low = INFINITY, high = -INFINITY;
     for (int64_t i = 0; i < n; ++i)
       for (int64_t p = 0; p < height * width; ++p)

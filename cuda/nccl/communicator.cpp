@@ -43,9 +43,9 @@ void Communicator::open() {
   ncclUniqueId id{};
   if (rank_ == 0) held("ncclGetUniqueId", nccl_.ncclGetUniqueId(&id));
   const Tensor bytes = Tensor::empty({int64_t(sizeof id)}, {.dtype = DType::u8, .device = Device::cpu});
-  std::memcpy(bytes.data(), &id, sizeof id);
+  std::memcpy(bytes.data_ptr(), &id, sizeof id);
   host_->wait(host_->broadcast({bytes}, 0));
-  std::memcpy(&id, bytes.data(), sizeof id);
+  std::memcpy(&id, bytes.data_ptr(), sizeof id);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   settle("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));

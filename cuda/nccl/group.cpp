@@ -83,7 +83,7 @@ class NcclGroup final : public ProcessGroup {
     if (op == ReduceOp::sum && ordered(dtype)) return begin(std::move(o), [&](Operation& it) { sum_in_order(it, n.type); });
     return begin(std::move(o), [&](Operation& it) {
       each(it, [&](const Tensor& t) {
-        return nccl_.ncclAllReduce(t.data(), t.data(), size_t(t.numel()), n.type, n.op, comm_->get(), comm_->stream());
+        return nccl_.ncclAllReduce(t.data_ptr(), t.data_ptr(), size_t(t.numel()), n.type, n.op, comm_->get(), comm_->stream());
       });
     });
   }
@@ -92,7 +92,7 @@ class NcclGroup final : public ProcessGroup {
     if (on_host(tensors)) return noted(host_->broadcast(tensors, root));
     return begin({.what = "broadcast", .written = tensors}, [&](Operation& it) {
       each(it, [&](const Tensor& t) {
-        return nccl_.ncclBroadcast(t.data(), t.data(), t.nbytes(), ncclUint8, root, comm_->get(), comm_->stream());
+        return nccl_.ncclBroadcast(t.data_ptr(), t.data_ptr(), t.nbytes(), ncclUint8, root, comm_->get(), comm_->stream());
       });
     });
   }
@@ -103,7 +103,8 @@ class NcclGroup final : public ProcessGroup {
     return begin({.what = "reduce_scatter", .written = {to}, .read = {from}}, [&](Operation& it) {
       if (ordered(to.dtype())) return scatter_in_order(it, n.type);
       each(it, [&](const Tensor&) {
-        return nccl_.ncclReduceScatter(from.data(), to.data(), size_t(to.numel()), n.type, n.op, comm_->get(), comm_->stream());
+        return nccl_.ncclReduceScatter(from.data_ptr(), to.data_ptr(), size_t(to.numel()), n.type, n.op, comm_->get(),
+                                       comm_->stream());
       });
     });
   }
@@ -112,7 +113,7 @@ class NcclGroup final : public ProcessGroup {
     if (on_host({from, to})) return noted(host_->all_gather(from, to));
     return begin({.what = "all_gather", .written = {to}, .read = {from}}, [&](Operation& it) {
       each(it, [&](const Tensor&) {
-        return nccl_.ncclAllGather(from.data(), to.data(), from.nbytes(), ncclUint8, comm_->get(), comm_->stream());
+        return nccl_.ncclAllGather(from.data_ptr(), to.data_ptr(), from.nbytes(), ncclUint8, comm_->get(), comm_->stream());
       });
     });
   }
@@ -206,7 +207,7 @@ class NcclGroup final : public ProcessGroup {
       comm_->recorded();
       compute_.keep(comm_);
       for (const Tensors* list : {&o.written, &o.read})
-        for (const Tensor& t : *list) launch_watcher->uses_fixed(t.data());
+        for (const Tensor& t : *list) launch_watcher->uses_fixed(t.data_ptr());
       compute_.before_waiting = [this] { wait_for_device(); };
     }
     enqueue(o);
@@ -261,7 +262,7 @@ class NcclGroup final : public ProcessGroup {
         const bool whole = n % size() == 0;  // then parts are gathered where they belong
         const int64_t chunk = whole ? share : (share + unit - 1) / unit * unit;
         if (staged + chunk * size() > most) gather(), staged = 0;
-        auto* const data = static_cast<std::byte*>(t.data()) + from * bytes;
+        auto* const data = static_cast<std::byte*>(t.data_ptr()) + from * bytes;
         sums.push_back({data, n, chunk, chunk, whole ? data + rank() * chunk * bytes : nullptr});
         staged += chunk * size();
       }
@@ -273,8 +274,8 @@ class NcclGroup final : public ProcessGroup {
     const auto bytes = int64_t(size_of(to.dtype()));
     const int64_t most = std::max(int64_t(1), stage_bytes_ / bytes / size());
     for (int64_t at = 0; at < to.numel(); at += most) {
-      std::vector<Sum> sums{{static_cast<std::byte*>(from.data()) + at * bytes, from.numel() - at, to.numel(),
-                             std::min(most, to.numel() - at), static_cast<std::byte*>(to.data()) + at * bytes}};
+      std::vector<Sum> sums{{static_cast<std::byte*>(from.data_ptr()) + at * bytes, from.numel() - at, to.numel(),
+                             std::min(most, to.numel() - at), static_cast<std::byte*>(to.data_ptr()) + at * bytes}};
       sum(o, sums, type, to.dtype());
     }
   }
@@ -308,7 +309,7 @@ class NcclGroup final : public ProcessGroup {
                 size(), rank());
     }
   }
-  std::byte* place(const Sum& s) const { return static_cast<std::byte*>(stage_.data()) + s.at; }
+  std::byte* place(const Sum& s) const { return static_cast<std::byte*>(stage_.data_ptr()) + s.at; }
   void make_stage(Operation& o, size_t bytes) {
     if (!stage_.defined() || stage_.nbytes() < bytes) {
       if (o.recorded)

@@ -12,7 +12,7 @@ namespace {
 // Smooth numbers that are the same in every run: a Weyl sequence in (-1, 1).
 Tensor probe(const Tensor& like, uint64_t seed) {
   Tensor t = Tensor::empty(like.shape(), {.dtype = like.dtype(), .device = Device::cpu});
-  double* p = t.data<double>();
+  double* p = t.data_ptr<double>();
   double x = 0.5 + 0.1 * double(seed % 7);
   for (int64_t i = 0; i < t.numel(); ++i) {
     x += 0.61803398874989485;
@@ -51,7 +51,7 @@ double& element_of(const Tensor& x, int64_t i) {
     offset += i % x.shape()[d] * x.strides()[d];
     i /= x.shape()[d];
   }
-  return static_cast<double*>(x.data())[offset];
+  return static_cast<double*>(x.data_ptr())[offset];
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
     std::vector<double> out;
     for (const Sum& sum : sums) {
       const Tensor y = ys[sum.output].contiguous();
-      const double *py = y.data<double>(), *pw = sum.weights.data<double>();
+      const double *py = y.data_ptr<double>(), *pw = sum.weights.data_ptr<double>();
       double s = 0;
       for (int64_t i = 0; i < y.numel(); ++i) s += py[i] * pw[i];
       out.push_back(s);

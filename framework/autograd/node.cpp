@@ -83,16 +83,11 @@ bool may_stay_low(const Edge& edge) {
   return edge.node->hooks.empty() || !edge.node->hooks[0] || edge.node->hooks[0]->empty();
 }
 
-namespace {
-
-// A view from before a recorded write to its memory lacks the history that the write gave to its base.
 void check_view(const TensorImpl& impl) {
   check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd", "this view (shape ",
                        impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",
                        Help{"make the view again after the in-place operation"});
 }
-
-}  // namespace
 
 SavedTensor::SavedTensor(const Tensor& t, int output_index) : output_index_(output_index) {
   if (!t.defined()) return;

@@ -95,6 +95,9 @@ std::shared_ptr<N> make_node(Args&&... args) {
   return std::shared_ptr<N>(new N(std::forward<Args>(args)...), [](N* n) { destroy_node(n); });
 }
 
+// Throws AutogradError for a view from before a recorded write to its memory: it lacks the history that the write gave to its base.
+void check_view(const TensorImpl& impl);
+
 // The edge that a gradient of `t` follows: to its node, to its accumulator, or none.
 // Autocast's casts to 16 bits are stepped over, so that an op may deliver the gradient in the dtype before the cast.
 Edge edge_of(const Tensor& t);

@@ -62,6 +62,17 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 
 Tensor Tensor::detach() const { return alias(shape(), strides()); }
 
+const Tensor& Tensor::detach_() const {
+  check<AutogradError>(!get().is_view, "detach_", "a view cannot be detached in place, got shape ", shape(), Help{"use detach()"});
+  if (!get().autograd) return *this;
+  AutogradMeta& meta = get().meta();
+  if (std::exchange(meta.retains_grad, false)) meta.node->retained[meta.output_index].reset();
+  meta.hooks.reset();
+  meta.node.reset();
+  meta.requires_grad = false;
+  return *this;
+}
+
 void Tensor::retain_grad() const {
   check<AutogradError>(requires_grad(), "retain_grad", "the tensor does not require grad");
   if (is_leaf()) return;

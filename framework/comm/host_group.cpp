@@ -89,7 +89,7 @@ Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
   int64_t n = 0;
   for (const Tensor& t : tensors) {
     const Tensor host = on_host(t, true, true);
-    parts.push_back({host.data(), host.nbytes()});
+    parts.push_back({host.data_ptr(), host.nbytes()});
     n += host.numel();
   }
   const DType dtype = tensors[0].dtype();
@@ -109,7 +109,7 @@ Ticket HostGroup::broadcast(const Tensors& tensors, int root) {
   std::vector<Span> parts;
   for (const Tensor& t : tensors) {
     const Tensor host = on_host(t, rank() == root, rank() != root);
-    parts.push_back({host.data(), host.nbytes()});
+    parts.push_back({host.data_ptr(), host.nbytes()});
   }
   return submit("broadcast", [=](Worker& w) {
     for (const Span& p : parts) {
@@ -125,8 +125,8 @@ Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
   check_parts("reduce_scatter", "from", from, "to", to, size());
   check<ValueError>(int64_t(from.nbytes()) <= kPiece, "reduce_scatter", "takes at most ", kPiece, " bytes, got ", from.nbytes());
   const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
-  const void* send = source.data();
-  void* receive = result.data();
+  const void* send = source.data_ptr();
+  void* receive = result.data_ptr();
   const int64_t each = to.numel();
   const DType dtype = to.dtype();
   const int ranks = size();
@@ -146,8 +146,8 @@ Ticket HostGroup::all_gather(const Tensor& from, const Tensor& to) {
   check_parts("all_gather", "to", to, "from", from, size());
   check<ValueError>(int64_t(to.nbytes()) < int64_t(1) << 31, "all_gather", "takes less than 2^31 bytes, got ", to.nbytes());
   const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
-  const void* send = source.data();
-  void* receive = result.data();
+  const void* send = source.data_ptr();
+  void* receive = result.data_ptr();
   const auto bytes = int64_t(from.nbytes());
   const int ranks = size();
   return submit("all_gather", [=](Worker& w) {

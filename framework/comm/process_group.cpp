@@ -22,10 +22,10 @@ ProcessGroup::~ProcessGroup() = default;
 std::vector<std::vector<double>> ProcessGroup::gather(const std::vector<double>& mine) {
   const auto n = int64_t(mine.size());
   const Tensor from = host(n, DType::f64), to = host(n * size_, DType::f64);
-  std::copy(mine.begin(), mine.end(), from.data<double>());
+  std::copy(mine.begin(), mine.end(), from.data_ptr<double>());
   wait(all_gather(from, to));
   std::vector<std::vector<double>> out;
-  for (int r = 0; r < size_; ++r) out.emplace_back(to.data<double>() + r * n, to.data<double>() + (r + 1) * n);
+  for (int r = 0; r < size_; ++r) out.emplace_back(to.data_ptr<double>() + r * n, to.data_ptr<double>() + (r + 1) * n);
   return out;
 }
 
@@ -35,12 +35,12 @@ std::vector<std::string> ProcessGroup::gather(const std::string& mine) {
   for (const auto& length : gather(std::vector<double>{double(mine.size())})) lengths.push_back(int64_t(length[0]));
   for (const int64_t n : lengths) room = std::max(room, n);
   const Tensor from = host(room, DType::u8), to = host(room * size_, DType::u8);
-  if (room > 0) std::memset(from.data(), 0, size_t(room));
-  std::copy(mine.begin(), mine.end(), from.data<uint8_t>());
+  if (room > 0) std::memset(from.data_ptr(), 0, size_t(room));
+  std::copy(mine.begin(), mine.end(), from.data_ptr<uint8_t>());
   wait(all_gather(from, to));
   std::vector<std::string> out;
   for (int r = 0; r < size_; ++r) {
-    const uint8_t* text = to.data<uint8_t>() + r * room;
+    const uint8_t* text = to.data_ptr<uint8_t>() + r * room;
     out.emplace_back(text, text + lengths[size_t(r)]);
   }
   return out;

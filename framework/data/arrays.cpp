@@ -32,7 +32,7 @@ Tensor read_target(const std::string& label, const Tensor& t, bool classes) {
 }
 
 int64_t largest(const Tensor& t) {
-  const int64_t* const p = t.data<int64_t>();
+  const int64_t* const p = t.data_ptr<int64_t>();
   return t.numel() == 0 ? -1 : *std::max_element(p, p + t.numel());
 }
 

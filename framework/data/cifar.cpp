@@ -91,8 +91,8 @@ TensorDataset load(const fs::path& root, const CifarOptions& o) {
   const MemoryScope scope(MemoryTag::data);
   const Tensor images = Tensor::empty({n, 3, 32, 32}, {.dtype = DType::u8, .device = Device::cpu});
   const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8, .device = Device::cpu});
-  auto* pixels = images.data<uint8_t>();
-  auto* label = labels.data<uint8_t>();
+  auto* pixels = images.data_ptr<uint8_t>();
+  auto* label = labels.data_ptr<uint8_t>();
   for (size_t f = 0; f < paths.size(); ++f) {
     std::ifstream in(paths[f], std::ios::binary);
     const int64_t records = count_records(layout, paths[f], wanted[f]);

@@ -98,7 +98,7 @@ Batch ColorJitter::apply(const Batch& batch, const Draws& draws) const {
     for (size_t i = 3; i > 0; --i) std::swap(order[i], order[size_t(random.integer(int64_t(i) + 1))]);
     for (const size_t which : order) {
       if (ranges_[which])
-        kAdjust[which](out.data<float>() + b * size, sample, random.uniform((*ranges_[which])[0], (*ranges_[which])[1]));
+        kAdjust[which](out.data_ptr<float>() + b * size, sample, random.uniform((*ranges_[which])[0], (*ranges_[which])[1]));
     }
   }
   return {out, batch.target};

@@ -199,7 +199,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
   out.input = Tensor::empty({n, width}, {.device = Device::cpu});
-  float* x = out.input.data<float>();
+  float* x = out.input.data_ptr<float>();
   for (size_t j = 0; j < features.size(); ++j) {
     out.feature_names.push_back(features[j].name);
     const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
@@ -210,9 +210,9 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t row = size_t(rows[i]);
     if (o.classification)
-      out.target.data<int64_t>()[i] = of_row[row];
+      out.target.data_ptr<int64_t>()[i] = of_row[row];
     else
-      out.target.data<float>()[i] = float(sheet.number(row, target));
+      out.target.data_ptr<float>()[i] = float(sheet.number(row, target));
   }
   return out;
 }

@@ -136,8 +136,8 @@ TensorDataset make(const DigitsOptions& o) {
   const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8, .device = Device::cpu});
   for (int64_t i = 0; i < n; ++i) {
     const int digit = int(i % 10);
-    draw(digit, SampleNumbers(o.seed, o.split, i), images.data<uint8_t>() + i * kSide * kSide);
-    labels.data<uint8_t>()[i] = uint8_t(digit);
+    draw(digit, SampleNumbers(o.seed, o.split, i), images.data_ptr<uint8_t>() + i * kSide * kSide);
+    labels.data_ptr<uint8_t>()[i] = uint8_t(digit);
   }
   return TensorDataset(images, labels, 10, o.normalize.for_u8(), std::string(kDigits) + ' ' + std::string(name(o.split)));
 }

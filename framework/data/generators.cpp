@@ -45,9 +45,9 @@ TensorDataset spirals(const SpiralsOptions& o) {
     const int64_t arm = i % o.arms;
     const float along = std::sqrt(r.uniform(0, 1));  // as many points on any length of the arm, nearly
     const float angle = kTurn * (float(o.turns) * along + float(arm) / float(o.arms));
-    input.data<float>()[2 * i] = along * std::cos(angle) + float(o.noise) * r.normal();
-    input.data<float>()[2 * i + 1] = along * std::sin(angle) + float(o.noise) * r.normal();
-    target.data<int64_t>()[i] = arm;
+    input.data_ptr<float>()[2 * i] = along * std::cos(angle) + float(o.noise) * r.normal();
+    input.data_ptr<float>()[2 * i + 1] = along * std::sin(angle) + float(o.noise) * r.normal();
+    target.data_ptr<int64_t>()[i] = arm;
   }
   return TensorDataset(input, target, o.arms, {}, label("Spirals", o.split));
 }
@@ -56,7 +56,7 @@ TensorDataset sines(const SinesOptions& o) {
   check_counts("Sines", {{"size", o.size}, {"window", o.window}, {"horizon", o.horizon}, {"waves", o.waves}});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
-  float *x = input.data<float>(), *y = target.data<float>();
+  float *x = input.data_ptr<float>(), *y = target.data_ptr<float>();
   for (int64_t i = 0; i < o.size; ++i) {
     SampleNumbers r(o.seed, o.split, i);
     std::vector<float> values(size_t(o.window + o.horizon), 0.0f);
@@ -75,11 +75,11 @@ TensorDataset copy_task(const CopyTaskOptions& o) {
   const MemoryScope scope(MemoryTag::data);
   const int64_t steps = 2 * o.length + o.wait;
   const Tensor input = rows(o.size, {steps}, DType::i64), target = rows(o.size, {steps}, DType::i64);
-  std::fill_n(input.data<int64_t>(), o.size * steps, 0);
-  std::fill_n(target.data<int64_t>(), o.size * steps, 0);
+  std::fill_n(input.data_ptr<int64_t>(), o.size * steps, 0);
+  std::fill_n(target.data_ptr<int64_t>(), o.size * steps, 0);
   for (int64_t i = 0; i < o.size; ++i) {
     SampleNumbers r(o.seed, o.split, i);
-    int64_t *const x = input.data<int64_t>() + i * steps, *const y = target.data<int64_t>() + i * steps;
+    int64_t *const x = input.data_ptr<int64_t>() + i * steps, *const y = target.data_ptr<int64_t>() + i * steps;
     for (int64_t t = 0; t < o.length; ++t) x[t] = y[steps - o.length + t] = 1 + r.below(o.symbols);
     x[o.length + o.wait - 1] = o.symbols + 1;
   }
@@ -92,11 +92,11 @@ TensorDataset adding(const AddingOptions& o) {
   const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});
   for (int64_t i = 0; i < o.size; ++i) {
     SampleNumbers r(o.seed, o.split, i);
-    float* const x = input.data<float>() + i * o.length * 2;
+    float* const x = input.data_ptr<float>() + i * o.length * 2;
     for (int64_t t = 0; t < o.length; ++t) x[2 * t] = r.uniform(0, 1), x[2 * t + 1] = 0;
     const int64_t half = o.length / 2, first = r.below(half), second = half + r.below(o.length - half);
     x[2 * first + 1] = x[2 * second + 1] = 1;
-    target.data<float>()[i] = x[2 * first] + x[2 * second];
+    target.data_ptr<float>()[i] = x[2 * first] + x[2 * second];
   }
   return TensorDataset(input, target, 0, {}, label("Adding", o.split));
 }
@@ -125,24 +125,24 @@ Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
   const MemoryScope scope(MemoryTag::data);
   const int64_t most = options_.max_digits, width = kDigitSide * most, n = int64_t(indices.size());
   const Batch out{rows(n, input_shape()), rows(n, target_shape(), DType::i64)};
-  std::fill_n(out.input.data<float>(), out.input.numel(), 0.0f);
-  std::fill_n(out.target.data<int64_t>(), out.target.numel(), -1);
+  std::fill_n(out.input.data_ptr<float>(), out.input.numel(), 0.0f);
+  std::fill_n(out.target.data_ptr<int64_t>(), out.target.numel(), -1);
   for (int64_t k = 0; k < n; ++k) {
     const int64_t i = indices[size_t(k)];
     check<IndexError>(i >= 0 && i < size(), "DigitStrips", "a sample index must be in [0, ", size(), "), got ", i);
     SampleNumbers r(options_.seed ^ kStripSalt, options_.split, i);
     const int64_t digits = options_.min_digits + r.below(most - options_.min_digits + 1);
-    float* const image = out.input.data<float>() + k * kDigitSide * width;
+    float* const image = out.input.data_ptr<float>() + k * kDigitSide * width;
     for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // they may touch, and never leave the image
       const int64_t which = r.below(kPool);
-      const uint8_t* const digit = digits_->input().data<uint8_t>() + which * kDigitSide * kDigitSide;
+      const uint8_t* const digit = digits_->input().data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
       for (int64_t y = 0; y < kDigitSide; ++y) {
         for (int64_t x = 0; x < kDigitSide; ++x) {
           float& pixel = image[y * width + left + x];
           pixel = std::max(pixel, float(digit[y * kDigitSide + x]) / 255);
         }
       }
-      out.target.data<int64_t>()[k * most + d] = 1 + digits_->target().data<uint8_t>()[which];
+      out.target.data_ptr<int64_t>()[k * most + d] = 1 + digits_->target().data_ptr<uint8_t>()[which];
     }
   }
   return out;

@@ -98,7 +98,7 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
 
   const MemoryScope scope(MemoryTag::data);
   const Tensor out = Tensor::empty(shape, {.dtype = DType::u8, .device = Device::cpu});
-  if (bytes > 0) std::memcpy(out.data(), data.data(), bytes);
+  if (bytes > 0) std::memcpy(out.data_ptr(), data.data(), bytes);
   return out;
 }
 

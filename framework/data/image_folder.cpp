@@ -78,7 +78,7 @@ void fit(const Picture& p, const ImageFolderOptions& o, float* to) {
   };
   const int64_t height = resized(p.height), width = resized(p.width);
   Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
-  to_planes(p, image.data<float>());
+  to_planes(p, image.data_ptr<float>());
   if (height != p.height || width != p.width)
     image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
   // Where the square begins in the picture; before it, where there is padding.
@@ -88,7 +88,8 @@ void fit(const Picture& p, const ImageFolderOptions& o, float* to) {
   std::fill_n(to, p.channels * size * size, o.background == Background::white ? 1.f : 0.f);
   for (int64_t c = 0; c < p.channels; ++c) {
     for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
-      std::copy_n(image.data<float>() + (c * height + top + y) * width + left + first, there, to + (c * size + y) * size + first);
+      std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, there,
+                  to + (c * size + y) * size + first);
   }
 }
 
@@ -131,8 +132,8 @@ Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
   for (int64_t k = 0; k < n; ++k) {
     const int64_t i = indices[size_t(k)];
     check<IndexError>(i >= 0 && i < size(), kFolder, "a sample index must be in [0, ", size(), "), got ", i);
-    read(files_[size_t(i)], out.input.data<float>() + k * numel(shape_));
-    out.target.data<int64_t>()[k] = files_[size_t(i)].label;
+    read(files_[size_t(i)], out.input.data_ptr<float>() + k * numel(shape_));
+    out.target.data_ptr<int64_t>()[k] = files_[size_t(i)].label;
   }
   return out;
 }

@@ -55,7 +55,7 @@ Sent send(const Batch& batch, Device device, UploadLane* lane) {
     if (!from.defined()) return from;
     if (!lane || !from.device().is_cpu()) return from.to(device);
     const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
-    sent.copies.push_back(lane->send(packed.data(), to.data(), packed.nbytes()));
+    sent.copies.push_back(lane->send(packed.data_ptr(), to.data_ptr(), packed.nbytes()));
     return to;
   };
   try {

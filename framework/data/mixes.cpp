@@ -25,20 +25,20 @@ void check_classes(std::string_view name, const Batch& batch, const Draws& draws
 Tensor shares_of(const Tensor& target, int64_t classes) {
   if (target.dtype() == DType::f32) return target.contiguous();
   const Tensor out = Tensor::empty({target.numel(), classes}, {.device = Device::cpu});
-  std::fill_n(out.data<float>(), out.numel(), 0.f);
+  std::fill_n(out.data_ptr<float>(), out.numel(), 0.f);
   const Tensor packed = target.contiguous();
   for (int64_t b = 0; b < target.numel(); ++b) {
-    const int64_t c = packed.data<int64_t>()[b];
+    const int64_t c = packed.data_ptr<int64_t>()[b];
     check<IndexError>(c >= 0 && c < classes, "Mixup", "a class must be in [0, ", classes, "), got ", c);
-    out.data<float>()[b * classes + c] = 1;
+    out.data_ptr<float>()[b * classes + c] = 1;
   }
   return out;
 }
 
 void mix_row(const Tensor& from, const Tensor& to, int64_t b, float lambda) {
   const int64_t n = from.numel() / from.size(0), before = (b == 0 ? from.size(0) : b) - 1;
-  const float *x = from.data<float>() + b * n, *y = from.data<float>() + before * n;
-  float* const out = to.data<float>() + b * n;
+  const float *x = from.data_ptr<float>() + b * n, *y = from.data_ptr<float>() + before * n;
+  float* const out = to.data_ptr<float>() + b * n;
   for (int64_t i = 0; i < n; ++i) out[i] = lambda * x[i] + (1 - lambda) * y[i];
 }
 
@@ -86,7 +86,7 @@ Batch CutMix::apply(const Batch& batch, const Draws& draws) const {
     for (int64_t c = 0; c < channels; ++c) {
       for (int64_t row = top; row < bottom; ++row) {
         const auto line = [&](int64_t sample) { return ((sample * channels + c) * height + row) * width + left; };
-        std::copy_n(input.data<float>() + line(before), right - left, out.data<float>() + line(b));
+        std::copy_n(input.data_ptr<float>() + line(before), right - left, out.data_ptr<float>() + line(b));
       }
     }
     mix_row(target, mixed, b, float(1 - double((right - left) * (bottom - top)) / double(width * height)));

@@ -128,7 +128,7 @@ TensorDataset load(const fs::path& root, const MnistOptions& o) {
                    label_file.string(), " has ", labels.size(0), " labels");
   const int first = c.first_label, last = first + int(c.classes) - 1;
   for (int64_t i = 0; i < labels.numel(); ++i) {
-    uint8_t& label = labels.data<uint8_t>()[i];
+    uint8_t& label = labels.data_ptr<uint8_t>()[i];
     check<DataError>(label >= first && label <= last, c.label, label_file.string(), ": labels must be in ", first, "..", last,
                      ", but label ", i, " is ", int(label));
     label = uint8_t(label - first);

@@ -168,17 +168,17 @@ Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> s
       step->move(moves, &random);
       ++own.place;
     }
-    float* const to = out.data<float>() + b * out_size;
+    float* const to = out.data_ptr<float>() + b * out_size;
     if (from.bytes) {
       move_sample(from.bytes->rows[size_t(b)], sample, moves, to, fill,
                   [&](size_t c) { return [of = table.data() + 256 * c](uint8_t byte) { return of[byte]; }; });
     } else if (scaling) {
-      move_sample(input.data<float>() + b * in_size, sample, moves, to, fill, [&](size_t c) {
+      move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [&](size_t c) {
         const float mean = scaling->mean[scaling->mean.size() == 1 ? 0 : c], std = scaling->std[scaling->std.size() == 1 ? 0 : c];
         return [=](float x) { return (x - mean) / std; };
       });
     } else {
-      move_sample(input.data<float>() + b * in_size, sample, moves, to, fill, [](size_t) { return [](float x) { return x; }; });
+      move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [](size_t) { return [](float x) { return x; }; });
     }
   }
   return out;

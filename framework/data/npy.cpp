@@ -140,9 +140,9 @@ void widen(const std::string& where, const char* from, const Kind& kind, int64_t
     check<DataError>(value <= uint64_t(std::numeric_limits<int64_t>::max()), kNpy, where, ": element ", i, " is ", value,
                      ", which does not fit int64");
     if (kind.dtype == DType::i32)
-      out.data<int32_t>()[i] = int32_t(value);
+      out.data_ptr<int32_t>()[i] = int32_t(value);
     else
-      out.data<int64_t>()[i] = int64_t(value);
+      out.data_ptr<int64_t>()[i] = int64_t(value);
   }
 }
 
@@ -219,7 +219,7 @@ Tensor parse(const std::string& where, std::string bytes) {
   if (kind.is_unsigned)
     widen(where, values, kind, out.numel(), out);
   else if (needed > 0)
-    std::memcpy(out.data(), values, needed);
+    std::memcpy(out.data_ptr(), values, needed);
   return out;
 }
 

@@ -25,7 +25,7 @@ void ChannelSums::add(const Tensor& given) {
     ChannelStatistics& s = sums_[size_t(c)].s;
     const auto each = [&](auto f) {
       for (int64_t b = 0; b < samples; ++b) {
-        const float* const row = input.data<float>() + (b * channels + c) * inner;
+        const float* const row = input.data_ptr<float>() + (b * channels + c) * inner;
         for (int64_t i = 0; i < inner; ++i) f(row[i]);
       }
     };

@@ -31,8 +31,8 @@ Tensor take(const Tensor& t, std::span<const int64_t> indices) {
   if (bytes == 0) return out;
   for (size_t i = 0; i < indices.size(); ++i) {
     if (t.device().is_cpu()) {
-      std::memcpy(static_cast<char*>(out.data()) + i * bytes, static_cast<const char*>(t.data()) + size_t(indices[i]) * bytes,
-                  bytes);
+      std::memcpy(static_cast<char*>(out.data_ptr()) + i * bytes,
+                  static_cast<const char*>(t.data_ptr()) + size_t(indices[i]) * bytes, bytes);
     } else {
       const Strides strides = contiguous_strides(sample);
       backend_for(t.device())
@@ -48,9 +48,9 @@ Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine 
   const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.device = Device::cpu});
-  float* to = out.data<float>();
+  float* to = out.data_ptr<float>();
   for (int64_t index : indices) {
-    const uint8_t* from = t.data<uint8_t>() + index * row;
+    const uint8_t* from = t.data_ptr<uint8_t>() + index * row;
     for (int64_t j = 0; j < row; ++j) *to++ = value[from[j]];
   }
   return out;
@@ -60,14 +60,14 @@ Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
   const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* to = out.data<int64_t>();
-  for (int64_t index : indices) to = std::copy_n(t.data<uint8_t>() + index * row, row, to);
+  int64_t* to = out.data_ptr<int64_t>();
+  for (int64_t index : indices) to = std::copy_n(t.data_ptr<uint8_t>() + index * row, row, to);
   return out;
 }
 
 template <class T>
 void check_classes(const Tensor& target, int64_t classes, const std::string& label) {
-  const T* p = target.data<T>();
+  const T* p = target.data_ptr<T>();
   for (int64_t i = 0; i < target.numel(); ++i) {
     check<DataError>(int64_t(p[i]) >= 0 && int64_t(p[i]) < classes, label, "labels must be in 0..", classes - 1, ", but label ", i,
                      " is ", int64_t(p[i]));
@@ -92,7 +92,7 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !tokens), label_,
                     "bytes and tokens must be on the host");
   for (int64_t i = 0; tokens && i < input_.numel(); ++i) {
-    const int64_t token = input_.data<int64_t>()[i];
+    const int64_t token = input_.data_ptr<int64_t>()[i];
     check<DataError>(token >= 0, label_, "tokens must not be negative, but token ", i, " is ", token);
     vocabulary_ = std::max(vocabulary_, token + 1);
   }
@@ -141,7 +141,7 @@ std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indice
   const MemoryScope scope(MemoryTag::data);
   ByteRows out{{}, affine_, target_of(indices)};
   const int64_t row = numel(input_shape());
-  for (int64_t i : indices) out.rows.push_back(input_.data<uint8_t>() + i * row);
+  for (int64_t i : indices) out.rows.push_back(input_.data_ptr<uint8_t>() + i * row);
   return out;
 }
 

@@ -208,7 +208,7 @@ Batch TextDataset::batch(std::span<const int64_t> indices) const {
   const TensorOptions tokens{.dtype = DType::i64, .device = Device::cpu};
   const Shape shape{int64_t(indices.size()), length};
   const Batch out{Tensor::empty(shape, tokens), Tensor::empty(shape, tokens)};
-  int64_t *input = out.input.data<int64_t>(), *target = out.target.data<int64_t>();
+  int64_t *input = out.input.data_ptr<int64_t>(), *target = out.target.data_ptr<int64_t>();
   std::visit(
       [&](const auto& part) {
         for (const int64_t i : indices) {

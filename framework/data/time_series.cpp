@@ -83,7 +83,7 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
   const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(indices.size()), window = options_.window, horizon = options_.horizon;
   const Batch out{Tensor::empty({n, window, 1}, {.device = Device::cpu}), Tensor::empty({n, horizon}, {.device = Device::cpu})};
-  float *input = out.input.data<float>(), *target = out.target.data<float>();
+  float *input = out.input.data_ptr<float>(), *target = out.target.data_ptr<float>();
   for (const int64_t i : indices) {
     check<IndexError>(i >= 0 && i < size_, kSeries, "a sample index must be in [0, ", size_, "), got ", i);
     const float* const now = values_.data() + first_ + i * options_.stride;

@@ -140,7 +140,7 @@ Tensor NormalizeTransform::operator()(const Tensor& input) const {
   wide[1] = int64_t(channels);
   const auto row = [&](const std::vector<float>& values) {
     const Tensor t = Tensor::empty(wide, {.device = Device::cpu});
-    std::copy(values.begin(), values.end(), t.data<float>());
+    std::copy(values.begin(), values.end(), t.data_ptr<float>());
     return t.to(input.device());
   };
   return (input - row(scaling_.mean)) / row(scaling_.std);

@@ -29,7 +29,7 @@ Batch each_image(std::string_view name, const Batch& batch, const Draws& draws, 
   const int64_t size = numel(sample);
   for (int64_t b = 0; b < input.size(0); ++b) {
     SampleRandom random(draws, size_t(b));
-    make(sample, random, input.data<float>() + b * size, out.data<float>() + b * size);
+    make(sample, random, input.data_ptr<float>() + b * size, out.data_ptr<float>() + b * size);
   }
   return {out, batch.target};
 }
@@ -187,7 +187,7 @@ Batch RandomErasing::apply(const Batch& batch, const Draws& draws) const {
         const std::vector<double>& value = options_.value;
         const float fill = value.empty() ? 0 : float(value[value.size() == 1 ? 0 : size_t(c)]);
         for (int64_t y = top; y < top + h; ++y) {
-          float* const line = out.data<float>() + ((b * channels + c) * height + y) * width + left;
+          float* const line = out.data_ptr<float>() + ((b * channels + c) * height + y) * width + left;
           for (int64_t x = 0; x < w; ++x) line[x] = value.empty() ? float(random.normal()) : fill;
         }
       }

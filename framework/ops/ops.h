@@ -35,6 +35,7 @@
 #include "framework/ops/window/resample.h"
 #include "framework/ops/reduce/scans.h"
 #include "framework/ops/elementwise/where.h"
+#include "framework/ops/shape/literal.h"
 #include "framework/ops/shape/rearrange.h"
 #include "framework/ops/reduce/sorting.h"
 #include "framework/ops/shape/stacks.h"
@@ -65,14 +66,18 @@ Tensor arange(End end, const NumberOptions& options = {}) {
   return arange(0, end, 1, options);
 }
 Tensor eye(int64_t n, const TensorOptions& options = {});
-// Row-major values: tensor({1, 2, 3, 4}, {2, 2}). An empty shape list means [values.size()].
-Tensor tensor(std::initializer_list<double> values, const TensorOptions& options = {});
+// Numbers as they are written, nested braces as dimensions: tensor(1.5), tensor({{1.0, 2.0}, {3.0, 4.0}}). A dtype that is not
+// given is float32 if one of them is floating, int64 if all are whole, bool if all are. Throws ShapeError for rows of different
+// sizes.
+Tensor tensor(const TensorLiteral& values, const NumberOptions& options = {});
+// Row-major values: tensor({1, 2, 3, 4}, {2, 2}), float32 if nothing is said. An empty shape list means [values.size()].
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options = {});
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device device = default_device());  // copies; dtype_of<T>
 template <class T>
-Tensor tensor(const std::vector<T>& values, Device device = default_device()) {  // [values.size()], dtype_of<T>
-  return from_vector(values, {int64_t(values.size())}, device);
+Tensor tensor(const std::vector<T>& values, const NumberOptions& options = {}) {  // [values.size()]; dtype_of<T>, if not given
+  const Tensor t = from_vector(values, {int64_t(values.size())}, options.device).to(options.dtype.value_or(dtype_of<T>));
+  return options.requires_grad ? t.set_requires_grad() : t;
 }
 Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
 // Memory of the caller's, which must outlive the tensor; on the host, row-major.
@@ -253,9 +258,9 @@ Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device devi
   Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>, .device = device});
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<uint8_t> bytes(values.begin(), values.end());
-    backend_for(device).copy_from_host(bytes.data(), t.data(), bytes.size());
+    backend_for(device).copy_from_host(bytes.data(), t.data_ptr(), bytes.size());
   } else {
-    backend_for(device).copy_from_host(values.data(), t.data(), values.size() * sizeof(T));
+    backend_for(device).copy_from_host(values.data(), t.data_ptr(), values.size() * sizeof(T));
   }
   return t;
 }

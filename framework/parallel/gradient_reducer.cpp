@@ -77,7 +77,7 @@ void GradientReducer::fill(Slot& s, const Tensor& gradient) {
   const Tensor to = part(s), flag = b.buffer.alias({1}, {1}, s.flag);
   if (!gradient.defined())
     backend.fill(to.view(), -0.0);
-  else if (gradient.data() != to.data())
+  else if (gradient.data_ptr() != to.data_ptr())
     backend.copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
   backend.fill(flag.view(), gradient.defined() ? 1 : 0);
   s.filled = true;

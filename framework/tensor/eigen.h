@@ -20,7 +20,7 @@ MatrixView<T> as_eigen(const Tensor& x) {
   check<ShapeError>(x.dim() == 1 || x.dim() == 2, "as_eigen", "needs a vector or a matrix, got ", x.shape());
   check<DeviceError>(x.device().is_cpu(), "as_eigen", "needs a tensor of the CPU, got one of ", x.device());
   const bool matrix = x.dim() == 2;
-  return MatrixView<T>(x.data<T>(), x.size(0), matrix ? x.size(1) : 1,
+  return MatrixView<T>(x.data_ptr<T>(), x.size(0), matrix ? x.size(1) : 1,
                        Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(x.strides()[0], matrix ? x.strides()[1] : 1));
 }
 
@@ -31,7 +31,7 @@ Tensor from_eigen(const Eigen::MatrixBase<Derived>& m) {
   const bool vector = Derived::IsVectorAtCompileTime;
   const Tensor out =
       Tensor::empty(vector ? Shape{m.size()} : Shape{m.rows(), m.cols()}, {.dtype = dtype_of<T>, .device = Device::cpu});
-  if (m.size() > 0) Eigen::Map<RowMatrix<T>>(out.data<T>(), m.rows(), m.cols()) = m;
+  if (m.size() > 0) Eigen::Map<RowMatrix<T>>(out.data_ptr<T>(), m.rows(), m.cols()) = m;
   return out;
 }
 

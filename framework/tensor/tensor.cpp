@@ -60,9 +60,9 @@ bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape,
 bool Tensor::is_contiguous(MemoryFormat format) const { return halfstep::is_contiguous(get().shape, get().strides, format); }
 MemoryFormat Tensor::format() const { return format_of(get().shape, get().strides); }
 
-TensorView Tensor::view() const { return {data(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
+TensorView Tensor::view() const { return {data_ptr(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
 
-void* Tensor::data() const {
+void* Tensor::data_ptr() const {
   const TensorImpl& self = get();
   void* base = self.storage->data();
   return base ? static_cast<char*>(base) + self.offset * int64_t(size_of(self.dtype)) : nullptr;

@@ -109,8 +109,8 @@ class Tensor {
   TensorView view() const;         // for kernels
 
   // ---- memory
-  void* data() const;                      // first element, on device()
-  template <class T> T* data() const;      // throws DTypeError when T is not the dtype
+  void* data_ptr() const;                  // first element, on device()
+  template <class T> T* data_ptr() const;  // throws DTypeError when T is not the dtype
   uint64_t version() const;                // in-place writes so far, over all views of the memory
   void bump_version() const;
   const std::shared_ptr<Storage>& storage() const;
@@ -135,6 +135,8 @@ class Tensor {
   void zero_grad() const { set_grad(Tensor()); }
   void backward(const Tensor& gradient = Tensor(), bool retain_graph = false, bool create_graph = false) const;
   Tensor detach() const;                   // same memory, no history
+  Tensor data() const { return detach(); }  // so w.data().normal_() is not recorded
+  const Tensor& detach_() const;           // forgets the history, and requires no grad; not of a view
   void retain_grad() const;                // keep .grad of a non-leaf
   uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
   void remove_hook(uint64_t key) const;
@@ -378,6 +380,7 @@ struct TensorImpl {
   DType dtype = DType::f32;
   bool wrapped_number = false;           // holds a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
+  std::weak_ptr<TensorImpl> base;        // what it views, itself no view; gone where nobody holds that
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;
   std::string label;
@@ -389,9 +392,9 @@ struct TensorImpl {
 };
 
 template <class T>
-T* Tensor::data() const {
-  check<DTypeError>(dtype() == dtype_of<T>, "data", "asked for ", dtype_of<T>, " but the tensor is ", dtype());
-  return static_cast<T*>(data());
+T* Tensor::data_ptr() const {
+  check<DTypeError>(dtype() == dtype_of<T>, "data_ptr", "asked for ", dtype_of<T>, " but the tensor is ", dtype());
+  return static_cast<T*>(data_ptr());
 }
 
 template <class T>

@@ -242,7 +242,7 @@ TEST_CASE("finish is step and update in one, whichever call ends the step") {
           } else {
             outcome = s.step(*opt);
             s.update();
-            backend_for(Device::cpu).end_step(outcome.found_inf().data<float>(), tail);
+            backend_for(Device::cpu).end_step(outcome.found_inf().data_ptr<float>(), tail);
           }
           CHECK(outcome.applied() == std::isfinite(g));
           states[one] += bytes(a) + bytes(b) + bytes(*opt) + std::to_string(s.get_scale()) +

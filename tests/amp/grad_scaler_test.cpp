@@ -74,8 +74,11 @@ TEST_CASE("amp 58: the update rule, growth 2, backoff 0.25, interval 2") {
   const Tensor scale = full({}, 4), tracker = zeros({}, {.dtype = DType::i32}), found = zeros({});
   const auto update = [&] {
     backend_for(Device::cpu)
-        .end_step(found.data<float>(),
-                  {.scale = scale.data<float>(), .tracker = tracker.data<int32_t>(), .growth = 2, .backoff = 0.25, .interval = 2});
+        .end_step(found.data_ptr<float>(), {.scale = scale.data_ptr<float>(),
+                                            .tracker = tracker.data_ptr<int32_t>(),
+                                            .growth = 2,
+                                            .backoff = 0.25,
+                                            .interval = 2});
     return std::pair<double, int>{scale.item<double>(), tracker.item<int>()};
   };
   CHECK(update() == std::pair<double, int>{4, 1});
@@ -139,8 +142,8 @@ TEST_CASE("amp 60: unscale divides every element and finds inf and nan, any stri
         std::vector<TensorView> views;
         for (const Tensor& t : list) views.push_back(t.view());
         const Tensor checked = zeros({}), found = zeros({});
-        backend_for(Device::cpu).check_finite(views, checked.data<float>());
-        backend_for(Device::cpu).unscale(views, scale.data<float>(), found.data<float>());
+        backend_for(Device::cpu).check_finite(views, checked.data_ptr<float>());
+        backend_for(Device::cpu).unscale(views, scale.data_ptr<float>(), found.data_ptr<float>());
         CHECK(found.item<float>() == (bad >= 0 ? 1 : 0));
         CHECK(checked.item<float>() == (bad >= 0 ? 1 : 0));
         for (size_t i = 0; i < 4; ++i) {

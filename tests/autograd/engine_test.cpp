@@ -80,7 +80,7 @@ TEST_CASE("gradients given for outputs") {
   const Tensor y = x * 3.0;
   y.backward(tensor({10, 100}, {.dtype = DType::f64}), true);
   CHECK(values(x.grad()) == V{30, 300});
-  y.backward(tensor({1, 1}), true);  // another dtype is converted
+  y.backward(tensor({1.0, 1}), true);  // another dtype is converted
   CHECK(values(x.grad()) == V{33, 303});
   CHECK_THROWS_WITH_AS(y.backward(), "[backward] a gradient can be left out only for one-element outputs, got shape [2]",
                        AutogradError);
@@ -100,7 +100,7 @@ TEST_CASE("without a graph backward says why") {
   const char* text =
       "[backward] output 0 does not require grad and has no graph\n"
       "help: set requires_grad on an input, and do not compute it inside NoGrad";
-  CHECK_THROWS_WITH_AS(sum(tensor({1, 2})).backward(), text, AutogradError);
+  CHECK_THROWS_WITH_AS(sum(tensor({1.0, 2})).backward(), text, AutogradError);
   const Tensor x = leaf({1});
   Tensor y;
   {
@@ -174,7 +174,7 @@ TEST_CASE("grad: inputs of any kind, touching no .grad") {
   const Tensors some = grad({y}, {unused, x}, {}, {.retain_graph = true, .allow_unused = true});
   CHECK(!some[0].defined());
   CHECK(values(some[1]) == V{37});
-  CHECK_THROWS_WITH_AS(grad({y}, {x, tensor({1})}), "[grad] input 1 does not require grad", AutogradError);
+  CHECK_THROWS_WITH_AS(grad({y}, {x, tensor({1.0})}), "[grad] input 1 does not require grad", AutogradError);
   // A later tensor is no input of an earlier one.
   CHECK(!grad({h}, {y}, {}, {.retain_graph = true, .allow_unused = true})[0].defined());
 }

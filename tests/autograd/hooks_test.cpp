@@ -110,7 +110,7 @@ TEST_CASE("a hook must keep the shape and belongs to tensors that require grad")
   const Tensor x = leaf({1, 2});
   x.register_hook([](const Tensor&) { return zeros({3}); });
   CHECK_THROWS_WITH_AS(sum(x).backward(), "[hook] a hook must return a gradient of shape [2], got [3]", ShapeError);
-  CHECK_THROWS_WITH_AS(tensor({1}).register_hook([](const Tensor&) { return Tensor(); }),
+  CHECK_THROWS_WITH_AS(tensor({1.0}).register_hook([](const Tensor&) { return Tensor(); }),
                        "[register_hook] the tensor does not require grad", AutogradError);
   CHECK_THROWS_WITH_AS(leaf({1}).register_hook(nullptr), "[register_hook] needs a function, got an empty one", ValueError);
   const Tensor y = leaf({1});
@@ -119,7 +119,7 @@ TEST_CASE("a hook must keep the shape and belongs to tensors that require grad")
 }
 
 TEST_CASE("a hook's dtype is converted back") {
-  const Tensor x = tensor({1, 2}, {.requires_grad = true});
+  const Tensor x = tensor({1.0, 2}, {.requires_grad = true});
   x.register_hook([](const Tensor& g) { return g.to(DType::f64) * 0.5; });
   const Tensor y = x * 1.0;
   sum(y).backward();
@@ -147,7 +147,7 @@ TEST_CASE("retain_grad keeps the gradient of a tensor inside the graph") {
   CHECK(values(h.grad()) == V{4, 8});
   CHECK(values(x.grad()) == V{8, 16});
   x.retain_grad();  // a leaf has it anyway
-  CHECK_THROWS_WITH_AS(tensor({1}).retain_grad(), "[retain_grad] the tensor does not require grad", AutogradError);
+  CHECK_THROWS_WITH_AS(tensor({1.0}).retain_grad(), "[retain_grad] the tensor does not require grad", AutogradError);
   // After hooks, and added up over backwards.
   const Tensor k = x * 1.0;
   k.retain_grad();

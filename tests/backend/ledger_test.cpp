@@ -160,8 +160,8 @@ TEST_CASE("tensors are made on the default device of the thread") {
     CHECK(zeros({2}).device() == Device::meta);
     CHECK(Linear(3, 2).weight.device() == Device::meta);
     CHECK(zeros({}, {.device = Device::cpu}).item<double>() == 0);
-    CHECK(tensor({1, 2}).device() == Device::meta);
-    CHECK(tensor({1, 2}, {.device = Device::cpu}).to_vector<int>() == std::vector<int>{1, 2});
+    CHECK(tensor({1.0, 2}).device() == Device::meta);
+    CHECK(tensor({1.0, 2}, {.device = Device::cpu}).to_vector<int>() == std::vector<int>{1, 2});
   }
   CHECK(zeros({2}).device() == Device::cpu);
 }

@@ -21,7 +21,7 @@ float given(int rank, int64_t i) { return std::ldexp(float((i * 7919 + rank * 10
 
 Tensor of_rank(int rank, int64_t n) {
   const Tensor t = empty({n});
-  for (int64_t i = 0; i < n; ++i) t.data<float>()[i] = given(rank, i);
+  for (int64_t i = 0; i < n; ++i) t.data_ptr<float>()[i] = given(rank, i);
   return t;
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("process group: sums are taken in the order of the ranks, in float32, 
         for (int64_t i = 0; i < n; ++i) {
           float sum = given(0, i);
           for (int r = 1; r < ranks; ++r) sum += given(r, i);
-          wrong += std::bit_cast<uint32_t>(sum) != std::bit_cast<uint32_t>(t.data<float>()[i]);
+          wrong += std::bit_cast<uint32_t>(sum) != std::bit_cast<uint32_t>(t.data_ptr<float>()[i]);
         }
       });
       CHECK(wrong == 0);
@@ -58,10 +58,10 @@ TEST_CASE("process group: a list is reduced as one, and 16-bit numbers are round
     for (int64_t i = 0; i < n; ++i) {
       float low = float(bf16(given(0, i))), narrow = float(f16(given(0, i) * 0x1p-12f));
       for (int r = 1; r < 3; ++r) low += float(bf16(given(r, i))), narrow += float(f16(given(r, i) * 0x1p-12f));
-      wrong += a.data<float>()[i] != given(0, i) + given(1, i) + given(2, i);
-      wrong += b.data<float>()[i] != given(1, i) + given(2, i) + given(3, i);
-      wrong += wire.data<float>()[i] != float(bf16(low));
-      wrong += half.data<f16>()[i].bits != f16(narrow).bits;
+      wrong += a.data_ptr<float>()[i] != given(0, i) + given(1, i) + given(2, i);
+      wrong += b.data_ptr<float>()[i] != given(1, i) + given(2, i) + given(3, i);
+      wrong += wire.data_ptr<float>()[i] != float(bf16(low));
+      wrong += half.data_ptr<f16>()[i].bits != f16(narrow).bits;
     }
   });
   CHECK(wrong == 0);
@@ -97,7 +97,7 @@ TEST_CASE("process group: infinities and NaN of one rank reach all") {
   on_ranks(2, [&](ProcessGroup& group) {
     const Tensor t = tensor({group.rank() == 1 ? INFINITY : 1.0, group.rank() == 0 ? NAN : 1.0});
     group.wait(group.all_reduce({t}));
-    wrong += !std::isinf(t.data<float>()[0]) || !std::isnan(t.data<float>()[1]);
+    wrong += !std::isinf(t.data_ptr<float>()[0]) || !std::isnan(t.data_ptr<float>()[1]);
   });
   CHECK(wrong == 0);
 }

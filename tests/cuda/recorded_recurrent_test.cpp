@@ -99,7 +99,7 @@ TEST_CASE("what is recorded reads the weights where they are, not a copy from be
   set_dnn_options(before);
   const auto places = [&] {
     std::vector<void*> out;
-    for (const Tensor& p : gru->parameters()) out.push_back(autocast::shadow_of(p).data());
+    for (const Tensor& p : gru->parameters()) out.push_back(autocast::shadow_of(p).data_ptr());
     return out;
   };
   const std::vector<void*> here = places();

@@ -168,7 +168,7 @@ TEST_CASE("what happens between recorded steps counts") {
     CHECK(during([&](Trainer& t, int i) {
       for (ParamGroup& group : t.opt->param_groups()) {
         if (i == 7) group.lr = 0.05;
-        if (i == 9) group.as<AdamWOptions>().beta1 = 0.5;
+        if (i == 9) group.as<AdamWOptions>().betas[0] = 0.5;
         if (i == 12) group.weight_decay = 0.3;
       }
     }));

@@ -305,7 +305,7 @@ TEST_CASE("the 16-bit weights of a recurrent layer lie where the library wants t
         const Tensor shadow = autocast::shadow_of(p);
         REQUIRE(shadow.defined());
         CHECK(bytes(shadow) == bytes(p.detach().to(DType::bf16)));
-        out.push_back(shadow.data());
+        out.push_back(shadow.data_ptr());
       }
       return out;
     };

@@ -135,14 +135,14 @@ void backward(const Problem& p, const Seeds& m, const Views& at, int64_t engine 
 
 Tensor tensor_of(const TensorView& v) {
   Tensor t = Tensor::empty(v.shape, {.dtype = DType::f32});
-  for (int64_t i = 0; i < v.numel(); ++i) t.data<float>()[i] = float(get(v, i));
+  for (int64_t i = 0; i < v.numel(); ++i) t.data_ptr<float>()[i] = float(get(v, i));
   return t;
 }
 void near(const TensorView& got, const Tensor& want, double tolerance, const char* what) {
   const Tensor w = want.contiguous();
   double worst = 0;
   for (int64_t i = 0; i < got.numel(); ++i) {
-    const double difference = std::abs(get(got, i) - double(w.data<float>()[i]));
+    const double difference = std::abs(get(got, i) - double(w.data_ptr<float>()[i]));
     if (!(difference <= worst)) worst = difference;
   }
   CHECK_MESSAGE(worst <= tolerance, what, ": ", worst);

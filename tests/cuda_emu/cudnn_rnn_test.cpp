@@ -33,7 +33,7 @@ const RnnCase kRnnCases[] = {
 
 Tensor tensor_of(const Buffer& b, const Shape& shape) {
   Tensor t = Tensor::empty(shape, {.dtype = DType::f32});
-  for (int64_t i = 0; i < b.numel(); ++i) t.data<float>()[i] = float(b[i]);
+  for (int64_t i = 0; i < b.numel(); ++i) t.data_ptr<float>()[i] = float(b[i]);
   return t;
 }
 
@@ -64,27 +64,27 @@ Reference::Reference(const RnnCase& c, RnnMemory& m)
     const auto row = [&](const Buffer& from, int64_t size) {
       Tensor t = Tensor::empty({states, 1, size}, {.dtype = DType::f32});
       for (int64_t s = 0; s < states; ++s) {
-        for (int64_t i = 0; i < size; ++i) t.data<float>()[s * size + i] = float(from[(s * c.batch + b) * size + i]);
+        for (int64_t i = 0; i < size; ++i) t.data_ptr<float>()[s * size + i] = float(from[(s * c.batch + b) * size + i]);
       }
       return t;
     };
     const auto put_row = [&](const Tensor& from, Buffer& to, int64_t size) {
       const Tensor t = from.contiguous();
       for (int64_t s = 0; s < states; ++s) {
-        for (int64_t i = 0; i < size; ++i) set(to.view, (s * c.batch + b) * size + i, t.data<float>()[s * size + i]);
+        for (int64_t i = 0; i < size; ++i) set(to.view, (s * c.batch + b) * size + i, t.data_ptr<float>()[s * size + i]);
       }
     };
     const auto steps = [&](const Buffer& from, int64_t size) {
       Tensor t = Tensor::empty({c.length(b), 1, size}, {.dtype = DType::f32});
       for (int64_t s = 0; s < c.length(b); ++s) {
-        for (int64_t i = 0; i < size; ++i) t.data<float>()[s * size + i] = float(from[c.at(s, b, size) + i]);
+        for (int64_t i = 0; i < size; ++i) t.data_ptr<float>()[s * size + i] = float(from[c.at(s, b, size) + i]);
       }
       return t;
     };
     const auto put_steps = [&](const Tensor& from, Buffer& to, int64_t size) {
       const Tensor t = from.contiguous();
       for (int64_t s = 0; s < c.length(b); ++s) {
-        for (int64_t i = 0; i < size; ++i) set(to.view, c.at(s, b, size) + i, t.data<float>()[s * size + i]);
+        for (int64_t i = 0; i < size; ++i) set(to.view, c.at(s, b, size) + i, t.data_ptr<float>()[s * size + i]);
       }
     };
     const Tensor hx = row(m.hx, c.state()), cx = row(m.cx, c.hidden);
@@ -123,7 +123,7 @@ Reference::Reference(const RnnCase& c, RnnMemory& m)
   for (const Tensor& w : weights) {
     Buffer b = make(DType::f32, w.shape());
     const Tensor g = w.grad().contiguous();
-    for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, g.data<float>()[i]);
+    for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, g.data_ptr<float>()[i]);
     dweights.push_back(b);
   }
 }

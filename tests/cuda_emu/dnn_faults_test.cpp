@@ -90,7 +90,7 @@ TEST_CASE("dnn: float32 is rounded to TF32 where that is allowed, and no further
 TEST_CASE("dnn: attention of two shares of dropout") {
   // With keys that are alike each probability is 1/8; with the unit matrix as values the output shows which are kept.
   Tensor q = zeros({4, 8, 8, 8}), k = zeros({4, 8, 8, 8}), v = zeros({4, 8, 8, 8});
-  for (int64_t i = 0; i < 32 * 8; ++i) v.data<float>()[i * 8 + i % 8] = 1;
+  for (int64_t i = 0; i < 32 * 8; ++i) v.data_ptr<float>()[i * 8 + i % 8] = 1;
   q = on_cuda(q, DType::f16), k = on_cuda(k, DType::f16), v = on_cuda(v, DType::f16);
   for (double p : {0.25, 0.75}) {
     const auto shown = scaled_dot_product_attention(q, k, v, {.dropout_p = p}).contiguous().to_vector<double>();

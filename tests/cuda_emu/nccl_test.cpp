@@ -28,14 +28,14 @@ DeviceGroups& groups() { return dynamic_cast<DeviceGroups&>(backend_for(Device::
 Tensor of_rank(int rank, int64_t n, DType dtype = DType::f32) {
   const Tensor t = empty({n});
   for (int64_t i = 0; i < n; ++i)
-    t.data<float>()[i] = float((i * 79 + rank * 31) % 61) + (is_floating(dtype) ? 0.25f * float(rank) : 0);
+    t.data_ptr<float>()[i] = float((i * 79 + rank * 31) % 61) + (is_floating(dtype) ? 0.25f * float(rank) : 0);
   return t.to(dtype);
 }
 // Whose sums are rounded, and depend on their order.
 Tensor rough(int rank, int64_t n, DType dtype) {
   const Tensor t = empty({n}, {.dtype = DType::f64});
   for (int64_t i = 0; i < n; ++i)
-    t.data<double>()[i] = std::sin(double(i) * 12.9898 + rank * 78.233) * std::exp2(double((i * 7 + rank * 5) % 9));
+    t.data_ptr<double>()[i] = std::sin(double(i) * 12.9898 + rank * 78.233) * std::exp2(double((i * 7 + rank * 5) % 9));
   return t.to(dtype);
 }
 Tensor here(const Tensor& t) { return t.to(Device::cuda); }

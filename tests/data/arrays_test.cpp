@@ -88,7 +88,7 @@ TEST_CASE("arrays: a safetensors file is mapped, not copied") {
   CHECK(data.size() == 6);
   CHECK(data.classes() == 3);
   const Batch batch = data.batch(std::vector<int64_t>{2, 3});
-  CHECK(batch.input.data() == static_cast<const void*>(data.input().data<float>() + 8));  // a view of it
+  CHECK(batch.input.data_ptr() == static_cast<const void*>(data.input().data_ptr<float>() + 8));  // a view of it
   CHECK(batch.target.to_vector<int>() == std::vector<int>{2, 0});
 }
 
@@ -106,11 +106,11 @@ TEST_CASE("npy: mapped where nothing is converted, and read where it is") {
     header.resize(128 - 10 - 1, ' ');
     return npy_of(header + '\n', values);
   };
-  const auto is_mapped = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data()) % 4096 == 128; };
+  const auto is_mapped = [](const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()) % 4096 == 128; };
   const Tensor mapped = map(padded("<f4", "(2, 2)", data));
   CHECK(is_mapped(mapped));
   CHECK(mapped.to_vector<int>() == std::vector<int>{1, 2, 3, 4});
-  mapped.data<float>()[0] = 9;  // in memory alone
+  mapped.data_ptr<float>()[0] = 9;  // in memory alone
   CHECK(map_npy(dir / "m.npy").to_vector<int>()[0] == 1);
   CHECK(is_mapped(map(padded("|u1", "(3,)", "abc"))));
   const Tensor fortran = map(padded("<f4", "(2, 2)", data, true));

@@ -25,7 +25,7 @@ TEST_CASE("cifar: records of both data sets, and fine or coarse labels") {
   CHECK(ten.describe() == "CIFAR10 of 1 file: 2 samples, input [3, 32, 32], 10 classes");
   const Batch batch = ten.batch(std::vector<int64_t>{1, 0});
   CHECK(batch.target.to_vector<int>() == std::vector<int>{9, 3});
-  const float* second = batch.input.data<float>() + 3072;
+  const float* second = batch.input.data_ptr<float>() + 3072;
   CHECK(second[0] == 0);
   CHECK(second[1024] == doctest::Approx(0.2));
   CHECK(second[2048] == 1);
@@ -62,7 +62,7 @@ TEST_SUITE("data") {
     const CifarDataset train(*root, {.files = {"data_batch_1.first4000.bin"}});
     CHECK(train.size() == 4000);
     CHECK(train.batch(std::vector<int64_t>{0, 1, 2, 3}).target.to_vector<int>() == std::vector<int>{6, 9, 9, 4});
-    const uint8_t* pixels = train.input().data<uint8_t>();
+    const uint8_t* pixels = train.input().data_ptr<uint8_t>();
     CHECK(pixels[0] == 59);
     CHECK(pixels[3071] == 72);
     double red = 0;

@@ -11,7 +11,7 @@ using namespace halfstep;
 
 namespace {
 
-const uint8_t* image(const DigitsDataset& data, int64_t i) { return data.input().data<uint8_t>() + i * 784; }
+const uint8_t* image(const DigitsDataset& data, int64_t i) { return data.input().data_ptr<uint8_t>() + i * 784; }
 
 }  // namespace
 
@@ -24,7 +24,7 @@ TEST_CASE("DigitsDataset: a sample is a function of seed, split and index") {
     CHECK(std::memcmp(image(a, i), image(more, i), 784) == 0);
     CHECK(std::memcmp(image(a, i), image(other, i), 784) != 0);
     CHECK(std::memcmp(image(a, i), image(test, i), 784) != 0);
-    CHECK(a.target().data<uint8_t>()[i] == i % 10);
+    CHECK(a.target().data_ptr<uint8_t>()[i] == i % 10);
   }
   CHECK(std::memcmp(image(a, 0), image(a, 10), 784) != 0);
 }
@@ -42,8 +42,8 @@ TEST_CASE("DigitsDataset: ink is on paper, and scaled in batches") {
   CHECK(sum / (200 * 784 * 255.0) < 0.15);
   const Batch batch = data.batch(std::vector<int64_t>{3, 17});
   CHECK(batch.input.shape() == Shape{2, 1, 28, 28});
-  CHECK(batch.input.data<float>()[100] == doctest::Approx(image(data, 3)[100] / 127.5 - 1));
-  CHECK(batch.target.data<int64_t>()[1] == 7);
+  CHECK(batch.input.data_ptr<float>()[100] == doctest::Approx(image(data, 3)[100] / 127.5 - 1));
+  CHECK(batch.target.data_ptr<int64_t>()[1] == 7);
 }
 
 TEST_CASE("DigitsDataset: nearest neighbours mostly agree, not always") {

@@ -54,7 +54,7 @@ TEST_CASE("Spirals: points lie on their arm") {
     const double radius = std::hypot(p[0], p[1]);
     const double turns = std::atan2(p[1], p[0]) / 6.283185307 - radius - double(i % 3) / 3;
     if (radius > 1e-3) CHECK(std::abs(turns - std::round(turns)) < 1e-3);
-    CHECK(data.target().data<int64_t>()[i] == i % 3);
+    CHECK(data.target().data_ptr<int64_t>()[i] == i % 3);
   }
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("Adding: the target is the sum of what is marked, one in each half") {
   double squares = 0;
   for (int64_t i = 0; i < 200; ++i) {
     const auto x = sample(data, i);
-    const double target = data.target().data<float>()[i];
+    const double target = data.target().data_ptr<float>()[i];
     double sum = 0, marks[2] = {};
     for (size_t t = 0; t < 9; ++t) sum += x[2 * t] * x[2 * t + 1], marks[t >= 4] += x[2 * t + 1];
     CHECK(sum == doctest::Approx(target));
@@ -115,7 +115,7 @@ TEST_CASE("DigitStrips: digits side by side, and which they are") {
     few = few || digits == 3, many = many || digits == 6;
     double behind = 0;
     for (int y = 0; y < 28; ++y)
-      for (int x = 28 * digits; x < 168; ++x) behind += b.input.data<float>()[y * 168 + x];
+      for (int x = 28 * digits; x < 168; ++x) behind += b.input.data_ptr<float>()[y * 168 + x];
     CHECK(behind == 0);
   }
   CHECK(few);

@@ -62,7 +62,7 @@ TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") 
   CHECK(data->describe() == "ImageFolder " + dir.path().string() + ": 3 pictures, input [3, 4, 4], 2 classes");
   const Batch batch = data->batch(std::vector<int64_t>{2, 0, 1});
   CHECK(batch.target.to_vector<int>() == std::vector<int>{1, 0, 1});
-  const float* x = batch.input.data<float>();
+  const float* x = batch.input.data_ptr<float>();
   CHECK(x[0] == doctest::Approx(0));
   CHECK(x[16] == doctest::Approx(1));
   CHECK(x[48] == doctest::Approx(1));

@@ -22,7 +22,7 @@ namespace {
 // n samples whose input and class are their own index.
 std::shared_ptr<Dataset> counting(int64_t n) {
   const Tensor x = Tensor::empty({n, 1}), y = Tensor::empty({n}, {.dtype = DType::i64});
-  for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = float(i), y.data<int64_t>()[i] = i;
+  for (int64_t i = 0; i < n; ++i) x.data_ptr<float>()[i] = float(i), y.data_ptr<int64_t>()[i] = i;
   return std::make_shared<TensorDataset>(x, y, n);
 }
 
@@ -32,8 +32,8 @@ std::vector<int64_t> pass(DataLoader& loader) {
   for (auto& [x, target] : loader) {
     CHECK(x.size(0) == target.size(0));
     for (int64_t i = 0; i < target.numel(); ++i) {
-      CHECK(x.data<float>()[i] == float(target.data<int64_t>()[i]));
-      out.push_back(target.data<int64_t>()[i]);
+      CHECK(x.data_ptr<float>()[i] == float(target.data_ptr<int64_t>()[i]));
+      out.push_back(target.data_ptr<int64_t>()[i]);
     }
     out.push_back(-1);
   }
@@ -131,7 +131,7 @@ TEST_CASE("DataLoader: a pass left early, then a new one") {
   for (int workers : {0, 1, 2}) {
     DataLoader loader(counting(100), {.batch_size = 2, .num_workers = workers, .prefetch = 4});
     for (auto& batch : loader) {
-      if (batch.target.data<int64_t>()[0] == 6) break;
+      if (batch.target.data_ptr<int64_t>()[0] == 6) break;
     }
     CHECK(loader.state() == LoaderState{0, 4});
     CHECK(pass(loader).size() == 150);

@@ -106,11 +106,11 @@ TEST_CASE("mnist: small files in its format") {
   const MnistDataset data(dir.path(), Split::test);
   CHECK(data.describe() == "MNIST test: 2 samples, input [1, 28, 28], 10 classes");
   const Batch batch = data.batch(std::vector<int64_t>{1, 0});
-  CHECK(batch.input.data<float>()[0] == doctest::Approx(1));
-  CHECK(batch.input.data<float>()[784] == 0);
+  CHECK(batch.input.data_ptr<float>()[0] == doctest::Approx(1));
+  CHECK(batch.input.data_ptr<float>()[784] == 0);
   CHECK(batch.target.to_vector<int>() == std::vector<int>{9, 3});
   const MnistDataset scaled(dir.path(), Split::test, Normalize::preset("mnist"));
-  CHECK(scaled.batch(std::vector<int64_t>{0}).input.data<float>()[5] == doctest::Approx(-0.1307 / 0.3081));
+  CHECK(scaled.batch(std::vector<int64_t>{0}).input.data_ptr<float>()[5] == doctest::Approx(-0.1307 / 0.3081));
 
   std::string cut = read_bytes(dir / "t10k-labels-idx1-ubyte.gz");
   write_bytes(dir / "t10k-labels-idx1-ubyte.gz", cut.substr(0, cut.size() - 4));
@@ -177,7 +177,7 @@ TEST_SUITE("data") {
 
     const MnistDataset train(*root / "mnist", Split::train);
     CHECK(train.size() == 60000);
-    const uint8_t* pixels = train.input().data<uint8_t>();
+    const uint8_t* pixels = train.input().data_ptr<uint8_t>();
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < train.input().numel(); ++i) sum += pixels[i], squares += double(pixels[i]) * pixels[i];
     const double n = 255.0 * double(train.input().numel()), mean = sum / n;

@@ -136,12 +136,12 @@ TEST_CASE("channel_statistics: against the formulas, with what is not finite set
   for (int64_t i = 0; i < x.numel(); ++i) {
     const bool first = i / 3 % 2 == 0;
     const double v = first ? 1e4 + double(i % 7) : double(i * i % 101) - 50;
-    x.data<float>()[i] = float(v);
+    x.data_ptr<float>()[i] = float(v);
     if (!first) second.push_back(v);
   }
-  x.data<float>()[0] = NAN;
-  x.data<float>()[1] = -INFINITY;
-  x.data<float>()[6 * 699] = INFINITY;
+  x.data_ptr<float>()[0] = NAN;
+  x.data_ptr<float>()[1] = -INFINITY;
+  x.data_ptr<float>()[6 * 699] = INFINITY;
   const TensorDataset data(x, y);
   const auto found = channel_statistics(data);
   REQUIRE(found.size() == 2);

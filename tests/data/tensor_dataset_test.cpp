@@ -18,7 +18,7 @@ namespace {
 template <class T>
 Tensor ramp(const Shape& shape) {
   const Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>});
-  for (int64_t i = 0; i < t.numel(); ++i) t.data<T>()[i] = T(i);
+  for (int64_t i = 0; i < t.numel(); ++i) t.data_ptr<T>()[i] = T(i);
   return t;
 }
 

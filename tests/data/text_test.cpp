@@ -68,8 +68,8 @@ TEST_CASE("Text: streams are read on from batch to batch") {
     for (int64_t step = 0; step < 4; ++step) {
       const Batch piece = data.batch(std::vector<int64_t>{step * 3 + stream});
       for (int64_t i = 0; i < 4; ++i) {
-        CHECK(piece.input.data<int64_t>()[i] == expected++);
-        CHECK(piece.target.data<int64_t>()[i] == expected);
+        CHECK(piece.input.data_ptr<int64_t>()[i] == expected++);
+        CHECK(piece.target.data_ptr<int64_t>()[i] == expected);
       }
     }
   }

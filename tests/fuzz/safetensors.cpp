@@ -30,7 +30,7 @@ HALFSTEP_FUZZ_HARNESS(safetensors) {
   for (const auto& [name, t] : read.tensors) {
     const auto it = again.tensors.find(name);
     if (it == again.tensors.end() || !(it->second.shape() == t.shape()) || it->second.dtype() != t.dtype() ||
-        (t.nbytes() > 0 && std::memcmp(it->second.data(), t.data(), t.nbytes()) != 0)) {
+        (t.nbytes() > 0 && std::memcmp(it->second.data_ptr(), t.data_ptr(), t.nbytes()) != 0)) {
       fuzz::found("another tensor comes back", name);
     }
   }

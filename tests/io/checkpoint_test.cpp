@@ -21,7 +21,7 @@ namespace {
 
 Tensor numbers(int64_t n, float first) {
   const Tensor t = Tensor::empty({n});
-  for (int64_t i = 0; i < n; ++i) t.data<float>()[i] = first + float(i);
+  for (int64_t i = 0; i < n; ++i) t.data_ptr<float>()[i] = first + float(i);
   return t;
 }
 

@@ -40,16 +40,16 @@ TEST_CASE("sha256 of a file and of a missing one") {
 
 TEST_CASE("sha256 of tensors sees values, dtype, shape and names, not strides") {
   const Tensor a = Tensor::empty({2, 3});
-  for (int i = 0; i < 6; ++i) a.data<float>()[i] = float(i);
+  for (int i = 0; i < 6; ++i) a.data_ptr<float>()[i] = float(i);
   const Tensor flat = a.alias({6}, {1});
   const Tensor turned = Tensor::empty({3, 2});  // a's transpose, so that a view of it reads as a
   for (int i = 0; i < 3; ++i) {
-    for (int j = 0; j < 2; ++j) turned.data<float>()[i * 2 + j] = float(j * 3 + i);
+    for (int j = 0; j < 2; ++j) turned.data_ptr<float>()[i * 2 + j] = float(j * 3 + i);
   }
   CHECK(sha256(turned.alias({2, 3}, {1, 2})) == sha256(a));
   CHECK(sha256(flat) != sha256(a));
   CHECK(sha256(TensorMap{{"a", a}}) != sha256(TensorMap{{"b", a}}));
   const std::string before = sha256(TensorMap{{"a", a}});
-  a.data<float>()[5] = 7;
+  a.data_ptr<float>()[5] = 7;
   CHECK(sha256(TensorMap{{"a", a}}) != before);
 }

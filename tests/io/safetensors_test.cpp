@@ -40,12 +40,12 @@ TEST_CASE("safetensors: every dtype survives a round trip") {
   for (int d = 0; d < kDTypeCount; ++d) {
     const DType dtype = DType(d);
     const Tensor t = Tensor::empty({3, 5}, {.dtype = dtype});
-    auto* bytes = static_cast<unsigned char*>(t.data());
+    auto* bytes = static_cast<unsigned char*>(t.data_ptr());
     for (size_t i = 0; i < t.nbytes(); ++i) bytes[i] = dtype == DType::boolean ? (i % 2) : static_cast<unsigned char>(37 * i + 1);
     tensors["x." + std::string(name(dtype))] = t;
   }
   tensors["scalar"] = Tensor::empty({});
-  tensors["scalar"].data<float>()[0] = 2.5f;
+  tensors["scalar"].data_ptr<float>()[0] = 2.5f;
   tensors["none"] = Tensor::empty({2, 0, 3}, {.dtype = DType::i64});
   save_safetensors(dir / "f", tensors, {{"format", "pt"}, {"quote\"\n", "\xc3\xa4"}});
 
@@ -56,14 +56,14 @@ TEST_CASE("safetensors: every dtype survives a round trip") {
     const Tensor& b = back.tensors.at(key);
     CHECK(b.dtype() == t.dtype());
     CHECK(b.shape() == t.shape());
-    CHECK((t.nbytes() == 0 || std::memcmp(b.data(), t.data(), t.nbytes()) == 0));
+    CHECK((t.nbytes() == 0 || std::memcmp(b.data_ptr(), t.data_ptr(), t.nbytes()) == 0));
   }
 }
 
 TEST_CASE("safetensors: data is aligned, largest dtypes first; views are packed") {
   const TempDir dir;
   const Tensor wide = Tensor::empty({2, 3});
-  for (int i = 0; i < 6; ++i) wide.data<float>()[i] = float(i);
+  for (int i = 0; i < 6; ++i) wide.data_ptr<float>()[i] = float(i);
   save_safetensors(dir / "f", {{"a", Tensor::empty({3}, {.dtype = DType::u8})},
                                {"b", wide.alias({3, 2}, {1, 3})},
                                {"c", Tensor::empty({1}, {.dtype = DType::f64})},
@@ -81,7 +81,8 @@ TEST_CASE("safetensors: a mapped file gives what reading it gives, and is not wr
   TensorMap tensors;
   for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::i64, DType::i8, DType::boolean}) {
     const Tensor t = Tensor::empty({3, 5}, {.dtype = dtype});
-    for (size_t i = 0; i < t.nbytes(); ++i) static_cast<unsigned char*>(t.data())[i] = dtype == DType::boolean ? i % 2 : 3 * i + 1;
+    for (size_t i = 0; i < t.nbytes(); ++i)
+      static_cast<unsigned char*>(t.data_ptr())[i] = dtype == DType::boolean ? i % 2 : 3 * i + 1;
     tensors[std::string(name(dtype))] = t;
   }
   tensors["none"] = Tensor::empty({0, 3});
@@ -94,7 +95,7 @@ TEST_CASE("safetensors: a mapped file gives what reading it gives, and is not wr
     const Tensor& m = shown.tensors.at(key);
     CHECK(m.dtype() == t.dtype());
     CHECK(m.shape() == t.shape());
-    CHECK((t.nbytes() == 0 || std::memcmp(m.data(), t.data(), t.nbytes()) == 0));
+    CHECK((t.nbytes() == 0 || std::memcmp(m.data_ptr(), t.data_ptr(), t.nbytes()) == 0));
   }
   shown.tensors.at("float32").fill_(7);
   CHECK(shown.tensors.at("float32").to_vector<float>()[14] == 7);
@@ -117,7 +118,7 @@ TEST_CASE("safetensors: a mapped tensor that lies askew is read") {
   write_bytes(dir / "f", bytes);
   const TensorFile shown = map_safetensors(dir / "f");
   CHECK(shown.tensors.at("b").to_vector<float>() == std::vector<float>{1.5f, -2});
-  CHECK(reinterpret_cast<uintptr_t>(shown.tensors.at("b").data()) % 4 == 0);
+  CHECK(reinterpret_cast<uintptr_t>(shown.tensors.at("b").data_ptr()) % 4 == 0);
 }
 
 TEST_CASE("safetensors: an empty file of no tensors") {

@@ -135,7 +135,7 @@ TEST_CASE("layers of several tensors refuse what does not fit") {
   refuses<ValueError>("[EmbeddingBag] padding_idx must be within num_embeddings 4, got 4",
                       [] { EmbeddingBag(4, 2, {.padding_idx = 4}); });
   EmbeddingBag bag(4, 2);
-  const auto whole = [](std::initializer_list<double> v) { return tensor(v, {.dtype = DType::i64}); };
+  const auto whole = [](std::initializer_list<double> v) { return tensor(std::vector<double>(v), {.dtype = DType::i64}); };
   refuses<ValueError>("[embedding_bag] index [n] needs offsets", [&] { bag(whole({1, 2})); });
   refuses<IndexError>("[embedding_bag] offsets must begin with 0, got 1", [&] { bag(whole({1, 2}), whole({1, 2})); });
   refuses<IndexError>("[embedding_bag] offsets must not fall", [&] { bag(whole({1, 2}), whole({0, 2, 1})); });

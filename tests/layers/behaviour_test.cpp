@@ -113,7 +113,7 @@ TEST_CASE("Embedding: padding row, pretrained rows shared and frozen") {
 
 TEST_CASE("losses of several inputs are their ops") {
   manual_seed(6);
-  const Tensor a = randn({5, 3}), p = randn({5, 3}), n = randn({5, 3}), y = tensor({1, -1, 1, 1, -1});
+  const Tensor a = randn({5, 3}), p = randn({5, 3}), n = randn({5, 3}), y = tensor({1.0, -1, 1, 1, -1});
   const auto distance = [](const Tensor& u, const Tensor& v) { return norm(u - v + 1e-6, 2, {1}); };
   for (bool swap : {false, true}) {
     const TripletMarginLoss op{{.margin = 0.5, .swap = swap}};

@@ -76,7 +76,7 @@ TEST_CASE("a clone has the values and none of the memory") {
   for (size_t i = 0; i < mine.size(); ++i) {
     CHECK(mine[i].tensor.to_vector<double>() == theirs[i].tensor.to_vector<double>());
     CHECK(mine[i].tensor.dtype() == theirs[i].tensor.dtype());
-    CHECK(mine[i].tensor.data() != theirs[i].tensor.data());
+    CHECK(mine[i].tensor.data_ptr() != theirs[i].tensor.data_ptr());
   }
   CHECK(!copy->parameters()[0].requires_grad());
   CHECK(copy->parameters()[1].requires_grad());
@@ -105,7 +105,7 @@ TEST_CASE("a shared parameter is counted, listed and updated once, and stays sha
   CHECK(copy->head->weight.same(copy->encoder->weight));
   CHECK(copy->head->weight.to_vector<float>() == net->head->weight.to_vector<float>());
   copy->to(DType::f64);
-  CHECK(copy->head->weight.data() == copy->encoder->weight.data());
+  CHECK(copy->head->weight.data_ptr() == copy->encoder->weight.data_ptr());
 }
 
 namespace {

@@ -116,7 +116,7 @@ TEST_CASE("two nodes of a Graph share a layer: trained and saved once") {
   const auto copy = net.clone();
   CHECK(same((*copy)(x), net(x)));
   CHECK(copy->parameter_count() == 9);
-  CHECK(copy->parameters()[0].data() != tower->weight.data());
+  CHECK(copy->parameters()[0].data_ptr() != tower->weight.data_ptr());
 }
 
 TEST_CASE("copies of Residual and Parallel have weights of their own") {
@@ -130,7 +130,7 @@ TEST_CASE("copies of Residual and Parallel have weights of their own") {
     CHECK(same((*copy)(x), (*m)(x)));
     CHECK(copy->describe() == m->describe());
     CHECK(!copy->training());
-    CHECK(copy->parameters()[0].data() != m->parameters()[0].data());
+    CHECK(copy->parameters()[0].data_ptr() != m->parameters()[0].data_ptr());
   }
 }
 

@@ -77,7 +77,8 @@ TEST_CASE("products of turned queries and keys depend on their distance alone") 
     // The same, from positions that are given.
     const auto [late, later] = rotary(one.expand({2, 1, 3, 8}), other.expand({2, 1, 3, 8}), arange(5, 8));
     CHECK(largest(late[1][0] - q.narrow(0, 5, 3)) < 1e-14);
-    const auto [each, unused] = rotary(one.expand({2, 3, 8}), other.expand({2, 3, 8}), tensor({0, 1, 2, 7, 1, 0}).reshape({2, 3}));
+    const auto [each, unused] =
+        rotary(one.expand({2, 3, 8}), other.expand({2, 3, 8}), tensor({0.0, 1, 2, 7, 1, 0}).reshape({2, 3}));
     CHECK(largest(each[1][0] - q[7]) < 1e-14);
     CHECK(largest(each[0] - q.narrow(0, 0, 3)) < 1e-14);
   }

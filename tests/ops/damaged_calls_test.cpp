@@ -80,7 +80,7 @@ void fill_free_memory(int byte) {
   Tensors held;
   for (int64_t size = 64; size <= 4096; size += 64)
     for (int k = 0; k < 12; ++k) held.push_back(empty({size}, {.dtype = DType::u8}));
-  for (const Tensor& t : held) std::memset(t.data<uint8_t>(), byte, size_t(t.numel()));
+  for (const Tensor& t : held) std::memset(t.data_ptr<uint8_t>(), byte, size_t(t.numel()));
 }
 
 bool same_numbers(const std::vector<double>& a, const std::vector<double>& b) {

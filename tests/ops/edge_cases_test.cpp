@@ -196,7 +196,7 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
 }
 
 TEST_CASE("bool is refused where PyTorch refuses it, and its square is a number") {
-  const Tensor b = tensor({1, 0}, {.dtype = DType::boolean}), x = tensor({1, 2});
+  const Tensor b = tensor({1, 0}, {.dtype = DType::boolean}), x = tensor({1.0, 2});
   for (const auto& f :
        {&halfstep::neg, &halfstep::abs, &halfstep::relu, &halfstep::relu6, &halfstep::floor, &halfstep::ceil, &halfstep::trunc})
     CHECK_THROWS_AS(f(b), DTypeError);
@@ -224,7 +224,7 @@ TEST_CASE("a 0-dim tensor has no dimension to roll") {
 
 TEST_CASE("a rounded quotient has a gradient of 0, also where the quotient has none") {
   for (const RoundingMode mode : {RoundingMode::trunc, RoundingMode::floor}) {
-    const Tensor a = tensor({2, -7}, {.requires_grad = true}), b = tensor({0, 2}, {.requires_grad = true});
+    const Tensor a = tensor({2.0, -7}, {.requires_grad = true}), b = tensor({0.0, 2}, {.requires_grad = true});
     const Tensor y = div(a, b, mode);
     CHECK(y.to_vector<double>() == std::vector<double>{INFINITY, mode == RoundingMode::trunc ? -3.0 : -4.0});
     y.backward(ones({2}));
@@ -385,7 +385,7 @@ TEST_CASE("lp_pool passes no gradient to a window whose sum is 0") {
 TEST_CASE("instance_norm of a constant with eps 0 is its bias, and its gradient 0") {
   for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     const Tensor x = tensor({3, 3, 3, 3, 1, 2, 3, 5}, {1, 2, 2, 2}).to(format).detach().set_requires_grad();
-    const Tensor w = tensor({2, 1}, {.requires_grad = true}), b = tensor({-1, 0}, {.requires_grad = true});
+    const Tensor w = tensor({2.0, 1}, {.requires_grad = true}), b = tensor({-1.0, 0}, {.requires_grad = true});
     const Tensor y = instance_norm(x, {}, {}, w, b, true, 0.1, 0);
     CHECK(y.select(1, 0).flatten().to_vector<double>() == std::vector<double>(4, -1));
     check_same(y.select(1, 1).flatten(), instance_norm(plain(x), {}, {}, {}, {}, true, 0.1, 1e-14).select(1, 1).flatten());

@@ -59,7 +59,7 @@ TEST_CASE("gaussian_nll_loss below eps has the second derivative of the variance
 
 TEST_CASE("in a region, a 16-bit input that a loss uses several times gets a gradient that is rounded once") {
   Generator generator(9);
-  const Tensor y = tensor({1, -1, 1, 1}), classes = from_vector<int64_t>({0, 4, 2, 2}, {4});
+  const Tensor y = tensor({1.0, -1, 1, 1}), classes = from_vector<int64_t>({0, 4, 2, 2}, {4});
   const Tensor labels = from_vector<int64_t>({1, 3, -1, 0, 0, 2, 0, -1, 4, 1, 2, 3, 0, 1, 2, -1, 0, 0, 0, 0}, {4, 5});
   const Tensor ones_and_zeros = labels.gt(1.0).to(DType::f32);
   using F = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>;

@@ -31,7 +31,7 @@ struct Setup {
 void advance(DeviceRates& rates, const Tensor& found_inf) {
   math::StepTail tail;
   rates.add_to(tail);
-  backend_for(Device::cpu).end_step(found_inf.defined() ? found_inf.data<float>() : nullptr, tail);
+  backend_for(Device::cpu).end_step(found_inf.defined() ? found_inf.data_ptr<float>() : nullptr, tail);
   rates.advanced();
 }
 
@@ -168,9 +168,9 @@ TEST_CASE("the options that a recording has in it: all but the rates, and moment
   const std::vector<double> before = optimizer.recorded_options();
   optimizer.set_lr(0.2);
   CHECK(optimizer.recorded_options() == before);
-  for (const auto change :
-       {+[](AdamWOptions& o) { o.beta1 = 0.5; }, +[](AdamWOptions& o) { o.beta2 = 0.5; }, +[](AdamWOptions& o) { o.eps = 0.5; },
-        +[](AdamWOptions& o) { o.weight_decay = 0.5; }, +[](AdamWOptions& o) { o.amsgrad = true; }}) {
+  for (const auto change : {+[](AdamWOptions& o) { o.betas[0] = 0.5; }, +[](AdamWOptions& o) { o.betas[1] = 0.5; },
+                            +[](AdamWOptions& o) { o.eps = 0.5; }, +[](AdamWOptions& o) { o.weight_decay = 0.5; },
+                            +[](AdamWOptions& o) { o.amsgrad = true; }}) {
     const AdamWOptions kept = optimizer.options();
     change(optimizer.options());
     CHECK(optimizer.recorded_options() != before);

@@ -25,8 +25,8 @@ TEST_CASE("hyper-parameters outside their domain are refused") {
                        "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0 and dampening 0", ValueError);
   CHECK_THROWS_WITH_AS(SGD(p, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
                        "[SGD] nesterov needs momentum > 0 and dampening 0, got momentum 0.9 and dampening 0.1", ValueError);
-  CHECK_THROWS_WITH_AS(Adam(p, {.beta1 = 1}), "[Adam] betas must be in [0, 1), got 1", ValueError);
-  CHECK_THROWS_WITH_AS(Adam(p, {.beta2 = -0.1}), "[Adam] betas must be in [0, 1), got -0.1", ValueError);
+  CHECK_THROWS_WITH_AS(Adam(p, {.betas = {1, 0.999}}), "[Adam] betas must be in [0, 1), got 1", ValueError);
+  CHECK_THROWS_WITH_AS(Adam(p, {.betas = {0.9, -0.1}}), "[Adam] betas must be in [0, 1), got -0.1", ValueError);
   CHECK_THROWS_WITH_AS(AdamW(p, {.eps = -1}), "[AdamW] eps must be >= 0, got -1", ValueError);
   CHECK_THROWS_WITH_AS(AdamW(p, {.weight_decay = -1}), "[AdamW] weight_decay must be >= 0, got -1", ValueError);
 }
@@ -294,8 +294,8 @@ TEST_CASE("every option of every optimizer counts when it is written between ste
   };
   same(
       make(std::type_identity<Adam>{}, {}),
-      make(std::type_identity<Adam>{}, {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}),
-      [](Adam& opt) { opt.options() = {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.7, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}; });
+      make(std::type_identity<Adam>{}, {.lr = 0.1, .betas = {0.5, 0.7}, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}),
+      [](Adam& opt) { opt.options() = {.lr = 0.1, .betas = {0.5, 0.7}, .eps = 0.1, .weight_decay = 0.2, .amsgrad = true}; });
   same(make(std::type_identity<LAMB>{}, {}), make(std::type_identity<LAMB>{}, {.lr = 0.1, .weight_decay = 0.5}), [](LAMB& opt) {
     for (ParamGroup& group : opt.param_groups()) group.lr = 0.1, group.weight_decay = 0.5;
   });

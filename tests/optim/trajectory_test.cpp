@@ -42,10 +42,11 @@ void reference_adam(const AdamOptions& o, bool decoupled, int steps, double* p) 
         x *= 1 - o.lr * decay;
       else
         g += decay * x;
-      m = o.beta1 * m + (1 - o.beta1) * g;
-      v = o.beta2 * v + (1 - o.beta2) * g * g;
+      m = o.betas[0] * m + (1 - o.betas[0]) * g;
+      v = o.betas[1] * v + (1 - o.betas[1]) * g * g;
       largest = std::max(largest, v);
-      const double m_hat = m / (1 - std::pow(o.beta1, t + 1)), v_hat = (o.amsgrad ? largest : v) / (1 - std::pow(o.beta2, t + 1));
+      const double m_hat = m / (1 - std::pow(o.betas[0], t + 1)),
+                   v_hat = (o.amsgrad ? largest : v) / (1 - std::pow(o.betas[1], t + 1));
       x -= o.lr * m_hat / (std::sqrt(v_hat) + o.eps);
     }
     p[i] = x;
@@ -115,8 +116,8 @@ TEST_CASE("SGD and Adam follow formulas written from the papers") {
                               SGDOptions{.lr = 0.05, .momentum = 0.8, .weight_decay = 0.1, .nesterov = true, .maximize = true}})
     follow(problem::setting<SGD>("sgd", o), [&](double* want) { reference_sgd(o, 20, want); });
   for (const bool amsgrad : {false, true}) {
-    const AdamOptions o{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.2, .amsgrad = amsgrad};
-    const AdamWOptions w{.lr = 0.05, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.2, .amsgrad = amsgrad};
+    const AdamOptions o{.lr = 0.05, .betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.2, .amsgrad = amsgrad};
+    const AdamWOptions w{.lr = 0.05, .betas = {0.8, 0.95}, .eps = 1e-6, .weight_decay = 0.2, .amsgrad = amsgrad};
     follow(problem::setting<Adam>("adam", o), [&](double* want) { reference_adam(o, false, 20, want); });
     follow(problem::setting<AdamW>("adamw", w), [&](double* want) { reference_adam(o, true, 20, want); });
   }

@@ -51,7 +51,7 @@ TEST_CASE(
       reducer.send_rest();
       reducer.take();
       wrong += numbers(a.grad()) != std::vector<double>(3, 6) || unused.grad().defined();
-      wrong += !b.grad().defined() || !std::signbit(b.grad().data<float>()[0]);  // -0 is what one process would have
+      wrong += !b.grad().defined() || !std::signbit(b.grad().data_ptr<float>()[0]);  // -0 is what one process would have
     }
     // Without arming, a backward is this rank's own. Gradients may be summed up first, and sent with the last.
     for (const Tensor* t : {&a, &b, &unused}) t->zero_grad();

@@ -11,6 +11,6 @@ namespace halfstep::testing {
 
 using V = std::vector<double>;
 inline V values(const Tensor& t) { return t.to_vector<double>(); }
-inline Tensor leaf(std::initializer_list<double> v) { return tensor(v, {.dtype = DType::f64, .requires_grad = true}); }
+inline Tensor leaf(std::initializer_list<double> v) { return tensor(V(v), {.dtype = DType::f64, .requires_grad = true}); }
 
 }  // namespace halfstep::testing

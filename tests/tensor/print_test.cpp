@@ -20,15 +20,15 @@ Tensor iota(const Shape& shape) { return arange(numel(shape)).reshape(shape); }
 TEST_CASE("floats: whole numbers with a dot, else four decimals, padded to one width") {
   CHECK(tensor({1, 2, 3, 40}, {2, 2}).str() == "tensor([[ 1.,  2.],\n        [ 3., 40.]])");
   CHECK(tensor({1, 2.5, 3, -4}, {2, 2}).str() == "tensor([[ 1.0000,  2.5000],\n        [ 3.0000, -4.0000]])");
-  CHECK(tensor({-1, 2, -30}).str() == "tensor([ -1.,   2., -30.])");
+  CHECK(tensor({-1.0, 2, -30}).str() == "tensor([ -1.,   2., -30.])");
   CHECK(zeros({3}).str() == "tensor([0., 0., 0.])");
-  CHECK(tensor({0, -1}).str() == "tensor([ 0., -1.])");
+  CHECK(tensor({0.0, -1}).str() == "tensor([ 0., -1.])");
 }
 
 TEST_CASE("floats: exponents when the range is wide, the numbers large, or fractions small") {
   CHECK(tensor({1e-3, 2, 5000}).str() == "tensor([1.0000e-03, 2.0000e+00, 5.0000e+03])");
   CHECK(tensor({1e-5, 2e-5}).str() == "tensor([1.0000e-05, 2.0000e-05])");
-  CHECK(tensor({1, 2000}).str() == "tensor([1.0000e+00, 2.0000e+03])");
+  CHECK(tensor({1.0, 2000}).str() == "tensor([1.0000e+00, 2.0000e+03])");
   CHECK(tensor({1e9, 2e9}).str() == "tensor([1.0000e+09, 2.0000e+09])");
   CHECK(tensor({0, 1e-5, -1e-5}).str() == "tensor([ 0.0000e+00,  1.0000e-05, -1.0000e-05])");
   CHECK(tensor({1e-10, 1, 2, -3e10}, {2, 2}).str() == "tensor([[ 1.0000e-10,  1.0000e+00],\n        [ 2.0000e+00, -3.0000e+10]])");
@@ -72,7 +72,7 @@ TEST_CASE("empty and undefined tensors") {
 }
 
 TEST_CASE("gradients are mentioned") {
-  const Tensor x = tensor({1, 2}, {.requires_grad = true});
+  const Tensor x = tensor({1.0, 2}, {.requires_grad = true});
   CHECK(x.str() == "tensor([1., 2.], requires_grad=True)");
   CHECK((x * 2.0).str() == "tensor([2., 4.], grad_fn)");
   CHECK(x.detach().str() == "tensor([1., 2.])");

@@ -33,9 +33,9 @@ TEST_CASE("one dimension needs no braces, and a bool is none") {
 }
 
 TEST_CASE("operators that change a tensor in place take tensors and numbers") {
-  Tensor x = tensor({1, 2, 4});
+  Tensor x = tensor({1.0, 2, 4});
   x += 1;
-  x -= tensor({1, 1, 1});
+  x -= tensor({1.0, 1, 1});
   x *= 2;
   x /= 4;
   CHECK(floats(x) == Floats{0.5, 1, 2});
@@ -47,13 +47,13 @@ TEST_CASE("operators that change a tensor in place take tensors and numbers") {
 }
 
 TEST_CASE("operators of masks; whole numbers, whose bits they would mean, are refused") {
-  const Tensor a = tensor({1, 1, 0, 0}) > 0, b = tensor({1, 0, 1, 0}) > 0;
+  const Tensor a = tensor({1.0, 1, 0, 0}) > 0, b = tensor({1.0, 0, 1, 0}) > 0;
   CHECK(floats(a & b) == Floats{1, 0, 0, 0});
   CHECK(floats(a | b) == Floats{1, 1, 1, 0});
   CHECK(floats(a ^ b) == Floats{0, 1, 1, 0});
   CHECK(floats(~a) == Floats{0, 0, 1, 1});
   CHECK((~a).dtype() == DType::boolean);
-  CHECK(floats(tensor({0, 2}).logical_not()) == Floats{1, 0});
+  CHECK(floats(tensor({0.0, 2}).logical_not()) == Floats{1, 0});
   CHECK_THROWS_WITH_AS(a & arange(4), doctest::Contains("[operator&] needs bool tensors, got int64"), DTypeError);
   CHECK_THROWS_AS(~arange(4), DTypeError);
 }
@@ -137,4 +137,32 @@ TEST_CASE("results of recurrent layers are tied to variables") {
   CHECK(h.shape() == Shape{1, 2, 4});
   std::tie(y, state) = lstm(ones({5, 2, 3}), state);
   CHECK(state.c.shape() == Shape{1, 2, 4});
+}
+
+TEST_CASE("tensor() takes a number, and nested braces as dimensions, with PyTorch's dtypes") {
+  const auto is = [](const Tensor& t, DType dtype, const Shape& shape, const std::vector<double>& values) {
+    CHECK(t.dtype() == dtype);
+    CHECK(t.shape() == shape);
+    CHECK(t.to_vector<double>() == values);
+  };
+  is(tensor(1.5), DType::f32, {}, {1.5});
+  is(tensor(3), DType::i64, {}, {3});
+  is(tensor(true), DType::boolean, {}, {1});
+  is(tensor({0, 2}), DType::i64, {2}, {0, 2});
+  is(tensor({0, 2.5}), DType::f32, {2}, {0, 2.5});
+  is(tensor({true, false}), DType::boolean, {2}, {1, 0});
+  is(tensor({true, 2}), DType::i64, {2}, {1, 2});
+  is(tensor({{1.0, 2.0}, {3.0, 4.0}}), DType::f32, {2, 2}, {1, 2, 3, 4});
+  is(tensor({{1}, {2}}), DType::i64, {2, 1}, {1, 2});
+  is(tensor({{{1.0}, {2.0}}}), DType::f32, {1, 2, 1}, {1, 2});
+  is(tensor({}), DType::f32, {0}, {});
+  is(tensor({{}, {}}), DType::f32, {2, 0}, {});
+  is(tensor({1, 2}, {.dtype = DType::f16}), DType::f16, {2}, {1, 2});
+  is(tensor({1, 2, 3, 4}, {2, 2}), DType::f32, {2, 2}, {1, 2, 3, 4});
+  CHECK(tensor({(int64_t(1) << 53) + 1}).item<int64_t>() == (int64_t(1) << 53) + 1);
+  CHECK(tensor({1.0, 2.0}, {.requires_grad = true}).requires_grad());
+  CHECK_THROWS_AS(tensor({1, 2}, {.requires_grad = true}), DTypeError);
+  CHECK_THROWS_WITH_AS(tensor({{1, 2}, {3}}), "[tensor] rows of dimension 1 must have the same size, got 2 and 1", ShapeError);
+  CHECK_THROWS_WITH_AS(tensor({{1, 2}, 3}), "[tensor] one entry is a number, the others are rows of 1 dimension(s)", ShapeError);
+  CHECK_THROWS_WITH_AS(tensor({1, {2, 3}}), "[tensor] one entry is a row, the others are numbers", ShapeError);
 }

@@ -4,15 +4,13 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/autograd/autograd.h"
-#include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/core/call.h"
 
 namespace halfstep {
-namespace {
-
 int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
+
+namespace {
 
 // `low` matters only when its category is higher.
 std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
@@ -50,7 +48,7 @@ Device device_of(const Tensors& in) {
 }
 
 TensorView broadcast_view(const Tensor& t, const Shape& shape) {
-  return {t.data(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
+  return {t.data_ptr(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
 }
 
 MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
@@ -61,41 +59,6 @@ MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
     if (rows != channels) return rows ? MemoryFormat::contiguous : MemoryFormat::channels_last;
   }
   return MemoryFormat::contiguous;
-}
-
-bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
-  check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
-  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ",
-                    x.dtype());
-  for (int d = 0; d < shape.size(); ++d)
-    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
-                      "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
-                      Help{"clone() it first"});
-  const bool recorded = grad_enabled() && (records || x.requires_grad());
-  if (!recorded) return false;
-  check<AutogradError>(!(x.is_leaf() && x.requires_grad()), op, "a leaf that requires grad cannot be changed in place",
-                       Help{"update parameters inside NoGrad"});
-  check<AutogradError>(!x.impl()->is_view, op, "changing a view in place while recording is not supported",
-                       Help{"change the tensor it views, or use the out-of-place form"});
-  return true;
-}
-
-const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
-  const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
-  const Tensor r = recorded ? result.to(x.dtype()) : result;
-  backend_for(x.device()).copy(r.view(), x.view());
-  x.bump_version();
-  if (recorded) {
-    ++x.storage()->recorded_writes;
-    AutogradMeta& meta = x.impl()->meta();
-    const bool retains = std::exchange(meta.retains_grad, false);
-    if (retains) meta.node->retained[meta.output_index].reset();
-    meta.hooks.reset();  // they belong to the value before
-    meta.node = r.node();
-    meta.output_index = r.impl()->meta().output_index;
-    if (retains && meta.node) x.retain_grad();
-  }
-  return x;
 }
 
 bool apply_policy(const OpInfo& info, std::span<Tensor> in) {

@@ -6,6 +6,8 @@
 
 namespace halfstep {
 
+int category(DType t);  // 0 for bool, 1 for integers, 2 for floating: promotion within a category is by size
+
 // PyTorch's result_type: tensors with dimensions decide; 0-dim tensors and C++ numbers count only with a higher category
 // (bool < integer < floating).
 DType result_type(const Tensors& in);
@@ -32,11 +34,5 @@ inline TensorView ordered(const Tensor& t, MemoryFormat format) { return in_memo
 inline TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
 // t with its elements one after another, as most kernels of layers want them; undefined stays undefined.
 inline Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }
-
-// In-place forms: gives `x` the value and, when recording, the history of `result`. Throws when x is a leaf that requires grad,
-// a view under recording, or when the result's shape or category does not fit.
-const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op);
-// The checks alone, without a result: true when the operation must be recorded.
-bool check_in_place(const Tensor& x, const Shape& result_shape, DType result_dtype, bool records, std::string_view op);
 
 }  // namespace halfstep

@@ -5,6 +5,7 @@
 
 #include "framework/math/pointwise.h"
 #include "framework/ops/core/expr.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -145,8 +146,8 @@ const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p, dou
     if (t.same(x)) continue;
     others_recorded = others_recorded || t.requires_grad();
     // An operand that overlaps x at other positions must be read before x is written.
-    overlap =
-        overlap || (x.shares_memory_with(t) && !(t.data() == x.data() && t.shape() == x.shape() && t.strides() == x.strides()));
+    overlap = overlap ||
+              (x.shares_memory_with(t) && !(t.data_ptr() == x.data_ptr() && t.shape() == x.shape() && t.strides() == x.strides()));
   }
   check_same_device(op, in);
   check<DTypeError>(is_floating(result_type(in)), op, "needs floating tensors, got ", x.dtype());

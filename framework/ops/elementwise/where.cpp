@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/elementwise/pointwise.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "amp/autocast/autocast.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 
 namespace halfstep {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/index/masks.h"
 
 #include <algorithm>
@@ -84,7 +85,7 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
   int64_t n = 0;
   for (int64_t row = 0; row < rows; ++row) n += columns_of(row).second - columns_of(row).first;
   const Tensor out = Tensor::empty({2, n}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* to = out.data<int64_t>();
+  int64_t* to = out.data_ptr<int64_t>();
   for (int64_t row = 0; row < rows; ++row) {
     for (auto [column, end] = columns_of(row); column < end; ++column, ++to) {
       to[0] = row;
@@ -168,12 +169,12 @@ Tensor nonzero(const Tensor& x) {
   check_has_values("nonzero", {x});
   const NoGrad quiet;
   const Tensor mask = (x.dtype() == DType::boolean ? x.detach() : ne(x.detach(), 0)).to(Device::cpu).contiguous();
-  const uint8_t* bits = static_cast<const uint8_t*>(mask.data());
+  const uint8_t* bits = static_cast<const uint8_t*>(mask.data_ptr());
   const int64_t n = mask.numel(), rank = x.dim(), row = rank ? x.shape().back() : 1;
   int64_t count = 0;
   for (int64_t i = 0; i < n; ++i) count += bits[i];
   const Tensor out = Tensor::empty({count, rank}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t *to = out.data<int64_t>(), *const end = to + count * rank;
+  int64_t *to = out.data_ptr<int64_t>(), *const end = to + count * rank;
   Dims at = Dims::filled(int(rank), 0);
   for (int64_t first = 0; to < end; first += row) {
     // Without a branch: an element whose mask is false is overwritten by the next.

@@ -29,7 +29,7 @@ Tensor each_matrix_of(const Tensor& x, const Shape& out_shape, F f) {
                out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
   const int64_t n = x.size(-1), count = n == 0 ? out.numel() : x.numel() / (n * n), size = count == 0 ? 0 : out.numel() / count;
   for (int64_t i = 0; i < count; ++i)
-    f(Eigen::Map<const Matrix<T>>(host.data<T>() + i * n * n, n, n), out.data<T>() + i * size, i);
+    f(Eigen::Map<const Matrix<T>>(host.data_ptr<T>() + i * n * n, n, n), out.data_ptr<T>() + i * size, i);
   return out.to(x.device());
 }
 template <class F>

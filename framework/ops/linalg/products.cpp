@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/vectors.h"

@@ -18,7 +18,7 @@ bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> paramet
   const Tensor& first = parameters[0];
   const int64_t begin = beginning(first, spaces, 0), size = int64_t(size_of(first.dtype()));
   if (begin < 0 || (begin + spaces.weights) * size > int64_t(first.storage()->bytes())) return false;
-  if ((reinterpret_cast<uintptr_t>(first.data()) - uintptr_t(spaces.offsets[0] * size)) % 16 != 0) return false;
+  if ((reinterpret_cast<uintptr_t>(first.data_ptr()) - uintptr_t(spaces.offsets[0] * size)) % 16 != 0) return false;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& t = parameters[i];
     if (!t.shares_memory_with(first) || !t.is_contiguous() || beginning(t, spaces, i) != begin) return false;
@@ -40,7 +40,7 @@ std::vector<Shadow*> movable_shadows(const RecurrentSpaces& spaces, std::span<co
     if (!meta || !meta->shadow.low.defined() || meta->shadow.version != leaf.version() || !seen.insert(leaf.impl()).second)
       return {};
     const Tensor& low = meta->shadow.low;
-    if (!low.shares_memory_with(t) || low.data() != t.data() || !low.is_contiguous()) return {};
+    if (!low.shares_memory_with(t) || low.data_ptr() != t.data_ptr() || !low.is_contiguous()) return {};
     if (low.storage()->bytes() != low.nbytes()) {
       const bool is_first = !common;
       if (is_first) common = low.storage().get(), begin = beginning(low, spaces, i);

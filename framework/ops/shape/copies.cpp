@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Casts and copies.
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -39,11 +40,11 @@ struct Move {
     const Tensor x = in[0].to(format);
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to, .format = format});
     if (a.from.is_cpu()) {
-      backend_for(a.to).copy_from_host(x.data(), out.data(), x.nbytes());
+      backend_for(a.to).copy_from_host(x.data_ptr(), out.data_ptr(), x.nbytes());
     } else {
       const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
-      backend_for(a.from).copy_to_host(x.data(), host.data(), x.nbytes());
-      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.data(), out.data(), x.nbytes());
+      backend_for(a.from).copy_to_host(x.data_ptr(), host.data_ptr(), x.nbytes());
+      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.data_ptr(), out.data_ptr(), x.nbytes());
     }
     return out;
   }
@@ -79,6 +80,7 @@ const Tensor& Tensor::copy_(const Tensor& src) const {
 
 const Tensor& Tensor::fill_(double value) const {
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
+  if (recorded && impl()->is_view) return assign_in_place(*this, new_full(shape(), value), "fill_");
   backend_for(device()).fill(in_memory_order(view(), format()), value);
   bump_version();
   if (recorded) {  // the values before no longer matter
@@ -103,7 +105,7 @@ void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* intege
   }
   const NoGrad off;
   const Tensor t = detach().to(dtype).contiguous();
-  backend_for(t.device()).copy_to_host(t.data(), to, t.nbytes());
+  backend_for(t.device()).copy_to_host(t.data_ptr(), to, t.nbytes());
 }
 
 void add_copies(OpList& list) {

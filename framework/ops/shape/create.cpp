@@ -184,9 +184,6 @@ Tensor eye(int64_t n, const TensorOptions& o) { return eye(n, n, o); }
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& o) {
   return finish(from_vector(values, shape, o.device).to(o.dtype), o);
 }
-Tensor tensor(std::initializer_list<double> values, const TensorOptions& o) {
-  return tensor(std::vector<double>(values), {int64_t(values.size())}, o);
-}
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -297,7 +294,7 @@ Tensor randperm(int64_t n, Generator* g) {
   // Fisher-Yates on the host, from the same stream as everything else.
   const Generator::State state = pick(g).reserve(n);
   const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* p = out.data<int64_t>();
+  int64_t* p = out.data_ptr<int64_t>();
   std::iota(p, p + n, 0);
   for (int64_t i = n - 1; i > 0; --i) {
     const uint64_t bits = math::random_bits(state.seed, state.offset, uint64_t(i));

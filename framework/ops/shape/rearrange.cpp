@@ -274,7 +274,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   }
   check_output_size(output_size, total);
   const Tensor chosen = Tensor::empty({total}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* to = chosen.data<int64_t>();
+  int64_t* to = chosen.data_ptr<int64_t>();
   for (int64_t i = 0; i < n; ++i) to = std::fill_n(to, counts[size_t(i)], i);
   return index_select(x, d, chosen.to(x.device()));
 }

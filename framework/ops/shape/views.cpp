@@ -152,12 +152,15 @@ Tensors Slice::backward(const BackwardContext&, const Attr& a, const Tensors& gr
 Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
   Tensor v = x.alias(shape, strides, offset);
   v.impl()->is_view = true;
+  v.impl()->base = x.impl_ptr();
+  if (x.impl()->is_view && !x.impl()->base.expired()) v.impl()->base = x.impl()->base;
   v.impl()->recorded_writes_seen = x.storage()->recorded_writes;
   return v;
 }
 
 Tensor as_result(const Tensor& view) {
   view.impl()->is_view = false;
+  view.impl()->base.reset();
   return view;
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("layers' gradients are those of differences") {
     for (const NamedTensor& p : module->named_parameters()) {
       CAPTURE(p.name);
       const std::vector<double> gradient = p.tensor.grad().to_vector<double>();
-      double* const elements = p.tensor.data<double>();
+      double* const elements = p.tensor.data_ptr<double>();
       for (size_t i = 0; i < gradient.size(); ++i) {
         const double saved = elements[i], step = 1e-6;
         elements[i] = saved + step;

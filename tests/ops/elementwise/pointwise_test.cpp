@@ -89,7 +89,7 @@ TEST_CASE("at kinks and where numbers end") {
   CHECK(gradient(hardtanh(x), x) == Values{0, 1, 0, 0});
   CHECK(gradient(hardshrink(x, 1), x) == Values{0, 0, 0, 1});
   CHECK(gradient(clamp(x, 0, {}), x) == Values{0, 0, 1, 1});
-  CHECK(gradient(clamp(x, tensor({0, 0, 0, 0}), tensor({0, 0, 2, 2})), x) == Values{0, 1, 1, 0});
+  CHECK(gradient(clamp(x, tensor({0.0, 0, 0, 0}), tensor({0.0, 0, 2, 2})), x) == Values{0, 1, 1, 0});
   CHECK(gradient(clamp_min(x, scalar(0)), x) == Values{0, 0.5, 1, 1});
   CHECK(gradient(threshold(x, 0, 7), x) == Values{0, 0, 1, 1});
   CHECK(gradient(huber_loss(x, zeros({4}), Reduction::none, 1), x) == Values{-1, 0, 1, 1});
@@ -97,9 +97,9 @@ TEST_CASE("at kinks and where numbers end") {
   CHECK(gradient(nan_to_num(bad), bad) == Values{0, 0, 0, 1});
   CHECK(clamp(bad, -2, 2).to_vector<double>()[0] != clamp(bad, -2, 2).to_vector<double>()[0]);
   CHECK(isnan(clamp(x, kNan, {})).to_vector<bool>() == std::vector<bool>(4, true));
-  const Tensor certain = tensor({0, 1}, {.requires_grad = true});
-  CHECK(binary_cross_entropy(certain, tensor({1, 0}), Tensor(), Reduction::none).to_vector<double>() == Values{100, 100});
-  CHECK(gradient(binary_cross_entropy(certain, tensor({1, 0}), Tensor(), Reduction::none), certain)[0] == doctest::Approx(-1e12));
+  const Tensor certain = tensor({0.0, 1}, {.requires_grad = true});
+  CHECK(binary_cross_entropy(certain, tensor({1.0, 0}), Tensor(), Reduction::none).to_vector<double>() == Values{100, 100});
+  CHECK(gradient(binary_cross_entropy(certain, tensor({1.0, 0}), Tensor(), Reduction::none), certain)[0] == doctest::Approx(-1e12));
 }
 
 TEST_CASE("losses of 16-bit inputs are float32 in a region, whose backward gives 16-bit gradients straight away") {
@@ -166,8 +166,8 @@ TEST_CASE("sums with alpha: one rounding in 16 bits, whole numbers of integers, 
   CHECK(n.add(m, 2).to_vector<int64_t>() == std::vector<int64_t>{2, 5, 8});
   CHECK(n.add(m, 2).dtype() == DType::i64);
   CHECK(error_of([&] { n.add(m, 0.5); }) == "[add] alpha must be whole for integer tensors, got 0.5");
-  const Tensor z = tensor({1, 2}), w = tensor({3, 4}).requires_grad_();
-  z.add_(w, -0.5).sub_(tensor({1, 1}), 2);
+  const Tensor z = tensor({1.0, 2}), w = tensor({3.0, 4}).requires_grad_();
+  z.add_(w, -0.5).sub_(tensor({1.0, 1}), 2);
   CHECK(z.to_vector<float>() == std::vector<float>{-2.5f, -2});
   z.sum().backward();
   CHECK(w.grad().to_vector<float>() == std::vector<float>{-0.5f, -0.5f});

@@ -140,11 +140,11 @@ TEST_CASE("a tensor of indices may index itself in place") {
 
 TEST_CASE("drawn classes follow their weights") {
   manual_seed(3);
-  const Tensor drawn = multinomial(tensor({1, 0, 3}), 4000, true);
+  const Tensor drawn = multinomial(tensor({1.0, 0, 3}), 4000, true);
   const double twos = sum(eq(drawn, 2.0).to(DType::f64)).item<double>();
   CHECK(sum(eq(drawn, 1.0).to(DType::f64)).item<double>() == 0);
   CHECK(twos == doctest::Approx(3000).epsilon(0.05));
-  for (int64_t v : multinomial(tensor({0, 2, 3, 0}), 2).to_vector<int64_t>()) CHECK((v == 1 || v == 2));
+  for (int64_t v : multinomial(tensor({0.0, 2, 3, 0}), 2).to_vector<int64_t>()) CHECK((v == 1 || v == 2));
 }
 
 TEST_CASE("the value of index_fill gets each place's gradient once, however often an index is named") {
@@ -171,7 +171,7 @@ TEST_CASE("embedding scales rows down in place, outside the graph") {
 }
 
 TEST_CASE("scatter with a reduction takes every one of several for a place") {
-  const Tensor x = tensor({2, 3, 4}).set_requires_grad(), src = tensor({5, 6, 7}).set_requires_grad();
+  const Tensor x = tensor({2.0, 3, 4}).set_requires_grad(), src = tensor({5.0, 6, 7}).set_requires_grad();
   const Tensor index = ints({0, 0, 1});
   const Tensor y = scatter(x, 0, index, src, ScatterReduce::multiply);
   CHECK(y.to_vector<int>() == std::vector<int>{60, 21, 4});

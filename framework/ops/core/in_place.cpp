@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/ops/core/in_place.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "framework/autograd/autograd.h"
+#include "framework/autograd/node.h"
+#include "framework/backend/backend.h"
+#include "framework/ops/core/call.h"
+#include "framework/ops/core/promotion.h"
+
+namespace halfstep {
+namespace {
+
+// Where a view's elements lie in the memory of the tensor that it views, its base.
+struct RegionAttr {
+  Shape base;
+  Strides base_strides;
+  Shape shape;
+  Strides strides;
+  int64_t offset;  // from the base's first element
+
+  // The view's elements of a tensor that lies as the base does.
+  Tensor in(const Tensor& full) const { return full.alias(shape, strides, offset); }
+  // A new tensor that lies as the base does, of the dtype of `like`: gaps between the base's rows are gaps here as well.
+  Tensor new_base(const Tensor& like) const {
+    int64_t extent = 1;
+    for (int d = 0; d < base.size(); ++d) extent += std::max<int64_t>(base[d] - 1, 0) * base_strides[d];
+    return Tensor::empty({extent}, {.dtype = like.dtype(), .device = like.device()}).alias(base, base_strides);
+  }
+  Tensor as_base(const Tensor& values) const {
+    const Tensor out = new_base(values);
+    backend_for(out.device()).copy(values.view(), out.view());
+    return out;
+  }
+};
+
+// The gradient of a view's elements, out of the base's gradient; dense.
+struct TakeRegion {
+  using Attr = RegionAttr;
+  static constexpr OpInfo info{.name = "take_region", .doc = "the elements of a view, out of a tensor like its base"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor part = a.in(a.as_base(in[0])), out = part.new_empty(a.shape);
+    backend_for(out.device()).copy(part.view(), out.view());
+    return out;
+  }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+};
+
+// Its transpose: zeros with x in the view's place.
+struct PlaceRegion {
+  using Attr = RegionAttr;
+  static constexpr OpInfo info{.name = "place_region", .doc = "zeros like a view's base, with x where the view is"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor out = a.new_base(in[0]);
+    backend_for(out.device()).fill(out.view(), 0);
+    backend_for(out.device()).copy(in[0].view(), a.in(out).view());
+    return out;
+  }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<TakeRegion>({grads[0]}, a)}; }
+};
+Tensors TakeRegion::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  return {call<PlaceRegion>({grads[0]}, a)};
+}
+
+// The gradient of the base's values that the view does not replace. It is its own transpose.
+struct EraseRegion {
+  using Attr = RegionAttr;
+  static constexpr OpInfo info{.name = "erase_region", .doc = "x like a view's base, with zeros where the view is"};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    const Tensor out = a.as_base(in[0]);
+    backend_for(out.device()).fill(a.in(out).view(), 0);
+    return out;
+  }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+    return {call<EraseRegion>({grads[0]}, a)};
+  }
+};
+
+// Writes `values` into the base's memory where the view is, without a copy of the rest.
+struct WriteRegion {
+  using Attr = RegionAttr;
+  static constexpr OpInfo info{
+      .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .takes = Takes::any};
+  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    backend_for(in[0].device()).copy(in[1].view(), a.in(in[0]).view());
+    return in[0].alias(a.base, a.base_strides);
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+    Tensors out(2);
+    if (ctx.needs(0)) out[0] = call<EraseRegion>({grads[0]}, a);
+    if (ctx.needs(1)) out[1] = call<TakeRegion>({grads[0]}, a);
+    return out;
+  }
+};
+
+// The tensor whose history a recorded write to x changes as well; undefined where x is no view, or where nobody holds its base.
+Tensor base_of(const Tensor& x) { return x.impl()->is_view ? Tensor(x.impl()->base.lock()) : Tensor(); }
+
+// Do two elements share memory, as those of an expanded tensor or of overlapping windows do? May be true of dense tensors with
+// unusual strides.
+bool overlaps_itself(const Tensor& x) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.shape()[d] > 1) dims.emplace_back(x.strides()[d], x.shape()[d]);
+  std::sort(dims.begin(), dims.end());
+  int64_t covered = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride < covered) return x.numel() > 0;
+    covered += stride * (size - 1);
+  }
+  return false;
+}
+
+// Replaces the history of x, a non-leaf or a leaf that requires no grad, by that of `from`.
+void take_history(const Tensor& x, const Tensor& from) {
+  AutogradMeta& meta = x.impl()->meta();
+  const bool retains = std::exchange(meta.retains_grad, false);
+  if (retains) meta.node->retained[meta.output_index].reset();
+  meta.hooks.reset();  // they belong to the value before
+  meta.node = from.node();
+  meta.output_index = from.impl()->meta().output_index;
+  if (retains && meta.node) x.retain_grad();
+}
+
+}  // namespace
+
+bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
+  check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
+  check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ",
+                    x.dtype());
+  for (int d = 0; d < shape.size(); ++d)
+    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
+                      "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
+                      Help{"clone() it first"});
+  if (!grad_enabled()) return false;
+  const Tensor base = base_of(x);
+  const Tensor& owner = base.defined() ? base : x;
+  if (!records && !x.requires_grad() && !owner.requires_grad()) return false;
+  const auto is_wanted = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  check<AutogradError>(!is_wanted(x) && !is_wanted(owner), op, "a leaf that requires grad cannot be changed in place",
+                       base.defined() ? ", nor can a view of it" : "", Help{"update parameters inside NoGrad"});
+  if (base.defined()) {
+    check_view(*x.impl());
+    check<ValueError>(!overlaps_itself(x), op, "in place, elements of the view share memory, got shape ", shape, " with strides ",
+                      x.strides(), Help{"clone() it first"});
+  }
+  return true;
+}
+
+const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
+  const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
+  const Tensor base = recorded ? base_of(x) : Tensor();
+  const Tensor r = recorded ? result.to(x.dtype()) : result;
+  if (base.defined()) {
+    take_history(base, call<WriteRegion>({base, r}, {base.shape(), base.strides(), x.shape(), x.strides(),
+                                                     x.impl()->offset - base.impl()->offset}));
+  } else {
+    backend_for(x.device()).copy(r.view(), x.view());
+  }
+  x.bump_version();
+  if (recorded) {
+    x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
+    take_history(x, r);
+  }
+  return x;
+}
+
+}  // namespace halfstep

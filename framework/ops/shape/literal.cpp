@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/ops/shape/literal.h"
+
+#include <optional>
+
+#include "framework/ops/core/promotion.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+
+struct TensorLiteral::Values {
+  Shape shape;
+  bool is_shaped = false;  // the first row down to its first number has been seen
+  std::optional<DType> kind;
+  std::vector<double> numbers;
+  std::vector<int64_t> wholes;
+};
+
+void TensorLiteral::append_to(Values& values, int depth) const {
+  const Shape& shape = values.shape;
+  if (!values.is_shaped && !is_number_) values.shape.push_back(int64_t(parts_.size()));
+  values.is_shaped = values.is_shaped || is_number_ || parts_.empty();
+  if (is_number_) {
+    check<ShapeError>(depth == shape.size(), "tensor", "one entry is a number, the others are rows of ", shape.size() - depth,
+                      " dimension(s)");
+    if (!values.kind || category(kind_) > category(*values.kind)) values.kind = kind_;
+    values.numbers.push_back(number_);
+    values.wholes.push_back(whole_);
+    return;
+  }
+  check<ShapeError>(depth < shape.size(), "tensor", "one entry is a row, the others are numbers");
+  check<ShapeError>(shape[depth] == int64_t(parts_.size()), "tensor", "rows of dimension ", depth, " must have the same size, got ",
+                    shape[depth], " and ", parts_.size());
+  for (const TensorLiteral& part : parts_) part.append_to(values, depth + 1);
+}
+
+Tensor TensorLiteral::tensor(const NumberOptions& options) const {
+  Values values;
+  append_to(values, 0);
+  const DType own = values.kind.value_or(DType::f32), dtype = options.dtype.value_or(own);
+  // Through double, but for whole numbers: those are exact beyond 2^53.
+  const Tensor t = own != DType::f32 ? from_vector(values.wholes, values.shape, options.device)
+                                     : from_vector(values.numbers, values.shape, options.device);
+  const Tensor out = t.to(dtype);
+  if (options.requires_grad) out.set_requires_grad();
+  return out;
+}
+
+Tensor tensor(const TensorLiteral& values, const NumberOptions& options) { return values.tensor(options); }
+
+}  // namespace halfstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tensor() takes: a number, or numbers in braces.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+class TensorLiteral {
+ public:
+  TensorLiteral() = default;  // {}: no element
+  TensorLiteral(bool value) : number_(value), whole_(value), kind_(DType::boolean), is_number_(true) {}
+  TensorLiteral(std::integral auto value) : number_(double(value)), whole_(int64_t(value)), kind_(DType::i64), is_number_(true) {}
+  TensorLiteral(std::floating_point auto value) : number_(double(value)), is_number_(true) {}
+  TensorLiteral(std::initializer_list<TensorLiteral> parts) : parts_(parts) {}
+
+  Tensor tensor(const NumberOptions& options) const;
+
+ private:
+  struct Values;
+  void append_to(Values& values, int depth) const;
+
+  double number_ = 0;
+  int64_t whole_ = 0;
+  DType kind_ = DType::f32;
+  bool is_number_ = false;
+  std::vector<TensorLiteral> parts_;
+};
+
+}  // namespace halfstep
