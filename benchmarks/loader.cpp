@@ -38,7 +38,7 @@ std::shared_ptr<Dataset> images(const std::string& path, int64_t samples) {
       x.data_ptr<uint8_t>()[i * kImage + j] = record ? uint8_t(record[1 + j]) : uint8_t(state >> 24);
     }
   }
-  const auto data = std::make_shared<TensorDataset>(x, y, 10, Affine{1 / 255.f, 0});
+  const auto data = std::make_shared<TensorDataset<>>(x, y, 10, Affine{1 / 255.f, 0});
   return transformed(data, {std::make_shared<RandomCrop>(ImageSize{32, 32}, RandomCropOptions{.padding = {4, 4, 4, 4}}),
                             std::make_shared<RandomHorizontalFlip>(),
                             std::make_shared<NormalizeTransform>(NormalizeTransform::preset("cifar10"))});

@@ -16,7 +16,7 @@ struct Net : Module {
 };
 
 // Share of the samples that are named right.
-double accuracy(Net& net, DataLoader& loader) {
+double accuracy(Net& net, DataLoader<>& loader) {
   const NoGrad quiet;
   net.eval();
   double right = 0;

@@ -11,7 +11,7 @@
 
 namespace halfstep::app {
 
-EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader& loader, Device device,
+EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader<>& loader, Device device,
                     std::optional<DType> low, ProcessGroup* group) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;

@@ -65,7 +65,7 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
 
 }  // namespace
 
-std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group) {
+std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group) {
   const MemoryScope scope(MemoryTag::data);
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
@@ -76,7 +76,7 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
     std::vector<int64_t> some = permutation(data->size(), config.seed);
     if (!l.shuffle) std::iota(some.begin(), some.end(), 0);
     some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
-    return std::make_unique<DataLoader>(
+    return std::make_unique<DataLoader<>>(
         subset(std::move(data), std::move(some)),
         LoaderOptions{.batch_size = l.batch_size,
                       .num_workers = l.num_workers,
@@ -95,7 +95,7 @@ std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string&
                               .rank = rank,
                               .ranks = ranks,
                               .device = config.device};
-  return std::make_unique<DataLoader>(std::move(data), options);
+  return std::make_unique<DataLoader<>>(std::move(data), options);
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {

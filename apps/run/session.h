@@ -37,7 +37,7 @@ struct Session : ModelParts {
   std::string optimizer_text;  // as configured, before a schedule changed its rate
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;      // may be null
-  std::unique_ptr<DataLoader> train, val;  // val may be null
+  std::unique_ptr<DataLoader<>> train, val;  // val may be null
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
 };
@@ -51,7 +51,7 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
 // Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // The data of "train", "val" or "test", on the config's device.
-std::unique_ptr<DataLoader> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
+std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 
 // The progress of a run; a checkpoint holds this besides the parts of a session.

@@ -23,6 +23,8 @@ class Error : public std::runtime_error {
   void leave_layer(const std::string& path, const std::string& description) {
     if (text_.empty()) text_ = std::runtime_error::what() + ("\nlayer: " + path + ", " + description);
   }
+  // Adds a line, for where an error came from.
+  void add_line(const std::string& line) { text_ = what() + ("\n" + line); }
 
  private:
   std::string text_;

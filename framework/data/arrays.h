@@ -22,7 +22,7 @@ struct ArrayOptions {
 // Bytes (u8) stay bytes and become f32 as batches are made.
 // Throws as the readers of the formats; DataError, which names path and array, for an array that is not there, arrays with
 // different numbers of rows or none, negative tokens, classes that are no whole numbers or outside the classes.
-class ArrayDataset : public TensorDataset {
+class ArrayDataset : public TensorDataset<> {
  public:
   // framework/data/npy.h. Arrays that need no conversion (float32 and uint8 inputs, int64 tokens and classes) are mapped, not read.
   static ArrayDataset npy(const std::filesystem::path& input, const std::filesystem::path& target,

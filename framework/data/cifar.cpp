@@ -73,7 +73,7 @@ int64_t count_records(const Layout& layout, const fs::path& path, const Wanted& 
   return int64_t(bytes / record);
 }
 
-TensorDataset load(const fs::path& root, const CifarOptions& o) {
+TensorDataset<> load(const fs::path& root, const CifarOptions& o) {
   const Layout layout = layout_of(o.labels);
   const std::vector<fs::path> folders = {root, root / layout.folder, root / layout.unpacked,
                                          root / layout.folder / layout.unpacked};

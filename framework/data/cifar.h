@@ -26,7 +26,7 @@ struct CifarOptions {
 // it in cifar10 and cifar-10-batches-bin (cifar100, cifar-100-binary), for data_batch_1.bin to data_batch_5.bin and test_batch.bin
 // (train.bin and test.bin). Throws DataError: for missing files, with commands that fetch them, size and digest; for a file of the
 // split that is not whole, and others that are not whole records; for labels outside the classes, with their record.
-class CifarDataset : public TensorDataset {
+class CifarDataset : public TensorDataset<> {
  public:
   explicit CifarDataset(const std::filesystem::path& root, const CifarOptions& options = {});
 };

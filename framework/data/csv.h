@@ -70,7 +70,7 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for
 // one that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not
 // finite, not numeric, no date, or a class or category that the encoding does not have.
-class CsvDataset : public TensorDataset {
+class CsvDataset : public TensorDataset<> {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
 

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.utils.data's names: data::DataLoader, data::TensorDataset. Each is the class of namespace halfstep.
+// torch.utils.data's names: data::DataLoader, data::TensorDataset, data::random_split. Each is that of namespace halfstep, and
+// samples.h says what a data set of one's own has.
 #pragma once
 
 #include "framework/data/dataset.h"
 #include "framework/data/loader.h"
 #include "framework/data/sampler.h"
+#include "framework/data/samples.h"
+#include "framework/data/subsets.h"
 #include "framework/data/tensor_dataset.h"
 
 namespace halfstep::data {
 
 using halfstep::DataLoader, halfstep::Dataset, halfstep::Sampler, halfstep::TensorDataset, halfstep::WeightedSampler;
+using halfstep::Subset, halfstep::ConcatDataset, halfstep::random_split, halfstep::default_collate;
+using WeightedRandomSampler = halfstep::WeightedSampler;
 
 }  // namespace halfstep::data

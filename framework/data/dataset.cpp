@@ -10,51 +10,6 @@
 namespace halfstep {
 namespace {
 
-class Subset : public Dataset {
- public:
-  Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices) : base_(std::move(base)), indices_(std::move(indices)) {
-    for (int64_t i : indices_) {
-      check<IndexError>(i >= 0 && i < base_->size(), "subset", "indices must be in [0, ", base_->size(), "), got ", i);
-    }
-  }
-  int64_t size() const override { return int64_t(indices_.size()); }
-  Shape input_shape() const override { return base_->input_shape(); }
-  Shape target_shape() const override { return base_->target_shape(); }
-  int64_t classes() const override { return base_->classes(); }
-  DType input_dtype() const override { return base_->input_dtype(); }
-  int64_t vocabulary() const override { return base_->vocabulary(); }
-  bool label_sequences() const override { return base_->label_sequences(); }
-  TargetScale target_scale() const override { return base_->target_scale(); }
-  Batch batch(std::span<const int64_t> indices) const override { return base_->batch(mapped(indices)); }
-  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return base_->batch(mapped(indices), epoch); }
-  std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override { return base_->byte_rows(mapped(indices)); }
-  std::vector<int64_t> lengths() const override { return these_of(base_->lengths()); }
-  std::vector<int64_t> labels() const override { return these_of(base_->labels()); }
-  DataNotes notes() const override { return base_->notes(); }
-  std::string describe() const override { return joined(size(), " samples of: ", base_->describe()); }
-
- private:
-  std::vector<int64_t> these_of(const std::vector<int64_t>& all) const {
-    std::vector<int64_t> out;
-    for (const int64_t i : indices_) {
-      if (!all.empty()) out.push_back(all[size_t(i)]);
-    }
-    return out;
-  }
-  std::vector<int64_t> mapped(std::span<const int64_t> indices) const {
-    std::vector<int64_t> out;
-    out.reserve(indices.size());
-    for (int64_t i : indices) {
-      check<IndexError>(i >= 0 && i < size(), "Dataset", "a sample index must be in [0, ", size(), "), got ", i);
-      out.push_back(indices_[size_t(i)]);
-    }
-    return out;
-  }
-
-  std::shared_ptr<const Dataset> base_;
-  std::vector<int64_t> indices_;
-};
-
 constexpr int64_t kSamples = 3;  // of the batch that shapes are learnt from
 
 void check_made(const Batch& made, const Batch& of) {
@@ -185,6 +140,11 @@ class Transformed : public Dataset {
 
 }  // namespace
 
+std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {
+  const Batch one = batch(std::span<const int64_t>(&i, 1));
+  return {one.input.select(0, 0), one.target.select(0, 0)};
+}
+
 Split parse_split(std::string_view text) {
   if (text == "train") return Split::train;
   check<ValueError>(text == "test", "split", "must be \"train\" or \"test\", got \"", text, '"');
@@ -192,11 +152,6 @@ Split parse_split(std::string_view text) {
 }
 
 std::string_view name(Split split) { return split == Split::train ? "train" : "test"; }
-
-std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices) {
-  check<ValueError>(base != nullptr, "subset", "needs a data set");
-  return std::make_shared<Subset>(std::move(base), std::move(indices));
-}
 
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed) {
   check<ValueError>(base != nullptr, "transformed", "needs a data set");

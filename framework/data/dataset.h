@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training loop reads: samples by index, handed out in batches.
+// What a training loop of a config reads: samples by index, handed out in batches, which say what they are (shapes, classes). A
+// program of one's own needs no class derived from Dataset: samples.h.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/data/transforms.h"
@@ -60,6 +62,8 @@ class Dataset {
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
   // The same in an epoch, on which random transforms depend. A DataLoader calls this.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
+  // The input and target of one sample.
+  std::pair<Tensor, Tensor> get(int64_t i) const;
   virtual std::string describe() const = 0;  // one line: kind, samples, shapes
   virtual DataNotes notes() const { return {}; }
   // The class of each sample, where it is known without making batches; else empty.
@@ -77,7 +81,7 @@ enum class Split : uint8_t { train, test };
 Split parse_split(std::string_view text);  // "train", "test"; throws ValueError
 std::string_view name(Split split);
 
-// The samples `indices` of `base`, in that order. Throws IndexError for an index outside it.
+// The samples `indices` of `base`, in that order: a Subset (subsets.h). Throws IndexError for an index outside it.
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
 // `base` with `transforms` done to each batch, first to last. Their random numbers are a function of `seed`, the epoch, the index

@@ -128,7 +128,7 @@ void draw(int digit, SampleNumbers r, uint8_t* out) {
   }
 }
 
-TensorDataset make(const DigitsOptions& o) {
+TensorDataset<> make(const DigitsOptions& o) {
   check<ValueError>(o.size >= 0, kDigits, "size must not be negative, got ", o.size);
   const int64_t n = o.size > 0 ? o.size : o.split == Split::train ? 8000 : 2000;
   const MemoryScope scope(MemoryTag::data);

@@ -36,7 +36,7 @@ Tensor rows(int64_t n, const Shape& sample, DType dtype = DType::f32) {
 
 std::string label(const char* what, Split split) { return std::string(what) + ' ' + std::string(name(split)); }
 
-TensorDataset spirals(const SpiralsOptions& o) {
+TensorDataset<> spirals(const SpiralsOptions& o) {
   check_counts("Spirals", {{"size", o.size}, {"arms", o.arms}});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {2}), target = rows(o.size, {}, DType::i64);
@@ -52,7 +52,7 @@ TensorDataset spirals(const SpiralsOptions& o) {
   return TensorDataset(input, target, o.arms, {}, label("Spirals", o.split));
 }
 
-TensorDataset sines(const SinesOptions& o) {
+TensorDataset<> sines(const SinesOptions& o) {
   check_counts("Sines", {{"size", o.size}, {"window", o.window}, {"horizon", o.horizon}, {"waves", o.waves}});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
@@ -70,7 +70,7 @@ TensorDataset sines(const SinesOptions& o) {
   return TensorDataset(input, target, 0, {}, label("Sines", o.split));
 }
 
-TensorDataset copy_task(const CopyTaskOptions& o) {
+TensorDataset<> copy_task(const CopyTaskOptions& o) {
   check_counts("CopyTask", {{"size", o.size}, {"length", o.length}, {"wait", o.wait}, {"symbols", o.symbols}});
   const MemoryScope scope(MemoryTag::data);
   const int64_t steps = 2 * o.length + o.wait;
@@ -86,7 +86,7 @@ TensorDataset copy_task(const CopyTaskOptions& o) {
   return TensorDataset(input, target, o.symbols + 1, {}, label("CopyTask", o.split));
 }
 
-TensorDataset adding(const AddingOptions& o) {
+TensorDataset<> adding(const AddingOptions& o) {
   check_counts("Adding", {{"size", o.size}, {"length", o.length, 2}});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});

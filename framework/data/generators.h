@@ -16,7 +16,7 @@ struct SpiralsOptions {
   double turns = 1.5, noise = 0.02;
   uint64_t seed = 0;
 };
-class SpiralsDataset : public TensorDataset {
+class SpiralsDataset : public TensorDataset<> {
  public:
   explicit SpiralsDataset(const SpiralsOptions& options = {});  // throws ValueError for counts below 1
 };
@@ -29,7 +29,7 @@ struct SinesOptions {
   double noise = 0.02;
   uint64_t seed = 0;
 };
-class SinesDataset : public TensorDataset {
+class SinesDataset : public TensorDataset<> {
  public:
   explicit SinesDataset(const SinesOptions& options = {});
 };
@@ -42,7 +42,7 @@ struct CopyTaskOptions {
   int64_t size = 1000, length = 10, wait = 20, symbols = 8;
   uint64_t seed = 0;
 };
-class CopyTaskDataset : public TensorDataset {
+class CopyTaskDataset : public TensorDataset<> {
  public:
   explicit CopyTaskDataset(const CopyTaskOptions& options = {});
 };
@@ -55,7 +55,7 @@ struct AddingOptions {
   int64_t size = 1000, length = 50;
   uint64_t seed = 0;
 };
-class AddingDataset : public TensorDataset {
+class AddingDataset : public TensorDataset<> {
  public:
   explicit AddingDataset(const AddingOptions& options = {});
 };
@@ -81,7 +81,7 @@ class DigitStripsDataset : public Dataset {
 
  private:
   DigitStripsOptions options_;
-  std::shared_ptr<const TensorDataset> digits_;
+  std::shared_ptr<const TensorDataset<>> digits_;
 };
 
 }  // namespace halfstep

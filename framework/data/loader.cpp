@@ -5,11 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "amp/autocast/autocast.h"
+#include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/data/permutation.h"
@@ -18,29 +22,45 @@
 namespace halfstep {
 namespace {
 
+struct Made {
+  std::shared_ptr<void> batch;  // null: a stream has ended
+  BatchRows part;
+};
+
 // Batches of one epoch: the state of the loader and its threads, with shared ownership so that threads never see the loader.
 struct Plan {
-  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<const BatchSource> source;
   std::shared_ptr<const std::vector<int64_t>> order;
-  int64_t batch_size, epoch;
-  int rank, ranks;
-  Device device;
+  std::shared_ptr<BatchStream> stream;  // in place of the order
+  LoaderOptions options;
+  int64_t epoch;
+  Device made_on;  // the default device of the loop's thread
   std::shared_ptr<UploadLane> lane;
 
   BatchRows part(int64_t batch) const {
-    return part_of(std::min(batch_size, int64_t(order->size()) - batch * batch_size), rank, ranks);
+    const int64_t size = options.batch_size;
+    return part_of(std::min(size, int64_t(order->size()) - batch * size), options.rank, options.ranks);
   }
-  Batch make(int64_t batch) const {
+  // The same on any thread: what the thread's scopes would change is set here.
+  Made make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
+    const NoGrad no_grad;
+    const DefaultDevice on(made_on);
+    const Autocast off(Device::cpu, std::optional<DType>());
+    if (stream) {
+      BatchStream::Taken taken = stream->next(options.batch_size, options.drop_last);
+      return {std::move(taken.batch), {0, taken.rows, taken.rows}};
+    }
     const BatchRows rows = part(batch);
-    if (rows.rows == 0) return {};
-    return dataset->batch(std::span<const int64_t>(order->data() + batch * batch_size + rows.first, size_t(rows.rows)), epoch);
+    if (rows.rows == 0) return {source->empty(), rows};
+    const int64_t* first = order->data() + batch * options.batch_size + rows.first;
+    return {source->make(std::span<const int64_t>(first, size_t(rows.rows)), *options.seed, epoch), rows};
   }
 };
 
 // A batch on the device, whose bytes may still be on their way. It is received before it is used or dropped.
 struct Sent {
-  Batch batch;
+  Made made;
   std::vector<uint64_t> copies;
 
   void receive(UploadLane& lane) {
@@ -48,19 +68,21 @@ struct Sent {
   }
 };
 
-Sent send(const Batch& batch, Device device, UploadLane* lane) {
+Sent send(Made made, const BatchSource& source, Device device, UploadLane* lane) {
+  Sent sent{std::move(made), {}};
+  if (!sent.made.batch || !source.can_visit()) return sent;
   const MemoryScope scope(MemoryTag::data);
-  Sent sent;
-  const auto move = [&](const Tensor& from) {
-    if (!from.defined()) return from;
-    if (!lane || !from.device().is_cpu()) return from.to(device);
-    const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
-    sent.copies.push_back(lane->send(packed.data_ptr(), to.data_ptr(), packed.nbytes()));
-    return to;
-  };
   try {
-    sent.batch.input = move(batch.input);
-    sent.batch.target = move(batch.target);
+    source.visit(sent.made.batch.get(), [&](Tensor& from) {
+      if (!from.defined()) return;
+      if (!lane || !from.device().is_cpu()) {
+        from = from.to(device);
+        return;
+      }
+      const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
+      sent.copies.push_back(lane->send(packed.data(), to.data(), packed.nbytes()));
+      from = to;
+    });
   } catch (...) {
     if (lane) sent.receive(*lane);
     throw;
@@ -71,8 +93,8 @@ Sent send(const Batch& batch, Device device, UploadLane* lane) {
 }  // namespace
 
 // Threads that make the batches [first, end) of one epoch, each batch by the first thread that is free, at most `ahead` more
-// than were taken.
-class DataLoader::Prefetcher {
+// than were taken. The end of a stream, which has one thread, is found by reading it.
+class LoaderEngine::Prefetcher {
  public:
   Prefetcher(Plan plan, int64_t first, int64_t end, int threads, int ahead)
       : plan_(std::move(plan)), ahead_(ahead), claimed_(first), taken_(first), end_(end) {
@@ -86,30 +108,30 @@ class DataLoader::Prefetcher {
     room_.notify_all();
     for (std::thread& t : threads_) t.join();
     try {
-      for (auto& [batch, made] : ready_) {
-        if (plan_.lane) made.sent.receive(*plan_.lane);
+      for (auto& [batch, result] : ready_) {
+        if (plan_.lane) result.sent.receive(*plan_.lane);
       }
     } catch (const Error&) {  // the device failed: its next use throws
     }
   }
 
   // The batches in order. Rethrows an exception thrown while making the batch.
-  Batch take() {
-    Made made;
+  Made take() {
+    Result result;
     {
       std::unique_lock lock(mutex_);
       filled_.wait(lock, [&] { return ready_.count(taken_) > 0; });
-      made = std::move(ready_.extract(taken_).mapped());
+      result = std::move(ready_.extract(taken_).mapped());
       ++taken_;
     }
     room_.notify_all();
-    if (made.error) std::rethrow_exception(made.error);
-    if (plan_.lane) made.sent.receive(*plan_.lane);
-    return std::move(made.sent.batch);
+    if (result.error) std::rethrow_exception(result.error);
+    if (plan_.lane) result.sent.receive(*plan_.lane);
+    return std::move(result.sent.made);
   }
 
  private:
-  struct Made {
+  struct Result {
     Sent sent;
     std::exception_ptr error;
   };
@@ -123,13 +145,15 @@ class DataLoader::Prefetcher {
         if (stop_ || claimed_ >= end_) return;
         mine = claimed_++;
       }
-      Made made;
+      Result result;
       try {
-        made.sent = send(plan_.make(mine), plan_.device, plan_.lane.get());
-      } catch (...) { made.error = std::current_exception(); }
+        result.sent = send(plan_.make(mine), *plan_.source, plan_.options.device, plan_.lane.get());
+      } catch (...) { result.error = std::current_exception(); }
+      const bool last = plan_.stream && (result.error || !result.sent.made.batch);
       {
         const std::lock_guard lock(mutex_);
-        ready_[mine] = std::move(made);
+        ready_[mine] = std::move(result);
+        if (last) end_ = claimed_;
       }
       filled_.notify_one();
     }
@@ -139,91 +163,129 @@ class DataLoader::Prefetcher {
   const int64_t ahead_;
   std::mutex mutex_;
   std::condition_variable room_, filled_;
-  std::map<int64_t, Made> ready_;
+  std::map<int64_t, Result> ready_;
   int64_t claimed_, taken_, end_;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };
 
-DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
-    : dataset_(std::move(dataset)), options_(options) {
-  check<ValueError>(dataset_ != nullptr, "DataLoader", "needs a data set");
+LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const LoaderOptions& options)
+    : source_(std::move(source)), options_(options) {
   check<ValueError>(options_.batch_size >= 1, "DataLoader", "batch_size must be at least 1, got ", options_.batch_size);
   check<ValueError>(options_.num_workers >= 0, "DataLoader", "num_workers must not be negative, got ", options_.num_workers);
   check<ValueError>(options_.num_workers == 0 || options_.prefetch >= 1, "DataLoader", "prefetch must be at least 1, got ",
                     options_.prefetch);
-  check<ValueError>(!options_.sampler || options_.sampler->of() == dataset_->size(), "DataLoader",
-                    "the sampler must be made for the data set's ", dataset_->size(), " samples, got one for ",
-                    options_.sampler ? options_.sampler->of() : 0);
-  const int64_t streams = dataset_->streams();
+  check<ValueError>(source_->can_visit() || options_.device.is_cpu(), "DataLoader",
+                    "batches of a type that collate made up are not brought to ", options_.device,
+                    Help{"leave out .device and move them in the loop, or let collate give tensors, pairs or tuples"});
   const bool in_order = !options_.shuffle && !options_.sampler;
+  check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
+                    "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
+  if (!options_.seed) {
+    options_.seed = options_.generator ? samples::drawn_seed(*options_.generator)
+                    : options_.ranks > 1 ? 0
+                                         : default_generator().state().seed;
+  }
+  options_.generator = nullptr;
+  if (source_->is_stream()) {
+    check<ValueError>(in_order, "DataLoader", "a stream is read in its own order, got ",
+                      options_.shuffle ? "shuffle" : "a sampler", Help{"shuffle within next(), or give the set size() and get(i)"});
+    check<ValueError>(options_.ranks == 1, "DataLoader", "a stream cannot be read by ", options_.ranks, " ranks",
+                      Help{"let the stream of each rank give its share of the samples, with ranks 1"});
+    return;
+  }
+  check<ValueError>(!options_.sampler || options_.sampler->of() == source_->size(), "DataLoader",
+                    "the sampler must be made for the data set's ", source_->size(), " samples, got one for ",
+                    options_.sampler ? options_.sampler->of() : 0);
+  const int64_t streams = source_->parallel_streams();
   check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
                     " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
                     options_.shuffle ? " and shuffle" : options_.sampler ? " and a sampler" : "");
-  check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
-                    "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
   check<ValueError>(streams == 0 || options_.ranks == 1, "DataLoader", "a data set of streams cannot be read by ", options_.ranks,
                     " ranks: each stream continues where its last batch ended, in one process");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
 }
 
-DataLoader::~DataLoader() = default;
-DataLoader::DataLoader(DataLoader&&) noexcept = default;
-DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+LoaderEngine::~LoaderEngine() = default;
+LoaderEngine::LoaderEngine(LoaderEngine&&) noexcept = default;
+LoaderEngine& LoaderEngine::operator=(LoaderEngine&&) noexcept = default;
 
-int64_t DataLoader::size() const {
+int64_t LoaderEngine::size() const {
+  check<ValueError>(!source_->is_stream(), "DataLoader", "a stream does not know how many batches it has",
+                    Help{"count them while reading, or give the set size() and get(i)"});
   const int64_t n = samples(), b = options_.batch_size;
   return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
 }
 
-void DataLoader::set_state(LoaderState state) {
-  check<ValueError>(state.epoch >= 0 && state.next_batch >= 0 && state.next_batch <= size(), "DataLoader",
-                    "a state must have epoch >= 0 and next_batch in [0, ", size(), "], got ", state.epoch, " and ",
-                    state.next_batch);
-  prefetcher_.reset();
+void LoaderEngine::set_state(LoaderState state) {
+  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && (source_->is_stream() || state.next_batch <= size());
+  if (!fits) {
+    fail<ValueError>("DataLoader", "a state must have epoch >= 0 and next_batch in [0, ",
+                     source_->is_stream() ? "..." : std::to_string(size()), "], got ", state.epoch, " and ", state.next_batch);
+  }
+  forget();
   state_ = state;
   resumed_ = true;
 }
 
-std::optional<Batch> DataLoader::next() {
-  if (state_.next_batch == size()) {
-    prefetcher_.reset();
-    state_ = {state_.epoch + 1, 0};
-    resumed_ = true;
+void LoaderEngine::forget() {
+  prefetcher_.reset();
+  stream_.reset();
+}
+
+void LoaderEngine::end_epoch() {
+  forget();
+  state_ = {state_.epoch + 1, 0};
+  resumed_ = true;
+}
+
+std::shared_ptr<void> LoaderEngine::next() {
+  const bool stream = source_->is_stream();
+  if (!stream && state_.next_batch == size()) {
+    end_epoch();
     return {};
   }
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
-  const Plan plan{dataset_, order_, options_.batch_size, state_.epoch, options_.rank, options_.ranks, options_.device, lane_};
-  Batch batch;
-  if (options_.num_workers == 0) {
-    batch = send(plan.make(state_.next_batch), options_.device, nullptr).batch;
-  } else {
-    if (!prefetcher_) {
-      prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, size(), options_.num_workers, options_.prefetch);
+  Made made;
+  try {
+    if (stream && !stream_) {
+      stream_ = source_->open(*options_.seed, state_.epoch);
+      stream_->skip(state_.next_batch * options_.batch_size);
     }
-    try {
-      batch = prefetcher_->take();
-    } catch (...) {
-      prefetcher_.reset();
-      throw;
+    const Plan plan{source_, order_, stream_, options_, state_.epoch, default_device(), lane_};
+    if (options_.num_workers == 0) {
+      made = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).made;
+    } else {
+      if (!prefetcher_) {
+        const int64_t end = stream ? std::numeric_limits<int64_t>::max() : size();
+        const int threads = stream ? 1 : options_.num_workers;  // a stream is read by one thread
+        prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, end, threads, options_.prefetch);
+      }
+      made = prefetcher_->take();
     }
+  } catch (...) {
+    forget();
+    throw;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  part_ = plan.part(state_.next_batch);
+  if (!made.batch) {
+    end_epoch();
+    return {};
+  }
+  part_ = made.part;
   ++state_.next_batch;
   resumed_ = false;
-  return batch;
+  return made.batch;
 }
 
-DataLoader::Iterator DataLoader::begin() {
+void LoaderEngine::begin() {
   if (!resumed_ && state_.next_batch > 0) {
-    prefetcher_.reset();
+    forget();
     state_ = {state_.epoch + 1, 0};
   }
-  return Iterator(this);
 }
 
 BatchRows part_of(int64_t total, int rank, int ranks) {
@@ -231,15 +293,22 @@ BatchRows part_of(int64_t total, int rank, int ranks) {
   return {rank * each + std::min<int64_t>(rank, longer), each + (rank < longer ? 1 : 0), total};
 }
 
-void DataLoader::prepare_order() {
+void LoaderEngine::prepare_order() {
+  if (source_->is_stream()) return;
   if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle && !options_.sampler)) return;
+  const int64_t n = source_->size();
   std::vector<int64_t> order;
   if (options_.sampler) {
-    order = options_.sampler->order(options_.seed, state_.epoch);
+    order = options_.sampler->order(*options_.seed, state_.epoch);
+    check<ValueError>(int64_t(order.size()) == options_.sampler->size(), "DataLoader", "the sampler's order must have its size() of ",
+                      options_.sampler->size(), " samples, got ", order.size());
+    for (const int64_t i : order) {
+      check<IndexError>(i >= 0 && i < n, "DataLoader", "the sampler's indices must be in [0, ", n, "), got ", i);
+    }
   } else if (options_.shuffle) {
-    order = permutation(dataset_->size(), options_.seed, uint64_t(state_.epoch));
+    order = permutation(n, *options_.seed, uint64_t(state_.epoch));
   } else {
-    order.resize(size_t(dataset_->size()));
+    order.resize(size_t(n));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
   }
   order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));

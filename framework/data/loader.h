@@ -7,26 +7,41 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "framework/base/draws.h"
+#include "framework/data/batch_source.h"
 #include "framework/data/dataset.h"
+#include "framework/data/sample_source.h"
 #include "framework/data/sampler.h"
+#include "framework/data/samples.h"
 
 namespace halfstep {
 
 class UploadLane;  // framework/backend/backend.h
 
+// A sampler by value, or a shared one.
+struct AnySampler : std::shared_ptr<const Sampler> {
+  using std::shared_ptr<const Sampler>::shared_ptr;
+  template <class S>
+    requires std::is_base_of_v<Sampler, S>
+  AnySampler(S sampler) : std::shared_ptr<const Sampler>(std::make_shared<const S>(std::move(sampler))) {}
+};
+
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
-  std::shared_ptr<const Sampler> sampler = {};  // decides on the order in place of shuffle
-  bool drop_last = false;  // leave out a last batch that is not full
-  uint64_t seed = 0;       // of the order
-  int num_workers = 0;     // background threads that make batches; 0: made when asked for
-  int prefetch = 2;        // batches made ahead at most, when there are workers
+  AnySampler sampler = {};  // decides on the order in place of shuffle
+  bool drop_last = false;   // leave out a last batch that is not full
+  // Of the order, and of the numbers that get(i, random) draws. Nothing: drawn once from `generator`, if there is one; else the seed
+  // of manual_seed, as it is when the loader is made, and 0 with several ranks, which must agree.
+  std::optional<uint64_t> seed = {};
+  int num_workers = 0;      // background threads that make batches; 0: made when asked for
+  int prefetch = 2;         // batches made ahead at most, when there are workers
   int rank = 0, ranks = 1;  // of several processes that read the same batches: this one gets its part of each
   Device device = Device::cpu;  // where batches are handed out. Workers bring them there themselves, beside the device's work
+  Generator* generator = nullptr;  // read by the constructor only
 };
 
 // The position: batches [0, next_batch) of `epoch` were handed out.
@@ -36,48 +51,110 @@ struct LoaderState {
   bool operator==(const LoaderState&) const = default;
 };
 
+// DataLoader without the types of its data set and batches: order, position, threads.
+class LoaderEngine {
+ public:
+  LoaderEngine(std::shared_ptr<const BatchSource> source, const LoaderOptions& options);
+  ~LoaderEngine();
+  LoaderEngine(LoaderEngine&&) noexcept;
+  LoaderEngine& operator=(LoaderEngine&&) noexcept;
+
+  int64_t size() const;
+  const LoaderOptions& options() const { return options_; }
+  std::shared_ptr<void> next();  // null: the epoch is over
+  void begin();
+  const BatchRows& part() const { return part_; }
+  LoaderState state() const { return state_; }
+  void set_state(LoaderState state);
+  double wait_seconds() const { return wait_seconds_; }
+
+ private:
+  class Prefetcher;
+  int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // an epoch
+  void prepare_order();
+  void end_epoch();
+  void forget();  // what was made ahead
+
+  std::shared_ptr<const BatchSource> source_;
+  LoaderOptions options_;
+  LoaderState state_;
+  bool resumed_ = true;                                // the state was set from outside since the last batch
+  std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
+  int64_t order_epoch_ = -1;
+  std::shared_ptr<BatchStream> stream_;  // of the current epoch, where the source is one
+  std::shared_ptr<UploadLane> lane_;     // of the workers, where the device has one
+  std::unique_ptr<Prefetcher> prefetcher_;
+  BatchRows part_;
+  double wait_seconds_ = 0;
+};
+
 // One pass of a range-for is one epoch:
 //   for (auto& [x, target] : loader) ...
 // The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state
 // put the loader; otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
 //
+// `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, of any data set or stream that samples.h describes, and
+// DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A third
+// argument, a const callable `B collate(std::vector<SampleOf<Set>>)`, makes the batches in place of default_collate; several threads
+// call it when there are workers. Batches carry no graph, and no autocast region of the loop reaches get().
+//
+// What get() or next() throws is thrown by next() below, or where a loop takes the batch, with a line that names the sample: an Error
+// of halfstep as what it is, another std::exception nested in a DataError.
+//
 // With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks
 // together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole
 // batches, so that a saved one fits any number of ranks.
+template <class Set = Dataset, class B = samples::BatchOf<Set>>
 class DataLoader {
- public:
-  // Throws ValueError for options out of range and for a data set that gives no batch.
-  explicit DataLoader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options = {});
-  ~DataLoader();
-  DataLoader(DataLoader&&) noexcept;
-  DataLoader& operator=(DataLoader&&) noexcept;
+  static_assert(samples::explains<Set, B>());
 
-  int64_t size() const;  // batches an epoch
-  const Dataset& dataset() const { return *dataset_; }
-  const LoaderOptions& options() const { return options_; }
+ public:
+  // Throws ValueError for options out of range, for a data set that gives no batch, and for a stream with shuffle, a sampler or ranks.
+  explicit DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options = {})
+      : set_(std::move(set)), engine_(samples::source_of<B>(set_), options) {}
+  template <class D>
+    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
+  explicit DataLoader(D set, const LoaderOptions& options = {})
+      : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options) {}
+  template <class F>
+  DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options, F collate)
+      : set_(std::move(set)), engine_(samples::source_of<B>(set_, std::move(collate)), options) {}
+  template <class D, class F>
+    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
+  DataLoader(D set, const LoaderOptions& options, F collate)
+      : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options, std::move(collate)) {}
+
+  int64_t size() const { return engine_.size(); }  // batches an epoch; throws ValueError for a stream
+  const Set& dataset() const { return *set_; }
+  const LoaderOptions& options() const { return engine_.options(); }
 
   // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows an exception of the data
   // set for this batch; the next call tries the same batch again.
-  std::optional<Batch> next();
+  std::optional<B> next() {
+    std::optional<B> out;
+    if (const std::shared_ptr<void> batch = engine_.next()) out.emplace(std::move(*static_cast<B*>(batch.get())));
+    return out;
+  }
 
   // Which rows of the whole batch the last one is.
-  const BatchRows& part() const { return part_; }
+  const BatchRows& part() const { return engine_.part(); }
 
   // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
-  LoaderState state() const { return state_; }
-  void set_state(LoaderState state);  // throws ValueError unless 0 <= next_batch <= size()
+  LoaderState state() const { return engine_.state(); }
+  // Throws ValueError unless 0 <= next_batch <= size(). A stream reads and drops the samples of the batches before.
+  void set_state(LoaderState state) { engine_.set_state(state); }
 
-  double wait_seconds() const { return wait_seconds_; }  // time spent waiting for batches so far
+  double wait_seconds() const { return engine_.wait_seconds(); }  // time spent waiting for batches so far
 
   struct Sentinel {};
   class Iterator {
    public:
-    using value_type = Batch;
+    using value_type = B;
     using difference_type = std::ptrdiff_t;
     using iterator_category = std::input_iterator_tag;
     explicit Iterator(DataLoader* loader) : loader_(loader) { ++*this; }
-    Batch& operator*() { return *current_; }
-    Batch* operator->() { return &*current_; }
+    B& operator*() { return *current_; }
+    B* operator->() { return &*current_; }
     Iterator& operator++() {
       current_.reset();  // gives its memory back before the next batch takes some
       current_ = loader_->next();
@@ -87,27 +164,29 @@ class DataLoader {
 
    private:
     DataLoader* loader_;
-    std::optional<Batch> current_;
+    std::optional<B> current_;
   };
-  Iterator begin();
+  Iterator begin() {
+    engine_.begin();
+    return Iterator(this);
+  }
   Sentinel end() { return {}; }
 
  private:
-  class Prefetcher;
-  int64_t samples() const { return options_.sampler ? options_.sampler->size() : dataset_->size(); }  // an epoch
-  void prepare_order();
-
-  std::shared_ptr<const Dataset> dataset_;
-  LoaderOptions options_;
-  LoaderState state_;
-  bool resumed_ = true;                                // the state was set from outside since the last batch
-  std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
-  int64_t order_epoch_ = -1;
-  std::shared_ptr<UploadLane> lane_;  // of the workers, where the device has one
-  std::unique_ptr<Prefetcher> prefetcher_;
-  BatchRows part_;
-  double wait_seconds_ = 0;
+  std::shared_ptr<const Set> set_;
+  LoaderEngine engine_;
 };
+
+template <class D>
+DataLoader(std::shared_ptr<D>, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
+template <class D, class F>
+DataLoader(std::shared_ptr<D>, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::Made<samples::Erased<D>, F>>;
+template <class D>
+  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
+DataLoader(D, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
+template <class D, class F>
+  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
+DataLoader(D, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::Made<samples::Erased<D>, F>>;
 
 // Nearly equal parts of `total` rows, the larger ones first.
 BatchRows part_of(int64_t total, int rank, int ranks);

@@ -110,7 +110,7 @@ Tensor read(const fs::path& path, int rank, const Collection::File& published) {
   }
 }
 
-TensorDataset load(const fs::path& root, const MnistOptions& o) {
+TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
   const Collection& c = of(o.kind);
   const std::vector<fs::path> folders = {root, root / c.folder, root / c.torchvision / "raw"};
   const fs::path image_file = find_file(folders, file_name(c, o.split, true), {"", ".gz"});

@@ -25,7 +25,7 @@ struct MnistOptions {
 // for train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (emnist-letters-train-...
 // and so on), each plain or with .gz. Throws DataError: for missing files, with commands that fetch them, their sizes and digests;
 // for labels outside the classes, with the index; for unequal counts of images and labels; and as read_idx.
-class MnistDataset : public TensorDataset {
+class MnistDataset : public TensorDataset<> {
  public:
   explicit MnistDataset(const std::filesystem::path& root, const MnistOptions& options);
   explicit MnistDataset(const std::filesystem::path& root, Split split = Split::train, std::optional<Normalize> normalize = {})

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kRandom = "Random";
 
-TensorDataset make(const RandomOptions& o) {
+TensorDataset<> make(const RandomOptions& o) {
   check<ValueError>(o.num_batches >= 1 && o.batch_size >= 1, kRandom, "num_batches and batch_size must be at least 1, got ",
                     o.num_batches, " and ", o.batch_size);
   check<ValueError>(o.classes >= 0, kRandom, "classes must not be negative, got ", o.classes);

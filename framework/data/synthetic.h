@@ -19,7 +19,7 @@ struct RandomOptions {
 };
 
 // Inputs and regression targets from N(0, 1). Batches read in order are views of the resident data, without a copy.
-class RandomDataset : public TensorDataset {
+class RandomDataset : public TensorDataset<> {
  public:
   explicit RandomDataset(const RandomOptions& options);  // throws ValueError for counts below 1
 };

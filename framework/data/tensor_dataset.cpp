@@ -74,9 +74,47 @@ void check_classes(const Tensor& target, int64_t classes, const std::string& lab
   }
 }
 
+// One more than the largest of i64 targets; 0 where they are none of classes.
+int64_t classes_in(const Tensor& target) {
+  if (target.dtype() != DType::i64 || target.numel() == 0) return 0;
+  const std::vector<int64_t> all = target.to_vector<int64_t>();
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  return *least < 0 ? 0 : *most + 1;
+}
+
 }  // namespace
 
-TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label)
+namespace samples {
+
+void check_rows(std::span<Tensor> tensors) {
+  for (Tensor& t : tensors) {
+    check<ValueError>(t.defined(), "TensorDataset", "needs defined tensors");
+    if (t.dim() < 1 || t.size(0) != tensors[0].size(0)) {
+      fail<ShapeError>("TensorDataset", "tensors must have one row a sample, got ", tensors[0].shape(), " and ", t.shape());
+    }
+    t = t.detach().contiguous();
+  }
+}
+
+Tensor row(const Tensor& t, int64_t i) {
+  check<IndexError>(i >= 0 && i < t.size(0), "TensorDataset", "a sample index must be in [0, ", t.size(0), "), got ", i);
+  return t.select(0, i);
+}
+
+Tensor rows(const Tensor& t, std::span<const int64_t> indices) {
+  for (const int64_t i : indices) {
+    check<IndexError>(i >= 0 && i < t.size(0), "TensorDataset", "a sample index must be in [0, ", t.size(0), "), got ", i);
+  }
+  const MemoryScope scope(MemoryTag::data);
+  return take(t, indices);
+}
+
+}  // namespace samples
+
+TensorDataset<2>::TensorDataset(Tensor input, Tensor target)
+    : TensorDataset(std::move(input), target, target.defined() ? classes_in(target) : 0) {}
+
+TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label)
     : input_(std::move(input)), target_(std::move(target)), classes_(classes), affine_(affine), label_(std::move(label)) {
   check<ValueError>(input_.defined() && target_.defined(), label_, "needs an input and a target");
   check<ValueError>(classes_ >= 0, label_, "classes must not be negative, got ", classes_);
@@ -97,7 +135,8 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
     vocabulary_ = std::max(vocabulary_, token + 1);
   }
   if (classes_ == 0) {
-    check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype());
+    check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype(),
+                      Help{"classes are not negative, and their number is the third argument: TensorDataset(x, y, 10)"});
     return;
   }
   check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
@@ -110,23 +149,23 @@ TensorDataset::TensorDataset(Tensor input, Tensor target, int64_t classes, Affin
   }
 }
 
-void TensorDataset::set_vocabulary(int64_t tokens) {
+void TensorDataset<2>::set_vocabulary(int64_t tokens) {
   check<DataError>(tokens >= vocabulary_, label_, "tokens must be below ", tokens, ", but the largest is ", vocabulary_ - 1);
   vocabulary_ = tokens;
 }
 
-Shape TensorDataset::input_shape() const { return without_batch(input_.shape()); }
-Shape TensorDataset::target_shape() const { return without_batch(target_.shape()); }
+Shape TensorDataset<2>::input_shape() const { return without_batch(input_.shape()); }
+Shape TensorDataset<2>::target_shape() const { return without_batch(target_.shape()); }
 
-void TensorDataset::check_indices(std::span<const int64_t> indices) const {
+void TensorDataset<2>::check_indices(std::span<const int64_t> indices) const {
   for (int64_t i : indices) check<IndexError>(i >= 0 && i < size(), label_, "a sample index must be in [0, ", size(), "), got ", i);
 }
 
-Tensor TensorDataset::target_of(std::span<const int64_t> indices) const {
+Tensor TensorDataset<2>::target_of(std::span<const int64_t> indices) const {
   return target_.dtype() == DType::u8 ? take_u8_as_i64(target_, indices) : take(target_, indices);
 }
 
-Batch TensorDataset::batch(std::span<const int64_t> indices) const {
+Batch TensorDataset<2>::batch(std::span<const int64_t> indices) const {
   check_indices(indices);
   const MemoryScope scope(MemoryTag::data);
   Batch out;
@@ -135,7 +174,7 @@ Batch TensorDataset::batch(std::span<const int64_t> indices) const {
   return out;
 }
 
-std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indices) const {
+std::optional<ByteRows> TensorDataset<2>::byte_rows(std::span<const int64_t> indices) const {
   if (input_.dtype() != DType::u8) return {};
   check_indices(indices);
   const MemoryScope scope(MemoryTag::data);
@@ -145,12 +184,12 @@ std::optional<ByteRows> TensorDataset::byte_rows(std::span<const int64_t> indice
   return out;
 }
 
-std::vector<int64_t> TensorDataset::labels() const {
+std::vector<int64_t> TensorDataset<2>::labels() const {
   if (classes_ == 0 || target_.dim() != 1 || !target_.device().is_cpu()) return {};
   return target_.to_vector<int64_t>();
 }
 
-std::string TensorDataset::describe() const {
+std::string TensorDataset<2>::describe() const {
   std::ostringstream out;
   out << label_ << ": " << size() << " samples, input " << input_shape();
   if (vocabulary_ > 0) out << " of " << vocabulary_ << " tokens";

@@ -1,23 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set held in memory, and the base of most others.
+// Data sets held in memory; that of two tensors is the base of most others.
 #pragma once
 
+#include <array>
+#include <concepts>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "framework/data/dataset.h"
 #include "framework/data/transforms.h"
 
 namespace halfstep {
+namespace samples {
+
+// For TensorDataset<n>, which says what they throw; check_rows also makes the tensors contiguous.
+void check_rows(std::span<Tensor> tensors);
+Tensor row(const Tensor& t, int64_t i);
+Tensor rows(const Tensor& t, std::span<const int64_t> indices);
+
+}  // namespace samples
+
+// Any number of tensors with one row a sample: TensorDataset(a, b, label). Samples and batches are a std::tuple of as many tensors, in
+// their own dtype and on their own device; batches of consecutive samples are views of the data, without a copy. Two tensors, as the
+// default says, are a Dataset of inputs and targets, which is below.
+template <size_t n = 2>
+class TensorDataset {
+  template <size_t>
+  using One = Tensor;
+  template <size_t... k>
+  static std::tuple<One<k>...> tuple_of(std::index_sequence<k...>);
+
+ public:
+  using Sample = decltype(tuple_of(std::make_index_sequence<n>()));
+
+  // Throws ValueError for an undefined tensor and ShapeError where they have no rows, or not one number of them.
+  template <std::same_as<Tensor>... T>
+    requires(sizeof...(T) == n)
+  explicit TensorDataset(T... tensors) : tensors_{std::move(tensors)...} {
+    samples::check_rows(tensors_);
+  }
+  int64_t size() const { return tensors_[0].size(0); }
+  // Throw IndexError for an index outside [0, size()).
+  Sample get(int64_t i) const {
+    return each([&](const Tensor& t) { return samples::row(t, i); });
+  }
+  Sample get_batch(std::span<const int64_t> indices) const {
+    return each([&](const Tensor& t) { return samples::rows(t, indices); });
+  }
+  const std::array<Tensor, n>& tensors() const { return tensors_; }
+
+ private:
+  template <class F>
+  Sample each(const F& f) const {
+    return std::apply([&](const auto&... t) { return Sample(f(t)...); }, tensors_);
+  }
+
+  std::array<Tensor, n> tensors_;
+};
 
 // input: [N, ...] f32, u8 that `affine` turns into f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class of
 // each sample or of each position in it, when classes > 0; else f32 [N, ...]. Both on one device. Batches live there too; where the
 // indices are consecutive and nothing is converted they are views of the data, without a copy.
-class TensorDataset : public Dataset {
+//
+// Without `classes`, an i64 target without negative numbers is of classes, as many as the largest one plus 1.
+template <>
+class TensorDataset<2> : public Dataset {
  public:
+  TensorDataset(Tensor input, Tensor target);
   // Throws ShapeError, DTypeError or DeviceError for tensors that do not fit, DataError for a class outside [0, classes)
   // and a negative token (checked on the host only), ValueError for bytes and tokens on a GPU.
-  TensorDataset(Tensor input, Tensor target, int64_t classes = 0, Affine affine = {}, std::string label = "Tensors");
+  TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine = {}, std::string label = "Tensors");
 
   int64_t size() const override { return input_.size(0); }
   Shape input_shape() const override;
@@ -46,5 +101,9 @@ class TensorDataset : public Dataset {
   Affine affine_;
   std::string label_;
 };
+
+template <std::same_as<Tensor>... T>
+TensorDataset(Tensor, T...) -> TensorDataset<1 + sizeof...(T)>;
+TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}) -> TensorDataset<2>;
 
 }  // namespace halfstep

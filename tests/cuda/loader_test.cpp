@@ -16,7 +16,7 @@ constexpr int64_t kSamples = 90, kWidth = 40;
 
 std::shared_ptr<const Dataset> numbers() {
   const Tensor x = arange(double(kSamples * kWidth)).to(DType::f32).reshape({kSamples, kWidth});
-  return std::make_shared<TensorDataset>(x, x.narrow(1, 0, 3).contiguous());
+  return std::make_shared<TensorDataset<>>(x, x.narrow(1, 0, 3).contiguous());
 }
 
 }  // namespace

@@ -22,12 +22,12 @@ namespace {
 // n samples whose input and class are their own index.
 std::shared_ptr<Dataset> counting(int64_t n) {
   const Tensor x = Tensor::empty({n, 1}), y = Tensor::empty({n}, {.dtype = DType::i64});
-  for (int64_t i = 0; i < n; ++i) x.data_ptr<float>()[i] = float(i), y.data_ptr<int64_t>()[i] = i;
-  return std::make_shared<TensorDataset>(x, y, n);
+  for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = float(i), y.data<int64_t>()[i] = i;
+  return std::make_shared<TensorDataset<>>(x, y, n);
 }
 
 // The samples of one pass, batch after batch, each batch ended by -1.
-std::vector<int64_t> pass(DataLoader& loader) {
+std::vector<int64_t> pass(DataLoader<>& loader) {
   std::vector<int64_t> out;
   for (auto& [x, target] : loader) {
     CHECK(x.size(0) == target.size(0));
@@ -189,11 +189,11 @@ TEST_CASE("loader: parts of ranks are the batches of one process, also those tha
   CHECK(part_of(10, 0, 4) == BatchRows{0, 3, 10});
   CHECK(part_of(10, 3, 4) == BatchRows{8, 2, 10});
   CHECK(part_of(3, 3, 4) == BatchRows{3, 0, 3});
-  const auto data = std::make_shared<TensorDataset>(arange(10.0, {.dtype = DType::f32}).reshape({10, 1}),
+  const auto data = std::make_shared<TensorDataset<>>(arange(10.0, {.dtype = DType::f32}).reshape({10, 1}),
                                                     arange(10.0, {.dtype = DType::f32}).reshape({10, 1}));
   const LoaderOptions options{.batch_size = 7, .shuffle = true, .seed = 4};
   DataLoader whole(data, options);
-  std::vector<DataLoader> ranks;
+  std::vector<DataLoader<>> ranks;
   for (int r = 0; r < 4; ++r) {
     LoaderOptions own = options;
     own.rank = r, own.ranks = 4, own.num_workers = r % 2;
@@ -202,7 +202,7 @@ TEST_CASE("loader: parts of ranks are the batches of one process, also those tha
   for (int epoch = 0; epoch < 2; ++epoch) {
     while (const auto all = whole.next()) {
       CHECK(whole.part() == BatchRows{0, all->input.size(0), all->input.size(0)});
-      for (DataLoader& rank : ranks) {
+      for (DataLoader<>& rank : ranks) {
         const auto part = rank.next();
         REQUIRE(part);
         const BatchRows rows = rank.part();
@@ -212,7 +212,7 @@ TEST_CASE("loader: parts of ranks are the batches of one process, also those tha
         CHECK(rank.state() == whole.state());
       }
     }
-    for (DataLoader& rank : ranks) CHECK(!rank.next());
+    for (DataLoader<>& rank : ranks) CHECK(!rank.next());
   }
   CHECK_THROWS_WITH_AS(DataLoader(data, {.rank = 2, .ranks = 2}), doctest::Contains("rank must lie in [0, ranks), got 2 of 2"),
                        ValueError);

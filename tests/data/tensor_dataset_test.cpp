@@ -84,7 +84,7 @@ TEST_CASE("TensorDataset: tensors that do not fit") {
 }
 
 TEST_CASE("subset: other indices into the same data") {
-  const auto base = std::make_shared<TensorDataset>(ramp<float>({5, 1}), ramp<int64_t>({5}), 5);
+  const auto base = std::make_shared<TensorDataset<>>(ramp<float>({5, 1}), ramp<int64_t>({5}), 5);
   const auto part = subset(base, {4, 1, 1});
   CHECK(part->size() == 3);
   CHECK(part->classes() == 5);
@@ -113,7 +113,7 @@ struct ByValue : Transform {
 }  // namespace
 
 TEST_CASE("transforms are done to batches, first to last, and give their shape without data") {
-  const auto base = std::make_shared<TensorDataset>(ramp<float>({3, 4}) + 1, zeros({3, 1}));
+  const auto base = std::make_shared<TensorDataset<>>(ramp<float>({3, 4}) + 1, zeros({3, 1}));
   const auto twice = std::make_shared<NormalizeTransform>(Normalize{.mean = 1, .std = 2});
   const auto data = transformed(base, {twice, std::make_shared<Halves>()});
   CHECK(data->size() == 3);

@@ -24,7 +24,7 @@ std::shared_ptr<const Transform> made(Args&&... args) {
 }  // namespace
 
 TEST_CASE("transforms: what does not fit is refused before data is touched") {
-  const auto images = std::make_shared<TensorDataset>(zeros({6, 2, 8, 8}), zeros({6}, {.dtype = DType::i64}), 3);
+  const auto images = std::make_shared<TensorDataset<>>(zeros({6, 2, 8, 8}), zeros({6}, {.dtype = DType::i64}), 3);
   const auto says = [&](std::shared_ptr<const Transform> t, std::shared_ptr<const Dataset> data) {
     try {
       const auto made = transformed(data, {t});
@@ -42,7 +42,7 @@ TEST_CASE("transforms: what does not fit is refused before data is touched") {
                  "has 3 means and deviations, one for each channel, but a sample of shape [2, 8, 8] has 2"));
   CHECK(contains(says(made<RandomErasing>(RandomErasingOptions{.value = {1, 2, 3}}), images),
                  "one for each of the 2 channels, got 3"));
-  const auto rows = std::make_shared<TensorDataset>(zeros({4, 5}), zeros({4, 1}));
+  const auto rows = std::make_shared<TensorDataset<>>(zeros({4, 5}), zeros({4, 1}));
   const std::vector<std::shared_ptr<const Transform>> of_images = {made<RandomCrop>(ImageSize{1, 1}),
                                                                    made<RandomHorizontalFlip>(),
                                                                    made<RandomVerticalFlip>(),

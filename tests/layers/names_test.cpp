@@ -40,7 +40,7 @@ TEST_CASE("a program uses nn, F, optim and data") {
     schedule.step();
   }
   CHECK(loss().item<float>() < 0.8f * before);
-  [[maybe_unused]] const halfstep::data::TensorDataset* data = nullptr;
+  [[maybe_unused]] const halfstep::data::TensorDataset<>* data = nullptr;
 }
 
 }  // namespace names_test

@@ -95,7 +95,7 @@ class DropLast : public Transform {
 HALFSTEP_REGISTER_TRANSFORM(DropLast, arg<int64_t>(integer("count", 1, "inputs").at_least(1)));
 
 // y = 2 x, in one dimension after another.
-class Doubles : public TensorDataset {
+class Doubles : public TensorDataset<> {
  public:
   explicit Doubles(int64_t samples) : Doubles(arange(0, double(3 * samples)).reshape({samples, 3}) / double(3 * samples), 0) {}
 
