@@ -120,8 +120,39 @@ BatchRows TrainStep::rows_of(const Tensor& input, const std::optional<BatchRows>
   return {rank * samples, samples, ranks * samples};
 }
 
+void train_step::wrong_inputs(const Module& module, size_t given) {
+  fail<ValueError>("TrainStep", "the module must take the tensors before the target and give one, got ", given, " for ",
+                   module.describe(),
+                   Help{"give the step a function of the loss: step([&] { return loss_fn(net(a, b), target); })"});
+}
+
+StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part) {
+  check<ValueError>(!inputs.empty(), "TrainStep", "a step needs an input");
+  if (inputs.size() == 1) return (*this)(inputs[0], target, part);
+  if (!forward_of_several_) train_step::wrong_inputs(module_, inputs.size());
+  const BatchRows rows = rows_of(inputs[0], part);
+  const auto forward = [&] {
+    const Tensor output = forward_of_several_(module_, inputs);
+    return std::pair(output, loss_(output, target));
+  };
+  return eager(forward, inputs[0].defined() && inputs[0].device() == options_.device, rows, nullptr);
+}
+
+StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part) {
+  const BatchRows rows = part ? *part : rows_of(Tensor::empty({1}), {});
+  return eager([&] { return std::pair(Tensor(), loss()); }, false, rows, nullptr);
+}
+
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
-  if (optimizer_.needs_closure()) return by_closure(input, target);
+  const auto forward = [&] {
+    const Tensor output = module_(input);
+    return std::pair(output, loss_(output, target));
+  };
+  return eager(forward, input.defined() && input.device() == options_.device, part, ring);
+}
+
+StepResult TrainStep::eager(const Forward& forward, bool on_device, const BatchRows& part, math::ResultRing* ring) {
+  if (optimizer_.needs_closure()) return by_closure(forward);
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
@@ -133,7 +164,7 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const Bat
 
   StepResult result;
   if (part.rows > 0) {
-    result = compute(input, target, part);
+    result = compute(forward, on_device, part);
   } else if (scaler_.is_enabled()) {
     scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
   }
@@ -153,18 +184,18 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const Bat
 }
 
 // Forward and backward of one micro-batch.
-StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const BatchRows& part) {
+StepResult TrainStep::compute(const Forward& forward, bool on_device, const BatchRows& part) {
   StepResult result;
   Tensor loss;
   const double weight = window_.loss_weight(part);
   const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
-    const LossSeed expected(weight == 1 && input.device() == options_.device ? scaler_.seed(options_.device) : Tensor());
+    const LossSeed expected(weight == 1 && on_device ? scaler_.seed(options_.device) : Tensor());
     const Autocast region(options_.device, options_.amp);
-    const Tensor output = module_(input);
-    loss = loss_(output, target);
-    result.output = output.detach();
+    Tensor output;
+    std::tie(output, loss) = forward();
+    if (output.defined()) result.output = output.detach();
   }
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
@@ -175,16 +206,16 @@ StepResult TrainStep::compute(const Tensor& input, const Tensor& target, const B
   return result;
 }
 
-StepResult TrainStep::by_closure(const Tensor& input, const Tensor& target) {
+StepResult TrainStep::by_closure(const Forward& forward) {
   StepResult result;
   const auto closure = [&] {
     optimizer_.zero_grad();
     Tensor loss;
     {
       const Autocast region(options_.device, options_.amp);
-      const Tensor output = module_(input);
-      loss = loss_(output, target);
-      if (!result.output.defined()) result.output = output.detach();
+      Tensor output;
+      std::tie(output, loss) = forward();
+      if (!result.output.defined() && output.defined()) result.output = output.detach();
     }
     loss.backward();
     return loss;

@@ -4,10 +4,19 @@
 //   TrainStep step(net, loss_fn, opt, scaler, &schedule, {.amp = DType::f16, .clip_grad_norm = 1});
 //   for (batch : loader) { StepResult r = step(batch.input, batch.target); }
 //   step.flush();  // at the end of an epoch
+//
+// A module of several inputs takes them all before the target, and a step whose loss is not loss_fn(net(inputs), target) is given a
+// function that computes it:
+//   for (auto [a, b, label] : loader) step(a, b, label);
+//   for (auto [a, b, same] : loader) step([&] { return cosine_embedding_loss(net(a), net(b), same); });
 #pragma once
 
+#include <concepts>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "amp/step/accumulation_window.h"
@@ -35,11 +44,51 @@ struct TrainStepOptions {
   ReducerOptions reducer = {};             // how they exchange gradients
 };
 
+namespace train_step {
+
+// Calls a module with 2 to 6 tensors, where its forward takes as many and gives one.
+using ForwardOfSeveral = Tensor (*)(Module&, const Tensors&);
+template <class M, size_t... k>
+inline constexpr bool kTakes = requires(M& m, const Tensors& t) {
+  { m(t[k]...) } -> std::same_as<Tensor>;
+};
+[[noreturn]] void wrong_inputs(const Module& module, size_t given);  // throws ValueError
+template <class M>
+Tensor forward_of_several(Module& module, const Tensors& t) {
+  [[maybe_unused]] M& m = static_cast<M&>(module);
+  if constexpr (kTakes<M, 0, 1>) {
+    if (t.size() == 2) return m(t[0], t[1]);
+  }
+  if constexpr (kTakes<M, 0, 1, 2>) {
+    if (t.size() == 3) return m(t[0], t[1], t[2]);
+  }
+  if constexpr (kTakes<M, 0, 1, 2, 3>) {
+    if (t.size() == 4) return m(t[0], t[1], t[2], t[3]);
+  }
+  if constexpr (kTakes<M, 0, 1, 2, 3, 4>) {
+    if (t.size() == 5) return m(t[0], t[1], t[2], t[3], t[4]);
+  }
+  if constexpr (kTakes<M, 0, 1, 2, 3, 4, 5>) {
+    if (t.size() == 6) return m(t[0], t[1], t[2], t[3], t[4], t[5]);
+  }
+  wrong_inputs(module, t.size());
+}
+
+}  // namespace train_step
+
 class TrainStep {
  public:
   // All arguments must outlive it; `schedule` may be null. Throws ValueError for options outside their domain.
   TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
             const TrainStepOptions& options = {});
+  // The same for a class whose operator() takes several tensors.
+  template <std::derived_from<Module> M>
+    requires(!std::same_as<M, Module>)
+  TrainStep(M& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
+            const TrainStepOptions& options = {})
+      : TrainStep(static_cast<Module&>(module), loss, optimizer, scaler, schedule, options) {
+    forward_of_several_ = train_step::forward_of_several<M>;
+  }
 
   // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this
   // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that forward writes to
@@ -57,6 +106,25 @@ class TrainStep {
   // On a GPU nothing here waits for the device, even if the schedule counts skipped steps (optim/device_rates.h), and whole steps
   // are recorded once and replayed (step_recorder.h) if that is faster. Both ways give the bits of eager steps.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
+  // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Not recorded: it runs eagerly on a GPU,
+  // too. Throws ValueError for a module whose forward does not take as many tensors and give one.
+  StepResult operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part = {});
+  template <std::same_as<Tensor>... T>
+  StepResult operator()(const Tensor& first, const Tensor& second, const Tensor& third, const T&... more) {
+    Tensors inputs{first, second, third, more...};
+    const Tensor target = std::move(inputs.back());
+    inputs.pop_back();
+    return (*this)(inputs, target);
+  }
+  // The last tensor of a batch is the target.
+  template <std::same_as<Tensor>... T>
+  StepResult operator()(const std::tuple<T...>& batch) {
+    static_assert(sizeof...(T) >= 2, "TrainStep: a batch has at least an input and a target");
+    return std::apply(*this, batch);
+  }
+  // A step on the loss that `loss` computes in the autocast region: one number. It replaces the module's forward and the loss of the
+  // constructor; the result has no output. Not recorded. Without `part`, each call counts as much as any other of its window.
+  StepResult operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part = {});
   // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
@@ -73,15 +141,20 @@ class TrainStep {
   void check_options() const;
   bool may_record() const;
   BatchRows rows_of(const Tensor& input, const std::optional<BatchRows>& part) const;
+  // What a step computes in the region: the module's output, which may be undefined, and the loss.
+  using Forward = std::function<std::pair<Tensor, Tensor>()>;
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
-  StepResult by_closure(const Tensor& input, const Tensor& target);
-  StepResult compute(const Tensor& input, const Tensor& target, const BatchRows& part);
+  // `on_device`: the inputs are on the region's device.
+  StepResult eager(const Forward& forward, bool on_device, const BatchRows& part, math::ResultRing* ring);
+  StepResult by_closure(const Forward& forward);
+  StepResult compute(const Forward& forward, bool on_device, const BatchRows& part);
   StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
   bool clips() const;
   Tensor clip();
 
   Module& module_;
+  train_step::ForwardOfSeveral forward_of_several_ = nullptr;
   const Loss& loss_;
   Optimizer& optimizer_;
   GradScaler& scaler_;
