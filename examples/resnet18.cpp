@@ -65,7 +65,8 @@ double accuracy(Module& model, const Dataset& data, std::optional<DType> dtype) 
   const NoGrad off;
   model.eval();
   double right = 0;
-  for (const Batch& b : DataLoader(std::make_shared<TensorDataset<>>(static_cast<const TensorDataset<>&>(data)), {.batch_size = 100})) {
+  const auto set = std::make_shared<TensorDataset<>>(static_cast<const TensorDataset<>&>(data));
+  for (const Batch& b : DataLoader(set, {.batch_size = 100})) {
     const Autocast region(Device::cpu, dtype);
     right += (model(b.input).argmax(1) == b.target).sum().item();
   }

@@ -106,8 +106,8 @@ class TrainStep {
   // On a GPU nothing here waits for the device, even if the schedule counts skipped steps (optim/device_rates.h), and whole steps
   // are recorded once and replayed (step_recorder.h) if that is faster. Both ways give the bits of eager steps.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
-  // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Not recorded: it runs eagerly on a GPU,
-  // too. Throws ValueError for a module whose forward does not take as many tensors and give one.
+  // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Such steps are not recorded: they run
+  // eagerly, also on a GPU. Throws ValueError for a module whose forward does not take as many tensors and give one.
   StepResult operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part = {});
   template <std::same_as<Tensor>... T>
   StepResult operator()(const Tensor& first, const Tensor& second, const Tensor& third, const T&... more) {
@@ -122,8 +122,8 @@ class TrainStep {
     static_assert(sizeof...(T) >= 2, "TrainStep: a batch has at least an input and a target");
     return std::apply(*this, batch);
   }
-  // A step on the loss that `loss` computes in the autocast region: one number. It replaces the module's forward and the loss of the
-  // constructor; the result has no output. Not recorded. Without `part`, each call counts as much as any other of its window.
+  // A step on the loss that `loss` computes in the autocast region: one number. It replaces the module's forward and the loss of
+  // the constructor; the result has no output. Such steps are not recorded. Without `part`, all calls of a window count the same.
   StepResult operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part = {});
   // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();

@@ -52,7 +52,7 @@ Tensor stack_rows(const Tensors& rows, const Place& at) {
   const size_t bytes = first.nbytes();
   for (size_t i = 0; i < rows.size() && bytes > 0; ++i) {
     if (first.device().is_cpu() && rows[i].is_contiguous()) {
-      std::memcpy(static_cast<char*>(out.data()) + i * bytes, rows[i].data(), bytes);
+      std::memcpy(static_cast<char*>(out.data_ptr()) + i * bytes, rows[i].data_ptr(), bytes);
     } else {
       out.alias(first.shape(), contiguous_strides(first.shape()), int64_t(i) * first.numel()).copy_(rows[i].detach());
     }

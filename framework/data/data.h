@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.utils.data's names: data::DataLoader, data::TensorDataset, data::random_split. Each is that of namespace halfstep, and
-// samples.h says what a data set of one's own has.
+// samples.h says what a data set must have.
 #pragma once
 
 #include "framework/data/dataset.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training loop of a config reads: samples by index, handed out in batches, which say what they are (shapes, classes). A
-// program of one's own needs no class derived from Dataset: samples.h.
+// C++ program that writes its own loop needs no class derived from Dataset: samples.h.
 #pragma once
 
 #include <cstdint>

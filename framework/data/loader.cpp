@@ -80,7 +80,7 @@ Sent send(Made made, const BatchSource& source, Device device, UploadLane* lane)
         return;
       }
       const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
-      sent.copies.push_back(lane->send(packed.data(), to.data(), packed.nbytes()));
+      sent.copies.push_back(lane->send(packed.data_ptr(), to.data_ptr(), packed.nbytes()));
       from = to;
     });
   } catch (...) {
@@ -300,8 +300,9 @@ void LoaderEngine::prepare_order() {
   std::vector<int64_t> order;
   if (options_.sampler) {
     order = options_.sampler->order(*options_.seed, state_.epoch);
-    check<ValueError>(int64_t(order.size()) == options_.sampler->size(), "DataLoader", "the sampler's order must have its size() of ",
-                      options_.sampler->size(), " samples, got ", order.size());
+    const int64_t expected = options_.sampler->size();
+    check<ValueError>(int64_t(order.size()) == expected, "DataLoader", "the sampler's order must have its size() of ", expected,
+                      " samples, got ", order.size());
     for (const int64_t i : order) {
       check<IndexError>(i >= 0 && i < n, "DataLoader", "the sampler's indices must be in [0, ", n, "), got ", i);
     }

@@ -34,8 +34,8 @@ struct LoaderOptions {
   bool shuffle = false;
   AnySampler sampler = {};  // decides on the order in place of shuffle
   bool drop_last = false;   // leave out a last batch that is not full
-  // Of the order, and of the numbers that get(i, random) draws. Nothing: drawn once from `generator`, if there is one; else the seed
-  // of manual_seed, as it is when the loader is made, and 0 with several ranks, which must agree.
+  // Seeds the order, and the numbers that get(i, random) draws. Where it is left out, it is drawn once from `generator`, if there is
+  // one. Without a generator it is the seed of manual_seed at the time the loader is made, or 0 with several ranks, which must agree.
   std::optional<uint64_t> seed = {};
   int num_workers = 0;      // background threads that make batches; 0: made when asked for
   int prefetch = 2;         // batches made ahead at most, when there are workers
@@ -94,12 +94,12 @@ class LoaderEngine {
 // put the loader; otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
 //
 // `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, of any data set or stream that samples.h describes, and
-// DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A third
-// argument, a const callable `B collate(std::vector<SampleOf<Set>>)`, makes the batches in place of default_collate; several threads
-// call it when there are workers. Batches carry no graph, and no autocast region of the loop reaches get().
+// DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr.
+// A third argument, a const callable `B collate(std::vector<SampleOf<Set>>)`, makes the batches in place of default_collate; with
+// workers, several threads call it at once. Batches carry no graph, and get() does not see the autocast region of the loop.
 //
-// What get() or next() throws is thrown by next() below, or where a loop takes the batch, with a line that names the sample: an Error
-// of halfstep as what it is, another std::exception nested in a DataError.
+// An exception of the data set leaves next() below, or the loop that takes the batch, with a line that names the sample: an Error
+// of halfstep keeps its type, any other std::exception is nested in a DataError.
 //
 // With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks
 // together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole
@@ -109,7 +109,7 @@ class DataLoader {
   static_assert(samples::explains<Set, B>());
 
  public:
-  // Throws ValueError for options out of range, for a data set that gives no batch, and for a stream with shuffle, a sampler or ranks.
+  // Throws ValueError for options out of range, for a data set without a batch, and for a stream with shuffle, a sampler or ranks.
   explicit DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options = {})
       : set_(std::move(set)), engine_(samples::source_of<B>(set_), options) {}
   template <class D>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thin typed layer between a data set of one's own (samples.h) and the engine of DataLoader (batch_source.h).
+// The thin typed layer between any data set (samples.h) and the engine of DataLoader (batch_source.h).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set of one's own, and how its samples become batches.
+// What a data set must have, and how its samples become batches.
 //
 //   struct Pairs {
 //     Tensor left, right, same;                                            // [N, ...], [N, ...], [N]
@@ -9,15 +9,15 @@
 //   DataLoader loader(Pairs{...}, {.batch_size = 32, .shuffle = true});
 //   for (auto [left, right, same] : loader) ...                            // [32, ...], [32, ...], [32]
 //
-// A data set is any type with `int64_t size() const` and `get(int64_t i) const`; a std::vector of samples is one, too. With worker
-// threads get() is called by several of them at once. `get(int64_t i, Generator& random) const` is given random numbers that are a
-// function of the loader's seed, the epoch and i: with them, and without the default generator, batches do not depend on the
-// number of workers. A set that can fetch faster together than one by one also has `get_batch(std::span<const int64_t>) const`,
-// which gives the whole batch.
+// A data set is any type with `int64_t size() const` and `get(int64_t i) const`; so is a std::vector of samples. With workers,
+// several threads call get() at once. A set that draws random numbers has `get(int64_t i, Generator& random) const` instead: the
+// generator's numbers are a function of the loader's seed, the epoch and i, so that batches do not depend on the number of workers.
+// A set that fetches many samples faster than one by one also has `get_batch(std::span<const int64_t>) const`, which returns the
+// whole batch.
 //
-// A stream has no size: `std::optional<Sample> next()`, or `next(Generator& random)`, which gives nothing at its end. Each epoch
-// reads a fresh copy of the stream that the loader was given, which is told the epoch if it has `void set_epoch(int64_t epoch)`.
-// One thread reads it, the loop's or, with workers, one that reads ahead.
+// A stream has no size. It has `std::optional<Sample> next()`, or `next(Generator& random)`, which returns nothing at its end. Each
+// epoch reads a fresh copy of the stream that the loader was given; `void set_epoch(int64_t epoch)`, if there is one, is called
+// first. One thread reads it: the loop's or, with workers, one that reads ahead.
 //
 // A sample is a Tensor, a number, a std::string, or a std::pair or std::tuple of those, also nested. A batch looks the same:
 //   Tensor [...]      Tensor [B, ...]                  of the same dtype and device; samples must agree in shape, dtype and device

@@ -153,8 +153,8 @@ std::vector<Subset<samples::SetIn<D>>> random_split(D set, const std::vector<T>&
   return out;
 }
 
-// Data sets one behind the other, whose samples are of one type; those of classes derived from Dataset are pairs of input and target,
-// in epoch 0.
+// Data sets one behind the other, whose samples are of one type. The samples of a class derived from Dataset are pairs of input and
+// target, as they are in epoch 0.
 template <class Sample>
 class ConcatDataset {
  public:

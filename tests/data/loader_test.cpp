@@ -22,7 +22,7 @@ namespace {
 // n samples whose input and class are their own index.
 std::shared_ptr<Dataset> counting(int64_t n) {
   const Tensor x = Tensor::empty({n, 1}), y = Tensor::empty({n}, {.dtype = DType::i64});
-  for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = float(i), y.data<int64_t>()[i] = i;
+  for (int64_t i = 0; i < n; ++i) x.data_ptr<float>()[i] = float(i), y.data_ptr<int64_t>()[i] = i;
   return std::make_shared<TensorDataset<>>(x, y, n);
 }
 

@@ -58,8 +58,8 @@ Tensor warped(const Tensor& image, const AffineMap& map, const WarpOptions& opti
 // n bytes images [C, H, W] with the classes 0, 1, 2 in turn.
 std::shared_ptr<TensorDataset<>> byte_images(int64_t n, const Shape& sample, Affine affine = {1 / 255.f, 0}) {
   const Tensor x = Tensor::empty(with_batch(n, sample), {.dtype = DType::u8}), y = Tensor::empty({n}, {.dtype = DType::i64});
-  for (int64_t i = 0; i < x.numel(); ++i) x.data<uint8_t>()[i] = uint8_t(i * 2654435761u >> 13);
-  for (int64_t i = 0; i < n; ++i) y.data<int64_t>()[i] = i % 3;
+  for (int64_t i = 0; i < x.numel(); ++i) x.data_ptr<uint8_t>()[i] = uint8_t(i * 2654435761u >> 13);
+  for (int64_t i = 0; i < n; ++i) y.data_ptr<int64_t>()[i] = i % 3;
   return std::make_shared<TensorDataset<>>(x, y, 3, affine);
 }
 std::shared_ptr<TensorDataset<>> float_images(const TensorDataset<>& bytes) {

@@ -356,7 +356,8 @@ TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") 
 }
 
 TEST_CASE("ranks: the loader's parts are one process's batches") {
-  const auto data = std::make_shared<TensorDataset<>>(arange(10.0).to(DType::f32).reshape({10, 1}), arange(10.0).to(DType::i64), 10);
+  const Tensor numbers = arange(10.0);
+  const auto data = std::make_shared<TensorDataset<>>(numbers.to(DType::f32).reshape({10, 1}), numbers.to(DType::i64), 10);
   const int n = ranks().size(), me = ranks().rank();
   DataLoader whole(data, {.batch_size = 7, .shuffle = true, .seed = 4}),
       mine(data, {.batch_size = 7, .shuffle = true, .seed = 4, .num_workers = 2, .rank = me, .ranks = n});
