@@ -106,8 +106,8 @@ class TrainStep {
   // On a GPU nothing here waits for the device, even if the schedule counts skipped steps (optim/device_rates.h), and whole steps
   // are recorded once and replayed (step_recorder.h) if that is faster. Both ways give the bits of eager steps.
   StepResult operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
-  // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Such steps are not recorded: they run
-  // eagerly, also on a GPU. Throws ValueError for a module whose forward does not take as many tensors and give one.
+  // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Such steps are not recorded: they
+  // run eagerly, also on a GPU. Throws ValueError for a module whose forward does not take as many tensors and give one.
   StepResult operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part = {});
   template <std::same_as<Tensor>... T>
   StepResult operator()(const Tensor& first, const Tensor& second, const Tensor& third, const T&... more) {

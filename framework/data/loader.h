@@ -34,8 +34,9 @@ struct LoaderOptions {
   bool shuffle = false;
   AnySampler sampler = {};  // decides on the order in place of shuffle
   bool drop_last = false;   // leave out a last batch that is not full
-  // Seeds the order, and the numbers that get(i, random) draws. Where it is left out, it is drawn once from `generator`, if there is
-  // one. Without a generator it is the seed of manual_seed at the time the loader is made, or 0 with several ranks, which must agree.
+  // Seeds the order, and the numbers that get(i, random) draws. Where it is left out, it is drawn once from `generator`, if there
+  // is one. Without a generator it is the seed of manual_seed at the time the loader is made, or 0 with several ranks, which must
+  // agree.
   std::optional<uint64_t> seed = {};
   int num_workers = 0;      // background threads that make batches; 0: made when asked for
   int prefetch = 2;         // batches made ahead at most, when there are workers

@@ -24,8 +24,8 @@ Tensor rows(const Tensor& t, std::span<const int64_t> indices);
 }  // namespace samples
 
 // Any number of tensors with one row a sample: TensorDataset(a, b, label). Samples and batches are a std::tuple of as many tensors,
-// with the dtypes and devices of those given. Batches of consecutive samples are views of the data, without a copy. The default, two
-// tensors, is a Dataset of inputs and targets: see below.
+// with the dtypes and devices of those given. Batches of consecutive samples are views of the data, without a copy. The default,
+// two tensors, is a Dataset of inputs and targets: see below.
 template <size_t n = 2>
 class TensorDataset {
   template <size_t>
