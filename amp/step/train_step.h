@@ -50,7 +50,7 @@ namespace train_step {
 using ForwardOfSeveral = Tensor (*)(Module&, const Tensors&);
 template <class M, size_t... k>
 inline constexpr bool kTakes = requires(M& m, const Tensors& t) {
-  { m(t[k]...) } -> std::same_as<Tensor>;
+  { m.forward(t[k]...) } -> std::same_as<Tensor>;
 };
 [[noreturn]] void wrong_inputs(const Module& module, size_t given);  // throws ValueError
 template <class M>
@@ -81,7 +81,7 @@ class TrainStep {
   // All arguments must outlive it; `schedule` may be null. Throws ValueError for options outside their domain.
   TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
             const TrainStepOptions& options = {});
-  // The same for a class whose operator() takes several tensors.
+  // The same for a class whose forward takes several tensors.
   template <std::derived_from<Module> M>
     requires(!std::same_as<M, Module>)
   TrainStep(M& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,

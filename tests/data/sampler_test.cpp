@@ -85,7 +85,7 @@ TEST_CASE("BucketSampler: batches of nearly one length, in a random order") {
 
 TEST_CASE("DataLoader: a sampler decides on the samples, and resumes") {
   const Tensor x = arange(0, 40).reshape({40, 1}).to(DType::f32), y = arange(0, 40).to(DType::i64);
-  const auto data = std::make_shared<TensorDataset>(x, y, 40);
+  const auto data = std::make_shared<TensorDataset<>>(x, y, 40);
   const auto sampler = std::make_shared<WeightedSampler>(std::vector<double>(40, 1.0), 90);
   const LoaderOptions options{.batch_size = 20, .shuffle = true, .sampler = sampler, .seed = 9, .num_workers = 2};
   DataLoader loader(data, options);
