@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A siamese network: do two pictures show the same digit? Its data set is a struct of this file, and each step computes its own loss.
+// A siamese network: do two pictures show the same digit? Its data set is a struct of this file, and its steps take two inputs.
 #include "examples/claim.h"
 #include "halfstep.h"
 

@@ -3,10 +3,9 @@
 // GradScaler call scaler.unscale_(optimizer): the bound is for true gradients.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <initializer_list>
-#include <ranges>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -20,10 +19,12 @@ class ParameterRange {
   ParameterRange(const Tensor& one) : all_{one} {}
   ParameterRange(std::vector<Tensor> all) : all_(std::move(all)) {}
   ParameterRange(std::initializer_list<Tensor> all) : all_(all) {}
-  template <std::ranges::input_range Range>
-  requires(std::convertible_to<std::ranges::range_reference_t<const Range&>, const Tensor&> &&
-           !std::convertible_to<const Range&, std::vector<Tensor>> && !std::convertible_to<const Range&, Tensor>)
-      ParameterRange(const Range& all) {
+  template <class Range>
+    requires(!std::convertible_to<const Range&, std::vector<Tensor>> && !std::convertible_to<const Range&, Tensor>) &&
+            requires(const Range& all) {
+              { *std::begin(all) } -> std::convertible_to<const Tensor&>;
+            }
+  ParameterRange(const Range& all) {
     for (const Tensor& p : all) all_.push_back(p);
   }
   operator const std::vector<Tensor>&() const { return all_; }

@@ -2,7 +2,6 @@
 // The options of an optimizer as a list that can be walked: its text, its checks, its JSON and the docs are made from it.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -119,7 +118,9 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
   for (const Option<O>& option : O::list()) {
     if (const auto numbers = numbers_of(option, options); !numbers.empty()) {
       for (const double& number : numbers) {
-        if (std::find(left_out.begin(), left_out.end(), &number) == left_out.end()) out.push_back(number);
+        bool counts = true;
+        for (const double* other : left_out) counts = counts && other != &number;
+        if (counts) out.push_back(number);
       }
     } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
       out.push_back(double(options.*(*count)));
@@ -137,7 +138,10 @@ template <class O>
 requires requires { O::list(); }
 bool same_values(const O& a, const O& b) {
   const auto same = [&](const auto& member) { return a.*member == b.*member; };
-  return std::all_of(O::list().begin(), O::list().end(), [&](const Option<O>& o) { return std::visit(same, o.member); });
+  for (const Option<O>& option : O::list()) {
+    if (!std::visit(same, option.member)) return false;
+  }
+  return true;
 }
 
 // Throws ValueError for a value outside its domain.

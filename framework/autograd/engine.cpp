@@ -14,6 +14,13 @@
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
+
+struct NodeSet : std::unordered_set<const Node*> {};
+
+bool BackwardCall::needs(size_t i) const {
+  return i < node.edges.size() && node.edges[i] && (!wanted || wanted->contains(node.edges[i].node.get()));
+}
+
 namespace {
 
 Tensor ones_like_output(const Tensor& t) {
@@ -209,7 +216,7 @@ class Engine {
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
-  std::unordered_set<const Node*> needed_;       // targets and nodes on paths to them
+  NodeSet needed_;                               // targets and nodes on paths to them
   std::unordered_set<const Node*> runs_;         // those of needed_ whose backward must run
 };
 

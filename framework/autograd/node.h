@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -48,12 +47,13 @@ struct OutputMeta {
 };
 
 class Node;
+struct NodeSet;  // engine.cpp
 
 // What one run of the backward asks of a node. The run keeps it, not the node, so that threads may each run their own.
 struct BackwardCall {
   const Node& node;
-  const std::unordered_set<const Node*>* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
-  bool is_last = false;                                     // saved tensors are freed after this backward
+  const NodeSet* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
+  bool is_last = false;             // saved tensors are freed after this backward
   // Is the gradient of input i wanted?
   bool needs(size_t i) const;
 };
@@ -77,10 +77,6 @@ class Node : public std::enable_shared_from_this<Node> {
   std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short
   Node* next_to_destroy = nullptr;
 };
-
-inline bool BackwardCall::needs(size_t i) const {
-  return i < node.edges.size() && node.edges[i] && (!wanted || wanted->contains(node.edges[i].node.get()));
-}
 
 // Is this the only handle of the memory, so that a gradient may be taken over or added to in place?
 bool is_sole(const Tensor& t);

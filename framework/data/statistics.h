@@ -2,7 +2,6 @@
 // What the samples of a data set are like, gathered in one pass.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -51,7 +50,7 @@ void for_each_batch(const Dataset& data, F f) {
   std::vector<int64_t> indices;
   for (int64_t from = 0; from < data.size(); from += kSamples) {
     indices.clear();
-    for (int64_t i = from; i < std::min(from + kSamples, data.size()); ++i) indices.push_back(i);
+    for (int64_t i = from; i < from + kSamples && i < data.size(); ++i) indices.push_back(i);
     f(data.batch(indices, 0), from);
   }
 }

@@ -3,7 +3,6 @@
 // its target the same piece one token on.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -63,7 +62,7 @@ class TextDataset : public Dataset {
   // shorter than a piece of each stream.
   explicit TextDataset(const std::filesystem::path& path, const TextOptions& options = {});
 
-  int64_t size() const override { return pieces_ * std::max<int64_t>(1, options_.streams); }
+  int64_t size() const override { return pieces_ * (options_.streams > 0 ? options_.streams : 1); }
   Shape input_shape() const override { return {options_.seq_len}; }
   Shape target_shape() const override { return {options_.seq_len}; }
   int64_t classes() const override { return vocab_size_; }

@@ -2,6 +2,7 @@
 // Recurrent networks by the device's library: against the CPU in float64, recorded, and work that it declines.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 

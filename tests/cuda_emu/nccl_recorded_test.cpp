@@ -2,6 +2,7 @@
 // Recorded steps of ranks that exchange over NCCL: graphs with collectives in them.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
