@@ -19,14 +19,14 @@ struct Towers : ModuleOf<Towers> {
   Tensor forward(const Tensor& a, const Tensor& b) { return head(relu(left(a)) * relu(right(b))); }
 };
 
-struct Bench {
+struct TowersBench {
   Towers net;
   MSELoss loss;
   SGD opt;
   GradScaler scaler;
   TrainStep step;
 
-  explicit Bench(const TrainStepOptions& options, bool scaled = false)
+  explicit TowersBench(const TrainStepOptions& options, bool scaled = false)
       : net((manual_seed(7), Towers())),
         opt(net.parameters(), {.lr = 0.1, .momentum = 0.9}),
         scaler({.init_scale = 256, .enabled = scaled}),
@@ -42,7 +42,7 @@ struct Rows {
 TEST_CASE("train step: a module of two inputs steps as a loop written by hand, in each precision") {
   const Rows rows;
   for (const std::optional<DType> amp : {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
-    Bench a({.amp = amp}, true), b({}, true);
+    TowersBench a({.amp = amp}, true), b({}, true);
     for (int i = 0; i < 3; ++i) {
       const StepResult r = a.step(rows.a, rows.b, rows.y);
       CHECK(r.stepped);
@@ -64,7 +64,7 @@ TEST_CASE("train step: a module of two inputs steps as a loop written by hand, i
 
 TEST_CASE("train step: lists, tuples of a loader and functions of the loss are the same step") {
   const Rows rows;
-  Bench three({}), list({}), batches({}), function({});
+  TowersBench three({}), list({}), batches({}), function({});
   DataLoader loader(TensorDataset(rows.a, rows.b, rows.y), {.batch_size = 4});
   for (auto& [a, b, y] : loader) three.step(a, b, y);
   for (auto& [a, b, y] : loader) list.step(Tensors{a, b}, y);
@@ -78,12 +78,12 @@ TEST_CASE("train step: lists, tuples of a loader and functions of the loss are t
   CHECK(bytes(three.net) == bytes(list.net));
   CHECK(bytes(three.net) == bytes(batches.net));
   CHECK(bytes(three.net) == bytes(function.net));
-  CHECK(bytes(three.net) != bytes(Bench({}).net));
+  CHECK(bytes(three.net) != bytes(TowersBench({}).net));
 }
 
 TEST_CASE("train step: accumulation and clipping hold for several inputs, and weigh rows") {
   const Rows rows;
-  Bench whole({.clip_grad_norm = 0.5}), parts({.clip_grad_norm = 0.5, .accumulate_steps = 2});
+  TowersBench whole({.clip_grad_norm = 0.5}), parts({.clip_grad_norm = 0.5, .accumulate_steps = 2});
   for (int i = 0; i < 2; ++i) {
     whole.step(rows.a, rows.b, rows.y);
     parts.step(rows.a.narrow(0, 0, 3), rows.b.narrow(0, 0, 3), rows.y.narrow(0, 0, 3));
@@ -96,7 +96,7 @@ TEST_CASE("train step: accumulation and clipping hold for several inputs, and we
 
 TEST_CASE("train step: inputs that a module does not take are refused, with the cure") {
   const Rows rows;
-  Bench bench({});
+  TowersBench bench({});
   const std::string few = testing::message_of<ValueError>([&] { bench.step(rows.a, rows.b, rows.b, rows.y); });
   CHECK_MESSAGE(few.find("got 3 for Towers") != std::string::npos, few);
   CHECK_MESSAGE(few.find("step([&]") != std::string::npos, few);
