@@ -3,6 +3,9 @@
 // halfstep. A program that writes `namespace nn = halfstep::nn; namespace F = nn::functional;` has all other names for itself.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "framework/ops/ops.h"
 #include "layers/init.h"
 #include "layers/layers.h"
@@ -52,7 +55,7 @@ using halfstep::adaptive_avg_pool1d, halfstep::adaptive_avg_pool2d, halfstep::ad
     halfstep::binary_cross_entropy_with_logits, halfstep::celu, halfstep::channel_shuffle, halfstep::conv1d, halfstep::conv2d,
     halfstep::conv3d, halfstep::conv_tbc, halfstep::conv_transpose1d, halfstep::conv_transpose2d, halfstep::conv_transpose3d,
     halfstep::cosine_embedding_loss, halfstep::cosine_similarity, halfstep::cross_entropy, halfstep::ctc_loss, halfstep::dropout,
-    halfstep::elu, halfstep::embedding, halfstep::embedding_bag, halfstep::fold, halfstep::gaussian_nll_loss, halfstep::gelu,
+    halfstep::elu, halfstep::fold, halfstep::gaussian_nll_loss, halfstep::gelu,
     halfstep::glu, halfstep::grid_sample, halfstep::group_norm, halfstep::gumbel_softmax, halfstep::hardshrink,
     halfstep::hardsigmoid, halfstep::hardswish, halfstep::hardtanh, halfstep::hinge_embedding_loss, halfstep::huber_loss,
     halfstep::instance_norm, halfstep::interpolate, halfstep::kl_div, halfstep::l1_loss, halfstep::layer_norm,
@@ -67,6 +70,15 @@ using halfstep::adaptive_avg_pool1d, halfstep::adaptive_avg_pool2d, halfstep::ad
     halfstep::sigmoid, halfstep::silu, halfstep::smooth_l1_loss, halfstep::soft_margin_loss, halfstep::softmax, halfstep::softmin,
     halfstep::softplus, halfstep::softshrink, halfstep::softsign, halfstep::tanh, halfstep::tanhshrink, halfstep::threshold,
     halfstep::triplet_margin_loss, halfstep::unfold;
+
+// torch.nn.functional has the indices first, torch.embedding and halfstep::embedding the weight.
+inline Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<int64_t> padding_idx = {}) {
+  return halfstep::embedding(weight, index, padding_idx);
+}
+inline Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets = {},
+                            const EmbeddingBagOptions& options = {}) {
+  return halfstep::embedding_bag(weight, index, offsets, options);
+}
 
 }  // namespace functional
 

@@ -26,6 +26,9 @@ class WithOptions : public Base {
   using Options = O;
   WithOptions(std::vector<Tensor> params, const O& options = {})
       : WithOptions(std::vector<ParamGroup>{{.params = std::move(params)}}, options) {}
+  // The rate alone, as a number with a point: SGD opt(net.parameters(), 0.1).
+  template <std::floating_point Rate>
+  WithOptions(std::vector<Tensor> params, Rate lr) : WithOptions(std::move(params), with_lr(lr)) {}
   WithOptions(std::vector<ParamGroup> groups, const O& options = {})
       : Base(with_rates(std::move(groups)), options.lr), shared_(options) {
     check_options(options);
@@ -113,6 +116,11 @@ class WithOptions : public Base {
   }
 
  private:
+  static O with_lr(double lr) {
+    O options;
+    options.lr = lr;
+    return options;
+  }
   static std::vector<ParamGroup> with_rates(std::vector<ParamGroup> groups) {
     for (ParamGroup& g : groups) {
       if (const O* own = std::any_cast<O>(&g.options); own && !g.lr) g.lr = own->lr;

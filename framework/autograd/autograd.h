@@ -9,6 +9,8 @@
 // all uses of the leaf have been through; what was computed from other tensors before may still be to come.
 #pragma once
 
+#include <concepts>
+
 #include "framework/autograd/grad_mode.h"
 #include "framework/tensor/tensor.h"
 
@@ -28,5 +30,14 @@ struct GradOptions {
 
 // The gradients with respect to `inputs` (leaves or not); touches no .grad.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {});
+// Of one output: grad(loss, model.parameters()), grad(y, x).
+template <std::same_as<Tensor> Output>
+Tensors grad(const Output& output, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {}) {
+  return grad(Tensors{output}, inputs, grad_outputs, options);
+}
+template <std::same_as<Tensor> Output, std::same_as<Tensor> Input>
+Tensors grad(const Output& output, const Input& input, const Tensors& grad_outputs = {}, const GradOptions& options = {}) {
+  return grad(Tensors{output}, Tensors{input}, grad_outputs, options);
+}
 
 }  // namespace halfstep

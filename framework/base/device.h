@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstddef>
 #include <iosfwd>
+#include <string>
 #include <string_view>
 
 namespace halfstep {
@@ -12,6 +14,13 @@ struct Device {
   enum class Type : uint8_t { cpu, cuda, meta };
   Type type = Type::cpu;
   int8_t index = 0;
+
+  constexpr Device() = default;
+  constexpr Device(Type t, int8_t i = 0) : type(t), index(i) {}
+  // As parse_device: x.to("cuda"), {.device = "cuda:1"}. (Of a literal and not of any pointer, since 0 would be one.)
+  template <size_t n>
+  Device(const char (&text)[n]);
+  Device(const std::string& text);
 
   static const Device cpu;
   static const Device cuda;  // cuda:0
@@ -46,6 +55,9 @@ inline Device default_device() { return DefaultDevice::current(); }  // cpu outs
 
 // "cpu", "cuda", "cuda:1", "meta". Throws DeviceError for anything else.
 Device parse_device(std::string_view text, std::string_view where = "device");
+template <size_t n>
+Device::Device(const char (&text)[n]) : Device(parse_device(text)) {}
+inline Device::Device(const std::string& text) : Device(parse_device(text)) {}
 std::string_view name(Device::Type t);                      // "cpu", "cuda", "meta"
 std::ostream& operator<<(std::ostream& out, Device d);      // cpu, cuda:0, meta
 

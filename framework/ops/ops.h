@@ -8,6 +8,7 @@
 
 #include "framework/base/generator.h"
 #include "framework/backend/backend.h"
+#include "framework/ops/core/loss_reduction.h"
 #include "framework/tensor/tensor.h"
 
 // Families with headers of their own.
@@ -43,11 +44,14 @@
 
 namespace halfstep {
 
+// The dtype of a C++ number where nothing else decides, as in PyTorch.
+template <class T>
+inline constexpr DType dtype_of_number = std::is_same_v<T, bool> ? DType::boolean : std::is_integral_v<T> ? DType::i64 : DType::f32;
+
 // ---- creation
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 Tensor ones(const Shape& shape, const TensorOptions& options = {});
-Tensor full(const Shape& shape, double value, const TensorOptions& options = {});  // float32 unless given, of an integer, too
 Tensor zeros_like(const Tensor& x);  // these three: of x's shape, dtype, device and memory format
 Tensor ones_like(const Tensor& x);
 Tensor empty_like(const Tensor& x);  // not initialised, as empty()
@@ -64,6 +68,24 @@ Tensor arange(Start start, End end, Step step = 1, const NumberOptions& options 
 template <PlainNumber End>
 Tensor arange(End end, const NumberOptions& options = {}) {
   return arange(0, end, 1, options);
+}
+// All elements are `value`. dtype: that of the value unless given: int64 of an integer, bool of a bool, else float32.
+Tensor full_of(const Shape& shape, double value, int64_t whole, DType natural, const NumberOptions& options);
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor full(const Shape& shape, T value, const NumberOptions& options = {}) {
+  return full_of(shape, double(value), std::is_integral_v<T> ? int64_t(value) : 0, dtype_of_number<T>, options);
+}
+// zeros(2, 3) is zeros({2, 3}), and so on.
+template <SizeNumber... Sizes>
+  requires(sizeof...(Sizes) > 1)
+Tensor zeros(Sizes... sizes) {
+  return zeros(Shape{int64_t(sizes)...});
+}
+template <SizeNumber... Sizes>
+  requires(sizeof...(Sizes) > 1)
+Tensor ones(Sizes... sizes) {
+  return ones(Shape{int64_t(sizes)...});
 }
 Tensor eye(int64_t n, const TensorOptions& options = {});
 // Numbers as they are written, nested braces as dimensions: tensor(1.5), tensor({{1.0, 2.0}, {3.0, 4.0}}). A dtype that is not
@@ -87,7 +109,19 @@ Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* ge
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);   // N(0, 1)
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options = {.dtype = DType::i64},
                Generator* generator = nullptr);
+Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& options = {.dtype = DType::i64},
+               Generator* generator = nullptr);
 Tensor randperm(int64_t n, Generator* generator = nullptr);  // i64
+template <SizeNumber... Sizes>
+  requires(sizeof...(Sizes) > 1)
+Tensor rand(Sizes... sizes) {
+  return rand(Shape{int64_t(sizes)...});
+}
+template <SizeNumber... Sizes>
+  requires(sizeof...(Sizes) > 1)
+Tensor randn(Sizes... sizes) {
+  return randn(Shape{int64_t(sizes)...});
+}
 // In place, not recorded.
 void uniform_(const Tensor& x, double lo, double hi, Generator* generator = nullptr);
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator = nullptr);
@@ -114,6 +148,8 @@ inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }  // of b's sign, as in Python
+inline Tensor operator%(const Tensor& a, double b) { return remainder(a, b); }
 Tensor operator/(double a, const Tensor& b);  // autocast: f32, as reciprocal
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
@@ -151,7 +187,13 @@ Tensor lerp(const Tensor& input, const Tensor& end, double weight);
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& cond, const Tensor& a, double b);
 Tensor where(const Tensor& cond, double a, const Tensor& b);
-Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi);  // min(max(x, lo), hi); unset: no bound
+template <class A, class B>  // of two numbers: their dtype, as that of full()
+  requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
+Tensor where(const Tensor& cond, A a, B b) {
+  const NumberOptions options{.dtype = dtype_of_number<std::common_type_t<A, B>>, .device = cond.device()};
+  return where(cond, full({}, a, options), full({}, b, options));
+}
+Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi = {});  // min(max(x, lo), hi); unset: no bound
 Tensor isfinite(const Tensor& x);  // bool
 Tensor isnan(const Tensor& x);     // bool
 
@@ -223,7 +265,7 @@ Tensor log_softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {}
 struct CrossEntropyOptions {
   Tensor weight = {};          // [C] or undefined
   int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   double label_smoothing = 0;
 };
 // -log_softmax(logits)[target], weighted. logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N, d1...], or
@@ -233,12 +275,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 struct NllLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 // -log_probs[target], with shapes and means as of cross_entropy. Throws DTypeError for a weight of another dtype, unless it is
 // float32 beside 16 bits.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);  // (x - target)^2
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);  // (x - target)^2
 
 // ---- indexing. Indices are int64 or int32. index of gather and scatter_add has x's rank.
 // Along dim 1 of three: out[i][j][k] = x[i][index[i][j][k]][k].

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -50,6 +51,10 @@ struct TensorOptions {
   MemoryFormat format = MemoryFormat::contiguous;  // channels_last for tensors of 4 or 5 dimensions; others are contiguous
   operator NumberOptions() const { return {dtype, device, requires_grad}; }
 };
+
+// A size or dimension in a call like x.view(2, -1): an integer, and no flag.
+template <class T>
+concept SizeNumber = std::integral<T> && !std::same_as<T, bool>;
 
 class Tensor {
  public:
@@ -163,9 +168,11 @@ class Tensor {
   const Tensor& operator-=(double o) const { return sub_(o); }
   const Tensor& operator*=(double o) const { return mul_(o); }
   const Tensor& operator/=(double o) const { return div_(o); }
+  const Tensor& operator%=(const Tensor& o) const { return remainder_(o); }
+  const Tensor& operator%=(double o) const { return remainder_(o); }
   Tensor logical_not() const;
-  Tensor clamp(std::optional<double> lo, std::optional<double> hi) const;
-  Tensor clip(std::optional<double> lo, std::optional<double> hi) const { return clamp(lo, hi); }
+  Tensor clamp(std::optional<double> lo, std::optional<double> hi = {}) const;
+  Tensor clip(std::optional<double> lo, std::optional<double> hi = {}) const { return clamp(lo, hi); }
 
   // ---- memory and dtype
   Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
@@ -189,6 +196,32 @@ class Tensor {
   // ---- views
   Tensor reshape(const Shape& shape) const;  // one size may be -1; a view when the strides allow
   Tensor view(const Shape& shape) const;     // throws where reshape would copy
+  // x.view(n, -1) is x.view({n, -1}), and so on.
+  template <SizeNumber... Sizes>
+    requires(sizeof...(Sizes) > 1)
+  Tensor reshape(Sizes... sizes) const {
+    return reshape(Shape{int64_t(sizes)...});
+  }
+  template <SizeNumber... Sizes>
+    requires(sizeof...(Sizes) > 1)
+  Tensor view(Sizes... sizes) const {
+    return view(Shape{int64_t(sizes)...});
+  }
+  template <SizeNumber... Sizes>
+    requires(sizeof...(Sizes) > 1)
+  Tensor expand(Sizes... sizes) const {
+    return expand(Shape{int64_t(sizes)...});
+  }
+  template <SizeNumber... Sizes>
+    requires(sizeof...(Sizes) > 1)
+  Tensor repeat(Sizes... sizes) const {
+    return repeat(Shape{int64_t(sizes)...});
+  }
+  template <SizeNumber... Sizes>
+    requires(sizeof...(Sizes) > 1)
+  Tensor permute(Sizes... sizes) const {
+    return permute(Dims{int64_t(sizes)...});
+  }
   Tensor flatten(int64_t start = 0, int64_t end = -1) const;
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;                          // at most 2 dimensions
@@ -260,7 +293,7 @@ class Tensor {
   const Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& lerp_(const Tensor& end, double weight) const;
-  const Tensor& clamp_(std::optional<double> lo, std::optional<double> hi) const;
+  const Tensor& clamp_(std::optional<double> lo, std::optional<double> hi = {}) const;
   Tensor prelu(const Tensor& weight) const;
 
   // ---- reductions, scans, order
@@ -319,6 +352,47 @@ class Tensor {
   Tensor flip(const Dims& dims) const;
   Tensor roll(const Dims& shifts, const Dims& dims = {}) const;
   Tensor repeat(const Shape& repeats) const;
+  Tensor bernoulli(Generator* generator = nullptr) const;
+  Tensor bincount(const Tensor& weights = Tensor(), int64_t minlength = 0) const;
+  Tensor broadcast_to(const Shape& shape) const;
+  Tensor clamp_min(double lo) const;
+  Tensor clamp_min(const Tensor& lo) const;
+  Tensor clamp_max(double hi) const;
+  Tensor clamp_max(const Tensor& hi) const;
+  Tensor count_nonzero(const Dims& dims = {}) const;
+  std::pair<Tensor, Tensor> aminmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  std::pair<Tensor, Tensor> cummax(int64_t dim) const;
+  std::pair<Tensor, Tensor> cummin(int64_t dim) const;
+  Tensor logcumsumexp(int64_t dim) const;
+  Tensor diag(int64_t diagonal = 0) const;
+  Tensor diag_embed(int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1) const;
+  Tensor diff(int64_t n = 1, int64_t dim = -1) const;
+  bool equal(const Tensor& o) const;
+  bool allclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
+  Tensor hardshrink(double lambd = 0.5) const;
+  Tensor index_fill(int64_t dim, const Tensor& index, double value) const;
+  Tensor isfinite() const;
+  Tensor isinf() const;
+  Tensor isnan() const;
+  std::pair<Tensor, Tensor> kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
+  Tensor logit(std::optional<double> eps = {}) const;
+  Tensor masked_scatter(const Tensor& mask, const Tensor& src) const;
+  Tensor msort() const;
+  Tensor multinomial(int64_t samples, bool replacement = false, Generator* generator = nullptr) const;
+  Tensor nan_to_num(double nan = 0, std::optional<double> posinf = {}, std::optional<double> neginf = {}) const;
+  Tensor nanmean(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor nansum(const Dims& dims = {}, bool keepdim = false) const;
+  Tensor nonzero() const;
+  Tensor quantile(double q, std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor nanquantile(double q, std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor repeat_interleave(int64_t repeats, std::optional<int64_t> dim = {}) const;
+  Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim = {}) const;
+  Tensor rot90(int64_t k = 1, const Dims& dims = {0, 1}) const;
+  Tensor take(const Tensor& index) const;
+  Tensor tile(const Shape& repeats) const;
+  Tensor unflatten(int64_t dim, const Shape& sizes) const;
+  Tensor where(const Tensor& cond, const Tensor& o) const;
+  Tensor where(const Tensor& cond, double o) const;
   const Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
   const Tensor& scatter_(int64_t dim, const Tensor& index, double value) const;
   const Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;

@@ -186,7 +186,7 @@ TEST_CASE("amp 50: backward inside a region equals backward outside") {
 TEST_CASE("the gradients of all uses of a weight are summed in float32") {
   // d y_i / d w = x_i: 256, then four times 1. In bfloat16 256 + 1 rounds back to 256.
   const Tensor w = ones({1, 1}, {.requires_grad = true});
-  const Tensor big = full({1, 1}, 256), one = ones({1, 1});
+  const Tensor big = full({1, 1}, 256.0), one = ones({1, 1});
   CHECK((big.to(DType::bf16) + one.to(DType::bf16)).item<float>() == 256.0f);
   Tensor total;
   {
@@ -208,7 +208,7 @@ TEST_CASE("the gradients of all uses of a weight are summed in float32") {
 }
 
 TEST_CASE("a gradient too large for float16 reaches a float32 weight whole") {
-  const Tensor w = ones({1, 512}, {.requires_grad = true}), x = full({64, 512}, 2048);
+  const Tensor w = ones({1, 512}, {.requires_grad = true}), x = full({64, 512}, 2048.0);
   Tensor y;
   {
     const Autocast region(Device::cpu, DType::f16);

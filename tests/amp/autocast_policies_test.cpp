@@ -276,7 +276,7 @@ TEST_CASE("amp 23: integers have the dtype they have outside") {
 }
 
 TEST_CASE("amp 24: in-place forms are not cast") {
-  const Tensor low = full({3}, 2, {.dtype = DType::bf16}), wide = full({3}, 2);
+  const Tensor low = full({3}, 2, {.dtype = DType::bf16}), wide = full({3}, 2.0);
   const Autocast region(Device::cpu);
   low.exp_();  // a float32 op out of place
   CHECK(low.dtype() == DType::bf16);

@@ -55,11 +55,11 @@ TEST_CASE("an update inside the region is seen too, through every kind of in-pla
   CHECK(value() == 4);
   w.detach().add_(1.0);
   CHECK(value() == 8);
-  w.copy_(full({4}, 3));
+  w.copy_(full({4}, 3.0));
   CHECK(value() == 12);
   w.narrow(1, 0, 2).zero_();
   CHECK(value() == 6);
-  w.detach()[0][3] += full({}, 1);
+  w.detach()[0][3] += full({}, 1.0);
   CHECK(value() == 7);
   manual_seed(1);
   uniform_(w, 5, 5);

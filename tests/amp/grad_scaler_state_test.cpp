@@ -83,7 +83,7 @@ TEST_CASE("amp 80: during a fused step the optimizer sees device scalars, afterw
     std::optional<Tensor> step(const Closure&) override {
       seen = amp();
       if (fail) throw std::runtime_error("step failed");
-      return full({}, 7);
+      return full({}, 7.0);
     }
     AmpStep seen;
     bool fail = false;
@@ -139,7 +139,7 @@ TEST_CASE("amp 84: update(new_scale) needs no check, keeps no alias and leaves t
   s.update(32);
   CHECK(s.get_scale() == 32);
   CHECK(s.get_growth_tracker() == 1);
-  const Tensor given = full({1}, 64);
+  const Tensor given = full({1}, 64.0);
   s.update(given);
   given.fill_(1);
   CHECK(s.get_scale() == 64);
@@ -158,7 +158,7 @@ TEST_CASE("amp 85: step forwards what the optimizer returns, nothing when skippe
     using SGD::SGD;
     std::optional<Tensor> step(const Closure& closure) override {
       SGD::step(closure);
-      return full({}, 7);
+      return full({}, 7.0);
     }
   };
   const Tensor p = ones({1}, {.requires_grad = true});
@@ -184,7 +184,7 @@ TEST_CASE("amp 85: step forwards what the optimizer returns, nothing when skippe
   GradScaler off({.enabled = false});
   p.set_grad(ones({1}));
   SGD sgd({p});
-  const StepOutcome outcome = off.step(sgd, [] { return full({}, 3); });
+  const StepOutcome outcome = off.step(sgd, [] { return full({}, 3.0); });
   CHECK(outcome.applied());
   CHECK(outcome.value()->item<float>() == 3);
 }
@@ -224,7 +224,7 @@ TEST_CASE("finish is step and update in one, whichever call ends the step") {
     for (const bool unscales : {false, true}) {
       std::string states[2];
       for (const bool one : {false, true}) {
-        const Tensor a = ones({3}, {.requires_grad = true}), b = full({2}, 2, {.requires_grad = true});
+        const Tensor a = ones({3}, {.requires_grad = true}), b = full({2}, 2.0, {.requires_grad = true});
         const auto opt = make(a, b);
         GradScaler s({.init_scale = 8, .growth_interval = 2});
         int64_t count = 0;
@@ -232,7 +232,7 @@ TEST_CASE("finish is step and update in one, whichever call ends the step") {
         double rate = 0;
         for (const double g : {1.0, kInf, 2.0, 3.0, 4.0}) {
           s.scale(ones({}));
-          a.set_grad(full({3}, 8));
+          a.set_grad(full({3}, 8.0));
           b.set_grad(full({2}, g));
           if (unscales) s.unscale_(*opt);
           math::StepTail tail{.count = &count, .table = table, .rates = &rate, .width = 8, .groups = 1};

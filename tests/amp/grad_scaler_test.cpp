@@ -31,7 +31,7 @@ GradScaler started(const GradScalerOptions& options) {
 
 TEST_CASE("amp 57: scale multiplies every loss and places the scale with the first") {
   GradScaler s({.init_scale = 2});
-  const Tensors out = s.scale(Tensors{full({}, 4), full({3}, 4), full({2}, 4, {.dtype = DType::f64})});
+  const Tensors out = s.scale(Tensors{full({}, 4.0), full({3}, 4.0), full({2}, 4, {.dtype = DType::f64})});
   REQUIRE(out.size() == 3);
   for (const Tensor& t : out) CHECK(t.to_vector<double>() == std::vector<double>(size_t(t.numel()), 8));
   CHECK(out[1].shape() == Shape{3});
@@ -71,7 +71,7 @@ TEST_CASE("amp 57: a zero-dimensional float16 loss is scaled in float32, where i
 }
 
 TEST_CASE("amp 58: the update rule, growth 2, backoff 0.25, interval 2") {
-  const Tensor scale = full({}, 4), tracker = zeros({}, {.dtype = DType::i32}), found = zeros({});
+  const Tensor scale = full({}, 4.0), tracker = zeros({}, {.dtype = DType::i32}), found = zeros({});
   const auto update = [&] {
     backend_for(Device::cpu)
         .end_step(found.data_ptr<float>(), {.scale = scale.data_ptr<float>(),
@@ -132,7 +132,7 @@ TEST_CASE("amp 60: unscale divides every element and finds inf and nan, any stri
     }
     return list;
   };
-  const Tensor scale = full({}, 4);
+  const Tensor scale = full({}, 4.0);
   for (int shape : {0, 1, 2}) {
     CAPTURE(shape);
     for (int bad = -1; bad < 4; ++bad) {
@@ -185,7 +185,7 @@ TEST_CASE("amp 62: a scale of 1 leaves every bit of the gradients") {
 TEST_CASE("amp 64: unscale_ refuses float16 gradients and changes none; a fused step takes them") {
   const Tensor p = ones({2}, {.requires_grad = true}), q = ones({2}, {.dtype = DType::f16, .requires_grad = true});
   q.set_label("head.weight");
-  p.set_grad(full({2}, 4));
+  p.set_grad(full({2}, 4.0));
   q.set_grad(full({2}, 4, {.dtype = DType::f16}));
   SGD opt({p, q}, {.lr = 0.5});
   GradScaler s = started({.init_scale = 4});
@@ -290,15 +290,15 @@ TEST_CASE_TEMPLATE("amp 66: inf in one gradient skips and backs off", O, SGD, Pl
       O opt(std::vector<Tensor>{p, q});
       GradScaler s = started({.init_scale = 1024, .backoff_factor = 0.25, .growth_interval = 10});
       for (int i = 0; i < 3; ++i) {
-        p.set_grad(full({4}, 512));
-        q.set_grad(full({2, 2}, 256));
+        p.set_grad(full({4}, 512.0));
+        q.set_grad(full({2, 2}, 256.0));
         CHECK(s.step(opt).applied());
         s.update();
       }
       CHECK(s.get_growth_tracker() == 3);
       const std::string before = bytes(p) + bytes(q) + bytes(opt);
-      p.set_grad(full({4}, 512));
-      q.set_grad(full({2, 2}, 256));
+      p.set_grad(full({4}, 512.0));
+      q.set_grad(full({2, 2}, 256.0));
       q.grad()[1][0].fill_(bad);
       if (separate) s.unscale_(opt);
       const StepOutcome outcome = s.step(opt);

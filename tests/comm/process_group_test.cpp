@@ -82,7 +82,7 @@ TEST_CASE("process group: largest, smallest, parts, broadcast, numbers and texts
     const Tensor all = empty({6});
     group.wait(group.all_gather(part, all));
     wrong += all.to_vector<double>() != std::vector<double>{3, 6, 9, 12, 15, 18};
-    const Tensor said = full({3}, me);
+    const Tensor said = full({3}, double(me));
     group.wait(group.broadcast({said}, 1));
     wrong += said.to_vector<double>() != std::vector<double>(3, 1);
     group.wait(group.barrier());

@@ -118,7 +118,7 @@ TEST_CASE("the scaler's state is the CPU's, bit for bit, over 200 steps with ove
     GradScaler scaler{{.init_scale = 65536, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 7}};
     explicit Side(Device device)
         : p(full({33}, 0.5, {.device = device, .requires_grad = true})),
-          q(full({4, 3}, -1, {.device = device, .requires_grad = true})) {
+          q(full({4, 3}, -1.0, {.device = device, .requires_grad = true})) {
       opt = std::make_unique<Adam>(std::vector<Tensor>{p, q}, AdamOptions{.lr = 0.01});
     }
     std::string state() const { return bytes(p) + bytes(q) + bytes(*opt); }

@@ -304,7 +304,7 @@ TEST_CASE("copies and optimizer states that were replaced between recorded steps
     during([&](Trainer& t, int i, Tensors& filler) {
       if (i != 8) return;
       t.opt->load_state_dict({});
-      for (int k = 0; k < 40; ++k) filler.push_back(full({24, 24}, 1, {.device = Device::cuda}));
+      for (int k = 0; k < 40; ++k) filler.push_back(full({24, 24}, 1.0, {.device = Device::cuda}));
     });
   }
 }

@@ -125,7 +125,7 @@ TEST_CASE("a model moves to the device and back, with its state") {
 }
 
 TEST_CASE("anomalies: a gradient hook and double backward on the device") {
-  const Tensor x = full({3}, 2, {.device = Device::cuda, .requires_grad = true});
+  const Tensor x = full({3}, 2.0, {.device = Device::cuda, .requires_grad = true});
   int calls = 0;
   x.register_hook([&](const Tensor& g) {
     ++calls;
@@ -136,7 +136,7 @@ TEST_CASE("anomalies: a gradient hook and double backward on the device") {
   CHECK(x.grad().device() == Device::cuda);
   CHECK(x.grad().to_vector<float>() == std::vector<float>(3, 24));
   CHECK(calls == 1);
-  const Tensor z = full({3}, 2, {.device = Device::cuda, .requires_grad = true});
+  const Tensor z = full({3}, 2.0, {.device = Device::cuda, .requires_grad = true});
   const Tensor first = grad({(z * z * z).sum()}, {z}, {}, {.create_graph = true})[0];
   CHECK(grad({first.sum()}, {z})[0].to_vector<float>() == std::vector<float>(3, 12));
 }

@@ -73,7 +73,7 @@ TEST_CASE("dnn: convolutions of one kind at addresses of different alignment") {
 }
 
 TEST_CASE("dnn: float32 is rounded to TF32 where that is allowed, and no further") {
-  const Tensor x = full({1, 11, 4, 4}, 1 + 0x1p-12), w = full({2, 11, 1, 1}, 1);
+  const Tensor x = full({1, 11, 4, 4}, 1 + 0x1p-12), w = full({2, 11, 1, 1}, 1.0);
   const auto sum = [&] { return conv2d(on_cuda(x), on_cuda(w)).to(Device::cpu); };
   const double exact = 11 * (1 + 0x1p-12);
   const Tensor want = full({1, 2, 4, 4}, exact);

@@ -219,7 +219,7 @@ class Network {
   void step_back(int64_t p, int64_t b, int64_t s, double* at, Values& dh, Values& dc, double* dx) {
     const int64_t n = d_.hidden, gates = d_.gates();
     std::copy(dh.begin(), dh.end(), at + slot_.gradient);
-    Values full(size_t(n), 0);
+    Values full(size_t(n), 0.0);
     if (d_.has_projection())
       multiply_transposed(matrix(p, 2 * gates), dh.data(), full.data());
     else

@@ -170,7 +170,7 @@ TEST_CASE("nccl: three ranks add up, and operations end in the order in which th
   std::atomic<int> wrong{0};
   on_gpus(3, [&](ProcessGroup& group) {
     const double me = group.rank();
-    const Tensor a = here(full({100}, me)), b = here(full({7}, 2 * me)), c = full({5}, me);
+    const Tensor a = here(full({100}, double(me))), b = here(full({7}, 2.0 * me)), c = full({5}, double(me));
     const Ticket first = group.all_reduce({a});
     group.all_reduce({c});  // of the host
     const Ticket last = group.all_reduce({b});
@@ -196,11 +196,11 @@ TEST_CASE("nccl: what is queued before an operation is sent, and what is queued 
       const Tensor read = gradient * 2.0 + other;
       wrong += read.to_vector<double>() != std::vector<double>(256, 18 + turn);
       // Memory of a tensor that only the group still has is not given to the next one.
-      Tensor gone = here(full({256}, group.rank() + 5));
+      Tensor gone = here(full({256}, group.rank() + 5.0));
       const Tensor all = here(zeros({512}));
       const Ticket gathered = group.all_gather(gone, all);
       gone = Tensor();
-      const Tensor next = here(full({256}, -1));
+      const Tensor next = here(full({256}, -1.0));
       wrong += next.to_vector<double>()[0] != -1;  // it is written before the ranks have sent theirs
       group.wait(gathered);
       wrong += all.to_vector<double>()[0] != 5 || all.to_vector<double>()[511] != 6;
@@ -269,7 +269,7 @@ TEST_CASE("nccl: the group of a config is the device's where every rank has one"
       OwnDevice mine(host->rank());
       const auto group = for_device(std::move(host), &mine, backend);
       wrong += contains(group->describe(), "NCCL") != (std::string(backend) != "host");
-      const Tensor t = here(full({9}, group->rank() + 1));
+      const Tensor t = here(full({9}, group->rank() + 1.0));
       group->wait(group->all_reduce({t}));
       wrong += t.to_vector<double>() != std::vector<double>(9, 3);
       group->close();

@@ -45,7 +45,7 @@ TEST_CASE("a module's file is its state, and fills another module") {
 TEST_CASE("a part of a file by its prefix, names of another program, and what does not fit") {
   const testing::TempDir folder;
   const auto path = folder / "parts.safetensors";
-  const Tensor w = full({2, 2}, 5), b = full({2}, 6);
+  const Tensor w = full({2, 2}, 5.0), b = full({2}, 6.0);
   save_safetensors(path, {{"model.proj.kernel", w}, {"model.proj.b", b}, {"optimizer.step", ones({})}});
   Linear layer(2, 2);
   const auto rename = [](const std::string& name) { return name == "proj.kernel" ? "weight" : "bias"; };

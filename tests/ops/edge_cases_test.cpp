@@ -161,7 +161,7 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
   const Tensor target = rand({7, 5});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
-      const Tensor x = rand({7, 5}).to(dtype).set_requires_grad(), seed = full({}, 1024);
+      const Tensor x = rand({7, 5}).to(dtype).set_requires_grad(), seed = full({}, 1024.0);
       const auto bits = [&](const Tensor& given, const std::function<void()>& before_backward) {
         x.zero_grad();
         Tensor loss;
@@ -180,7 +180,7 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
         return x.grad().to_vector<double>();
       };
       CHECK(bits(seed, [] {}) == plain(1024));
-      CHECK(bits(full({}, 2), [] {}) == plain(2));            // another
+      CHECK(bits(full({}, 2.0), [] {}) == plain(2));            // another
       CHECK(bits(seed, [&] { seed.fill_(4); }) == plain(4));  // changed since
       // Kept graphs: the second backward makes it anew.
       const LossSeed expected(seed);
@@ -242,7 +242,7 @@ TEST_CASE("batch_norm of nothing leaves the running statistics, and gradients ar
   for (const Shape& shape : {Shape{0, 3}, Shape{0, 3, 2}, Shape{2, 3, 0}}) {
     const Tensor x = zeros(shape, {.requires_grad = true}), w = ones({3}, {.requires_grad = true}),
                  b = ones({3}, {.requires_grad = true});
-    const Tensor mean = full({3}, 5), var = full({3}, 2);
+    const Tensor mean = full({3}, 5.0), var = full({3}, 2.0);
     const Tensor y = batch_norm(x, mean, var, w, b, true);
     CHECK(y.shape() == shape);
     CHECK(mean.to_vector<double>() == std::vector<double>(3, 5));

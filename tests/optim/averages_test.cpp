@@ -22,7 +22,7 @@ struct Run {
   void go(int steps, int skipped = -1) {
     for (int t = 0; t < steps; ++t) {
       problem::set_gradient(p, t);
-      optimizer.amp() = {full({}, t == skipped ? 1 : 0), {}};
+      optimizer.amp() = {full({}, t == skipped ? 1.0 : 0.0), {}};
       optimizer.step();
       optimizer.amp() = {};
       if (t != skipped) path.push_back(p.to_vector<double>()[0]);
@@ -85,7 +85,7 @@ TEST_CASE("Lookahead pulls the weights back every k applied steps") {
   for (int t = 0; t < 12; ++t) {
     const bool skip = t == 4;
     problem::set_gradient(run.p, t);
-    run.optimizer.amp() = {full({}, skip ? 1 : 0), {}};
+    run.optimizer.amp() = {full({}, skip ? 1.0 : 0.0), {}};
     run.optimizer.step();
     run.optimizer.amp() = {};
     if (skip) continue;

@@ -77,7 +77,7 @@ TEST_CASE("clip_grad_norm_: no gradients, expanded gradients, and norms that are
   const Tensor p = ones({2, 2}, {.requires_grad = true});
   CHECK(clip_grad_norm_({p}, 1).item<float>() == 0);
   CHECK(clip_grad_norm_({}, 1).item<float>() == 0);
-  p.set_grad(full({}, 3).expand({2, 2}));
+  p.set_grad(full({}, 3.0).expand({2, 2}));
   CHECK(clip_grad_norm_({p}, 1).item<float>() == 6);
   CHECK(std::abs(p.grad().to_vector<double>()[3] - 0.5) < 1e-6);
   p.set_grad(full({2, 2}, kInf));
@@ -150,7 +150,7 @@ static_assert(Clips<int> && Clips<double, int> && Clips<double, double, bool> &&
 TEST_CASE("clipping takes one tensor and any range of tensors") {
   const auto made = [] {
     const Tensor p = ones({2}, {.requires_grad = true});
-    p.set_grad(full({2}, 3));
+    p.set_grad(full({2}, 3.0));
     return p;
   };
   const auto clipped = [&](const auto& clip) {
@@ -173,7 +173,7 @@ TEST_CASE("clipping takes one tensor and any range of tensors") {
 }
 
 TEST_CASE("parameters as one vector, and back") {
-  Tensor a = tensor({1, 2, 3, 4}, {2, 2}), b = tensor({5, 6}, {2}), c = full({}, 7);
+  Tensor a = tensor({1, 2, 3, 4}, {2, 2}), b = tensor({5, 6}, {2}), c = full({}, 7.0);
   for (Tensor* p : {&a, &b, &c}) p->set_requires_grad();
   const Tensor vector = parameters_to_vector({a, b, c});
   CHECK(vector.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6, 7});

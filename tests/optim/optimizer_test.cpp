@@ -92,7 +92,7 @@ TEST_CASE("gradients of any strides step, and are left contiguous") {
   const Tensor p = param({2, 3}), q = param({2, 3});
   SGD opt({p, q}, {.lr = 1});
   p.set_grad(tensor({1, 2, 3, 4, 5, 6}, {3, 2}, {}).t());
-  q.set_grad(full({}, 2).expand({2, 3}));
+  q.set_grad(full({}, 2.0).expand({2, 3}));
   opt.step();
   CHECK(p.to_vector<float>() == std::vector<float>{0, -2, -4, -1, -3, -5});
   CHECK(q.to_vector<float>() == std::vector<float>(6, -1));
@@ -174,7 +174,7 @@ TEST_CASE("a state that does not fit is refused as a whole, every fault named") 
 TEST_CASE("PyTorch's SGD state has no step count: a momentum buffer counts as one step") {
   const Tensor p = problem::parameter();
   SGD opt({p}, {.lr = 1, .momentum = 0.5});
-  opt.load_state_dict({{"0.momentum_buffer", full({6}, 2)}});
+  opt.load_state_dict({{"0.momentum_buffer", full({6}, 2.0)}});
   p.set_grad(zeros({6}));
   opt.step();
   CHECK(p.to_vector<double>().front() == problem::start(0) - 1);
@@ -361,7 +361,7 @@ TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
   CHECK(opt.state_dict().at("0.mu").item<double>() == 0.5);
   // PyTorch's step takes the eta that it finds.
   p.detach().fill_(1);
-  state["0.step"] = full({}, 1), state["0.eta"] = full({}, 0.25);
+  state["0.step"] = full({}, 1.0), state["0.eta"] = full({}, 0.25);
   opt.load_state_dict(state);
   opt.step();
   CHECK(p.item<double>() == 0.875);
@@ -370,7 +370,7 @@ TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
   // States of version 0.1.0 lack eta: the step computes it from the learning rate and the count.
   state.erase("0.eta"), state.erase("0.mu");
   opt.load_state_dict(state);
-  p.set_grad(full(p.shape(), 1));
+  p.set_grad(full(p.shape(), 1.0));
   opt.step();
   CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
 }

@@ -247,9 +247,9 @@ TEST_CASE("ReduceLROnPlateau steps with a metric, a number or a tensor") {
   CHECK(rates_after({.factor = 0.5, .patience = 0}, {1, 1, 0.5, 0.5}) == Rates{1, 0.5, 0.5, 0.25});
   SGD o = optimizer(1);
   ReduceLROnPlateau schedule(o, {.factor = 0.5, .patience = 0});
-  for (int i = 0; i < 3; ++i) schedule.step(full({}, 2));
+  for (int i = 0; i < 3; ++i) schedule.step(full({}, 2.0));
   CHECK(o.lr() == 0.25);
-  CHECK_THROWS_AS(schedule.step(full({2}, 2)), ShapeError);
+  CHECK_THROWS_AS(schedule.step(full({2}, 2.0)), ShapeError);
 }
 
 TEST_CASE("ReduceLROnPlateau compares as PyTorch does, also what is negative or infinite") {

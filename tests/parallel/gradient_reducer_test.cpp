@@ -82,7 +82,7 @@ TEST_CASE("sum over ranks: forward and gradient, once and twice") {
   std::atomic<int> wrong{0};
   on_ranks(3, [&](ProcessGroup& group) {
     const double me = group.rank() + 1;
-    const Tensor x = full({2}, me, {.requires_grad = true});
+    const Tensor x = full({2}, double(me), {.requires_grad = true});
     const Tensor sum = sum_over_ranks(x * x, group);  // 1 + 4 + 9
     wrong += numbers(sum) != std::vector<double>(2, 14);
     const Tensor loss = (sum * sum).sum() * me;  // of rank r: r s^2 a position; all of them: 6 s^2

@@ -244,7 +244,7 @@ TEST_CASE("ranks: the loss is that of all samples, and bits of one rank reach al
   for (int k = 0; k < n; ++k) expected += (k == n - 1 ? 1 : 2) * 4.0 * (k + 1) * (k + 1);
   CHECK(r.loss.item<float>() == float(expected / double(total)));
   CHECK(step.notices() == 4);
-  step(full({part.rows, 2}, 1), zeros({part.rows, 1}), part);
+  step(full({part.rows, 2}, 1.0), zeros({part.rows, 1}), part);
   CHECK(step.notices() == 0);
   // A part that does not fit, and ranks that do not add up.
   CHECK_THROWS_WITH_AS(step(zeros({3, 2}), zeros({3, 1}), BatchRows{0, 2, total}), doctest::Contains("must be its input's rows"),

@@ -166,3 +166,103 @@ TEST_CASE("tensor() takes a number, and nested braces as dimensions, with PyTorc
   CHECK_THROWS_WITH_AS(tensor({{1, 2}, 3}), "[tensor] one entry is a number, the others are rows of 1 dimension(s)", ShapeError);
   CHECK_THROWS_WITH_AS(tensor({1, {2, 3}}), "[tensor] one entry is a row, the others are numbers", ShapeError);
 }
+
+TEST_CASE("full() and where() of numbers take the numbers' dtype, as PyTorch's") {
+  CHECK(full({2}, 7).dtype() == DType::i64);
+  CHECK(full({2}, 7.0).dtype() == DType::f32);
+  CHECK(full({2}, true).dtype() == DType::boolean);
+  CHECK(full({2}, 7, {.dtype = DType::f16}).dtype() == DType::f16);
+  CHECK(full({2}, (int64_t(1) << 53) + 1)[1].item<int64_t>() == (int64_t(1) << 53) + 1);
+  const Tensor mask = tensor({true, false});
+  CHECK(where(mask, 1, 0).dtype() == DType::i64);
+  CHECK(where(mask, 1, 0.5).to_vector<double>() == std::vector<double>{1, 0.5});
+  CHECK(where(mask, 1, 0.5).dtype() == DType::f32);
+  CHECK(where(mask, true, false).dtype() == DType::boolean);
+}
+
+TEST_CASE("sizes may be written without braces") {
+  const Tensor x = arange(6.0);
+  CHECK(x.view(2, 3).shape() == Shape{2, 3});
+  CHECK(x.reshape(3, -1).shape() == Shape{3, 2});
+  CHECK(x.view(2, 3).permute(1, 0).shape() == Shape{3, 2});
+  CHECK(x.view(1, 6).expand(4, -1).shape() == Shape{4, 6});
+  CHECK(x.repeat(2, 2).shape() == Shape{2, 12});
+  CHECK(zeros(2, 3).shape() == Shape{2, 3});
+  CHECK(ones(2, 3, 1).shape() == Shape{2, 3, 1});
+  CHECK(rand(2, 3).shape() == Shape{2, 3});
+  CHECK(randn(2, 3).shape() == Shape{2, 3});
+  CHECK(randint(5, {3}).dtype() == DType::i64);
+  const auto takes_other_numbers = []<class T>(const T& t) {
+    return requires { t.view(2.0, 3.0); }
+    || requires { t.repeat(2, true); };
+  };
+  CHECK(!takes_other_numbers(x));
+}
+
+TEST_CASE("devices, reductions and remainders by PyTorch's spellings") {
+  const Tensor x = tensor({-3.0, 1, 5}), y = zeros({3});
+  CHECK(x.to("cpu").same(x));
+  CHECK(zeros({2}, {.device = "meta"}).device() == Device::meta);
+  CHECK(Device(std::string("cuda:1")) == Device(Device::Type::cuda, 1));
+  CHECK_THROWS_AS(x.to("gpu"), DeviceError);
+  static_assert(!std::is_convertible_v<int, Device>);  // 0 is no text
+  CHECK((x % 2).to_vector<double>() == std::vector<double>{1, 1, 1});
+  CHECK((x % tensor({2.0, -2, 3})).to_vector<double>() == std::vector<double>{1, -1, 2});
+  CHECK((arange(4) % 2 == 0).to_vector<int>() == std::vector<int>{1, 0, 1, 0});
+  CHECK(mse_loss(x, y, "sum").item<double>() == 35);
+  CHECK(l1_loss(x, y, "none").shape() == Shape{3});
+  CHECK(nll_loss(x.reshape(1, 3), tensor({1}), {.reduction = "sum"}).item<double>() == -1);
+  CHECK_THROWS_WITH_AS(mse_loss(x, y, "max"), doctest::Contains("must be mean, sum or none, got 'max'"), ValueError);
+  const Tensor p = softmax(x, 0).reshape(1, 3), q = full({1, 3}, 1.0 / 3);
+  CHECK(kl_div(log(p), q, "batchmean").item<double>() == kl_div(log(p), q, KlReduction::batchmean).item<double>());
+  CHECK(x.clamp(0).to_vector<double>() == std::vector<double>{0, 1, 5});
+  CHECK(equal(gelu(x, "tanh"), gelu_tanh(x)));
+  CHECK_THROWS_AS(gelu(x, "erf"), ValueError);
+}
+
+TEST_CASE("functional calls with positional arguments, and their order in F") {
+  const Tensor im = arange(16.0).reshape(1, 1, 4, 4), w = ones({1, 1, 2, 2}), q = randn({1, 2, 3, 4});
+  CHECK(equal(conv2d(im, w, {}, 2, 1), conv2d(im, w, {}, {.stride = 2, .padding = 1})));
+  CHECK(equal(max_pool2d(im, 2, 1), max_pool2d(im, 2, {.stride = 1})));
+  CHECK(equal(avg_pool2d(im, 2, 2, 1), avg_pool2d(im, 2, {.stride = 2, .padding = 1})));
+  CHECK(equal(adaptive_avg_pool2d(im, 2), adaptive_avg_pool2d(im, {2, 2})));
+  CHECK(adaptive_avg_pool2d(im, {1, std::nullopt}).shape() == Shape{1, 1, 1, 4});
+  CHECK(equal(scaled_dot_product_attention(q, q, q, {}, 0, true), scaled_dot_product_attention(q, q, q, {.is_causal = true})));
+  const Tensor mask = zeros({3, 3});
+  CHECK(equal(scaled_dot_product_attention(q, q, q, mask), scaled_dot_product_attention(q, q, q, {.attn_mask = mask})));
+  const Tensor table = arange(6.0).reshape(3, 2), rows = tensor({2, 0});
+  CHECK(equal(F::embedding(rows, table), embedding(table, rows)));
+  CHECK(equal(F::embedding_bag(rows, table, tensor({0})), embedding_bag(table, rows, tensor({0}))));
+  CHECK(equal(einsum("ij,kj->ik", table, table), einsum("ij,kj->ik", {table, table})));
+  const Tensor v = tensor({2.0}, {.requires_grad = true});
+  CHECK(grad((v * v).sum(), v)[0].item<double>() == 4);
+  CHECK(grad((v * v).sum(), {v})[0].item<double>() == 4);
+}
+
+TEST_CASE("functions of one tensor are methods, too") {
+  const Tensor x = tensor({{3.0, 0.0}, {-1.0, 2.0}}), flags = tensor({{true, false}, {false, true}});
+  CHECK(equal(x.clamp_min(1), clamp_min(x, 1)));
+  CHECK(equal(x.clamp_max(1), clamp_max(x, 1)));
+  CHECK(x.count_nonzero().item<int64_t>() == 3);
+  CHECK(equal(x.cummax(1).first, cummax(x, 1).first));
+  CHECK(equal(x.diag(), diag(x)));
+  CHECK(equal(x.diff(), diff(x)));
+  CHECK(x.equal(x));
+  CHECK(x.allclose(x + 1e-9));
+  CHECK(equal(x.index_fill(0, tensor({1}), 7), index_fill(x, 0, tensor({1}), 7)));
+  CHECK(equal(x.isfinite(), isfinite(x)));
+  CHECK(!x.isnan().any().item<bool>());
+  CHECK(equal(x.kthvalue(1).first, kthvalue(x, 1).first));
+  CHECK(equal(x.masked_scatter(flags, tensor({8.0, 9.0})), masked_scatter(x, flags, tensor({8.0, 9.0}))));
+  CHECK(equal(x.nan_to_num(), x));
+  CHECK(x.nansum().item<double>() == 4);
+  CHECK(equal(x.nonzero(), nonzero(x)));
+  CHECK(x.quantile(0.5).item<double>() == quantile(x, 0.5).item<double>());
+  CHECK(equal(x.repeat_interleave(2, 0), repeat_interleave(x, 2, 0)));
+  CHECK(equal(x.rot90(), rot90(x)));
+  CHECK(equal(x.take(tensor({0, 3})), take(x, tensor({0, 3}))));
+  CHECK(equal(x.tile({2}), tile(x, {2})));
+  CHECK(x.unflatten(1, {2, 1}).shape() == Shape{2, 2, 1});
+  CHECK(equal(x.where(flags, 0), where(flags, x, 0.0)));
+  CHECK(equal(x.broadcast_to({3, 2, 2}), broadcast_to(x, {3, 2, 2})));
+}

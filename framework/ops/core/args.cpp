@@ -8,6 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/near_name.h"
+#include "framework/ops/core/loss_reduction.h"
 
 namespace halfstep {
 
@@ -148,11 +149,12 @@ std::optional<DType> Args::dtype(std::string_view name) {
   if (!dtype) wrong(op_, name, "the name of a dtype", *v);
   return dtype;
 }
-Reduction Args::reduction() {
-  const std::string how = text("reduction", "mean");
-  if (how == "none") return Reduction::none;
-  if (how == "sum") return Reduction::sum;
-  check<ValueError>(how == "mean", op_, "'reduction' must be mean, sum or none, got '", how, "'");
+Reduction Args::reduction() { return parse_reduction(text("reduction", "mean"), op_); }
+
+Reduction parse_reduction(std::string_view text, std::string_view where) {
+  if (text == "none") return Reduction::none;
+  if (text == "sum") return Reduction::sum;
+  check<ValueError>(text == "mean", where, "'reduction' must be mean, sum or none, got '", text, "'");
   return Reduction::mean;
 }
 

@@ -185,4 +185,17 @@ void add_where(OpList& list) {
   });
 }
 
+Tensor Tensor::clamp_min(double lo) const { return halfstep::clamp_min(*this, lo); }
+Tensor Tensor::clamp_min(const Tensor& lo) const { return halfstep::clamp_min(*this, lo); }
+Tensor Tensor::clamp_max(double hi) const { return halfstep::clamp_max(*this, hi); }
+Tensor Tensor::clamp_max(const Tensor& hi) const { return halfstep::clamp_max(*this, hi); }
+Tensor Tensor::isfinite() const { return halfstep::isfinite(*this); }
+Tensor Tensor::isinf() const { return halfstep::isinf(*this); }
+Tensor Tensor::isnan() const { return halfstep::isnan(*this); }
+Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf) const {
+  return halfstep::nan_to_num(*this, nan, posinf, neginf);
+}
+Tensor Tensor::where(const Tensor& cond, const Tensor& o) const { return halfstep::where(cond, *this, o); }
+Tensor Tensor::where(const Tensor& cond, double o) const { return halfstep::where(cond, *this, o); }
+
 }  // namespace halfstep

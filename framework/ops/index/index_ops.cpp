@@ -386,4 +386,9 @@ void add_index_ops(OpList& list) {
   list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
 }
 
+Tensor Tensor::index_fill(int64_t dim, const Tensor& index, double value) const {
+  return halfstep::index_fill(*this, dim, index, value);
+}
+Tensor Tensor::take(const Tensor& index) const { return halfstep::take(*this, index); }
+
 }  // namespace halfstep

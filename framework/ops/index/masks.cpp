@@ -297,4 +297,11 @@ void add_masks(OpList& list) {
   });
 }
 
+bool Tensor::equal(const Tensor& o) const { return halfstep::equal(*this, o); }
+bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
+  return halfstep::allclose(*this, o, rtol, atol, equal_nan);
+}
+Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& src) const { return halfstep::masked_scatter(*this, mask, src); }
+Tensor Tensor::nonzero() const { return halfstep::nonzero(*this); }
+
 }  // namespace halfstep

@@ -211,4 +211,6 @@ void add_search(OpList& list) {
   list.add(kBucketize, [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false)); });
 }
 
+Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const { return halfstep::bincount(*this, weights, minlength); }
+
 }  // namespace halfstep

@@ -2,6 +2,7 @@
 // Attention.
 #pragma once
 
+#include <concepts>
 #include <optional>
 
 #include "framework/base/generator.h"
@@ -23,5 +24,15 @@ struct AttentionOptions {
 // Scores and probabilities exist for a few heads or rows at a time and are computed again in backward: memory grows with L + S.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
+// Positional arguments as in Python. An undefined mask is none.
+inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
+                                           double dropout_p, bool is_causal = false, std::optional<double> scale = {}) {
+  const AttentionOptions options{.attn_mask = attn_mask, .dropout_p = dropout_p, .is_causal = is_causal, .scale = scale};
+  return scaled_dot_product_attention(query, key, value, options);
+}
+template <std::same_as<Tensor> Mask>
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Mask& attn_mask) {
+  return scaled_dot_product_attention(query, key, value, AttentionOptions{.attn_mask = attn_mask});
+}
 
 }  // namespace halfstep

@@ -2,6 +2,7 @@
 // Products of many tensors, and over chosen dimensions.
 #pragma once
 
+#include <concepts>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,10 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);  // the la
 // twice in one operand takes the diagonal. Sizes of 1 broadcast. Operands are joined from left to right; each product is rounded.
 // Autocast: low.
 Tensor einsum(std::string_view equation, const Tensors& operands);
+template <std::same_as<Tensor>... T>
+Tensor einsum(std::string_view equation, const Tensor& first, const T&... more) {
+  return einsum(equation, Tensors{first, more...});
+}
 
 // x1^T W[o] x2 + bias[o]. x1 [..., I], x2 [..., J], weight [O, I, J], bias [O] or undefined -> [..., O]. Autocast: promote.
 Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const Tensor& bias = Tensor());

@@ -3,13 +3,14 @@
 #pragma once
 
 #include "framework/backend/backend.h"
+#include "framework/ops/core/loss_reduction.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 struct CtcOptions {
   int64_t blank = 0;
-  Reduction reduction = Reduction::mean;  // mean: each loss is divided by its target's length (at least 1) first
+  LossReduction reduction = Reduction::mean;  // mean: each loss is divided by its target's length (at least 1) first
   bool zero_infinity = false;             // targets that do not fit their input: a loss and a gradient of 0, not of inf and NaN
 };
 // -ln of the probability of all alignments of the target. log_probs: [T, N, C] or [T, C], logarithms of probabilities. targets: i64

@@ -238,7 +238,7 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   check<ShapeError>(x.shape() == target.shape(), "mse_loss", "input and target must have one shape, got ", x.shape(), " and ",
                     target.shape(), Help{"broadcasting here is nearly always a mistake: reshape one of them"});
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",

@@ -43,14 +43,14 @@ void check_classes(std::string_view op, const Tensor& target, int64_t classes, i
 
 }  // namespace
 
-Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, Reduction reduction) {
+Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, LossReduction reduction) {
   check_floating("margin_ranking_loss", {x1, x2});
   broadcast(broadcast(x1.shape(), x2.shape(), "margin_ranking_loss"), y.shape(), "margin_ranking_loss");
   return composite(kMarginRanking, {x1, x2, y},
                    [&](const Tensors& in) { return reduce_loss(relu(neg(in[2]) * (in[0] - in[1]) + margin), reduction); });
 }
 
-Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, Reduction reduction) {
+Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, LossReduction reduction) {
   check_floating("cosine_embedding_loss", {x1, x2});
   check<ShapeError>((y.dim() == 1 && x1.dim() == 2 && x2.dim() == 2) || (y.dim() == 0 && x1.dim() == 1 && x2.dim() == 1),
                     "cosine_embedding_loss", "inputs must be [N, D] with target [N], or [D] with target [], got ", x1.shape(), ", ",
@@ -102,7 +102,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   });
 }
 
-Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   constexpr std::string_view op = kMultilabelMargin.name;
   const Tensor rows = as_rows(op, x);
   const int64_t classes = rows.size(1);
@@ -122,7 +122,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction r
   });
 }
 
-Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction) {
   constexpr std::string_view op = kMultilabelSoftMargin.name;
   check_floating(op, {x});
   check<ShapeError>(x.dim() > 0 && target.shape() == x.shape(), op, "target must have input's shape ", x.shape(), ", got ",

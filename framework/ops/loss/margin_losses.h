@@ -4,20 +4,21 @@
 #pragma once
 
 #include "framework/backend/backend.h"
+#include "framework/ops/core/loss_reduction.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 // max(0, -y (x1 - x2) + margin), broadcast
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
-                           Reduction reduction = Reduction::mean);
+                           LossReduction reduction = Reduction::mean);
 // 1 - cos(x1, x2) where y = 1, max(0, cos(x1, x2) - margin) where y = -1; x1, x2: [N, D] and y: [N], or [D] and [].
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
-                             Reduction reduction = Reduction::mean);
+                             LossReduction reduction = Reduction::mean);
 struct TripletMarginOptions {
   double margin = 1, p = 2, eps = 1e-6;
   bool swap = false;  // the negative's distance to the positive counts where it is smaller
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 // max(0, |anchor - positive + eps|_p - |anchor - negative + eps|_p + margin); all [N, D] or [D], broadcast
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -26,15 +27,15 @@ struct MultiMarginOptions {
   int64_t p = 1;        // 1 or 2
   double margin = 1;
   Tensor weight = {};   // [C] or undefined
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 // sum over j != y of max(0, margin - x[y] + x[j])^p weight[y] / C; x: [N, C] or [C], target: i64 [N] or [].
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginOptions& options = {});
 // sum over targets t and classes j that are no target of max(0, 1 - x[t] + x[j]) / C. target: i64 of x's shape; the targets are
 // those before the first -1.
-Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);
 // -mean over classes of weight (y ln sigmoid(x) + (1 - y) ln sigmoid(-x)); weight: [C] or undefined
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
-                                   Reduction reduction = Reduction::mean);
+                                   LossReduction reduction = Reduction::mean);
 
 }  // namespace halfstep

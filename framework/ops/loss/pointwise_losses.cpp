@@ -85,13 +85,13 @@ Tensor variance_like(const Tensor& x, const Tensor& var) {
 
 }  // namespace
 
-Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   check_target("l1_loss", x, target);
   warn_of_broadcast("l1_loss", x, target);
   return loss_of(Pointwise::l1_loss, x, target, reduction);
 }
 
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, double beta) {
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double beta) {
   check_target("smooth_l1_loss", x, target);
   check<ValueError>(beta >= 0, "smooth_l1_loss", "beta must not be negative, got ", beta);
   warn_of_broadcast("smooth_l1_loss", x, target);
@@ -100,7 +100,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction
   });
 }
 
-Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta) {
+Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double delta) {
   check_target("huber_loss", x, target);
   check<ValueError>(delta > 0, "huber_loss", "delta must be positive, got ", delta);
   warn_of_broadcast("huber_loss", x, target);
@@ -121,7 +121,17 @@ Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool
                  });
 }
 
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, Reduction reduction) {
+Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target) {
+  if (reduction == "batchmean") return kl_div(x, target, KlReduction::batchmean, log_target);
+  switch (parse_reduction(reduction, "kl_div")) {
+    case Reduction::none: return kl_div(x, target, KlReduction::none, log_target);
+    case Reduction::sum: return kl_div(x, target, KlReduction::sum, log_target);
+    case Reduction::mean: break;
+  }
+  return kl_div(x, target, KlReduction::mean, log_target);
+}
+
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction) {
   check_target(kBce, x, target);
   check<ShapeError>(x.shape() == target.shape(), kBce, "input and target must have one shape, got ", x.shape(), " and ",
                     target.shape());
@@ -156,14 +166,14 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllO
   });
 }
 
-Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   check_defined("soft_margin_loss", {x, target});
   check<ShapeError>(broadcast(x.shape(), target.shape(), "soft_margin_loss") == x.shape(), "soft_margin_loss",
                     "the target must broadcast to the input's shape ", x.shape(), ", got ", target.shape());
   return loss_of(Pointwise::soft_margin_loss, x, target, reduction);
 }
 
-Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction reduction) {
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, LossReduction reduction) {
   check_defined("hinge_embedding_loss", {x, target});
   return loss_of(Pointwise::hinge_embedding_loss, x, target, reduction, margin);
 }

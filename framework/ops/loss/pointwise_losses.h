@@ -3,31 +3,35 @@
 // a cast pass: kernels read 16-bit inputs and compute in float32. Both arguments have gradients.
 #pragma once
 
+#include <string>
+
 #include "framework/backend/backend.h"
+#include "framework/ops/core/loss_reduction.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 // These broadcast, with a warning: it is nearly always a mistake.
-Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);  // |x - target|
+Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);  // |x - target|
 // (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 from there; beta 0: l1_loss
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double beta = 1);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double beta = 1);
 // (x - target)^2 / 2 up to delta, delta (|x - target| - delta/2) beyond
-Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double delta = 1);
+Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double delta = 1);
 
 enum class KlReduction : uint8_t { none, mean, sum, batchmean };  // batchmean: the sum divided by the size of dimension 0
 // target (ln target - x), x in log space; log_target: the target, too. Broadcasts.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction = KlReduction::mean, bool log_target = false);
+Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target = false);  // by its name
 
 // -(target ln x + (1 - target) ln(1 - x)) weight; logarithms count from -100 on. x: probabilities, x and target of one shape and,
 // checked on the CPU only, in [0, 1]; weight broadcasts to them. Not allowed in an autocast region.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
-                            Reduction reduction = Reduction::mean);
+                            LossReduction reduction = Reduction::mean);
 // The same of sigmoid(x), in a form that neither overflows nor cancels. pos_weight multiplies the part of positive targets.
 struct BceWithLogitsOptions {
   Tensor weight = {};      // broadcast, or undefined
   Tensor pos_weight = {};  // broadcast, or undefined
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& options = {});
 
@@ -35,17 +39,17 @@ struct PoissonNllOptions {
   bool log_input = true;  // e^x - target x; false: x - target ln(x + eps)
   bool full = false;      // adds Stirling's approximation of ln(target!) for targets over 1
   double eps = 1e-8;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options = {});  // broadcasts
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target,
-                        Reduction reduction = Reduction::mean);  // ln(1 + e^(-target x)); target 1 or -1
+                        LossReduction reduction = Reduction::mean);  // ln(1 + e^(-target x)); target 1 or -1
 // x for target 1, max(0, margin - x) for target -1; broadcasts
-Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, Reduction reduction = Reduction::mean);
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, LossReduction reduction = Reduction::mean);
 struct GaussianNllOptions {
   bool full = false;  // adds ln(2 pi)/2
   double eps = 1e-6;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 // (ln v + (x - target)^2 / v) / 2, v = max(var, eps), which passes var's gradient on all the same. var: x's shape, or the same
 // with a last size of 1 or without it. Negative ones are an error on the CPU.

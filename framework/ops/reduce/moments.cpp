@@ -209,4 +209,8 @@ void add_moments(OpList& list) {
   list.add(kNanmeanInfo, [](Args& a) { return nanmean(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype()); });
 }
 
+Tensor Tensor::count_nonzero(const Dims& dims) const { return halfstep::count_nonzero(*this, dims); }
+Tensor Tensor::nanmean(const Dims& dims, bool keepdim) const { return halfstep::nanmean(*this, dims, keepdim); }
+Tensor Tensor::nansum(const Dims& dims, bool keepdim) const { return halfstep::nansum(*this, dims, keepdim); }
+
 }  // namespace halfstep

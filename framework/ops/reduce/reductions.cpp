@@ -277,4 +277,8 @@ void add_reductions(OpList& list) {
   });
 }
 
+std::pair<Tensor, Tensor> Tensor::aminmax(std::optional<int64_t> dim, bool keepdim) const {
+  return halfstep::aminmax(*this, dim, keepdim);
+}
+
 }  // namespace halfstep

@@ -150,4 +150,9 @@ void add_scans(OpList& list) {
   });
 }
 
+std::pair<Tensor, Tensor> Tensor::cummax(int64_t dim) const { return halfstep::cummax(*this, dim); }
+std::pair<Tensor, Tensor> Tensor::cummin(int64_t dim) const { return halfstep::cummin(*this, dim); }
+Tensor Tensor::logcumsumexp(int64_t dim) const { return halfstep::logcumsumexp(*this, dim); }
+Tensor Tensor::diff(int64_t n, int64_t dim) const { return halfstep::diff(*this, n, dim); }
+
 }  // namespace halfstep

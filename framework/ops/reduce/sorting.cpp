@@ -284,4 +284,15 @@ void add_sorting(OpList& list) {
   list.add(kModeInfo, [both](Args& a) { return both(mode(a.tensor(0), a.integer("dim", -1), a.flag("keepdim", false))); });
 }
 
+std::pair<Tensor, Tensor> Tensor::kthvalue(int64_t k, int64_t dim, bool keepdim) const {
+  return halfstep::kthvalue(*this, k, dim, keepdim);
+}
+Tensor Tensor::msort() const { return halfstep::msort(*this); }
+Tensor Tensor::quantile(double q, std::optional<int64_t> dim, bool keepdim) const {
+  return halfstep::quantile(*this, q, dim, keepdim);
+}
+Tensor Tensor::nanquantile(double q, std::optional<int64_t> dim, bool keepdim) const {
+  return halfstep::nanquantile(*this, q, dim, keepdim);
+}
+
 }  // namespace halfstep

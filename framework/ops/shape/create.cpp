@@ -92,6 +92,12 @@ Shape sizes(Args& a) {
 }
 
 // A number, or the 0-dim tensor at a position (a host read).
+Tensor filled(const Shape& shape, double value, const TensorOptions& o) {
+  const Tensor t = raw(shape, o);
+  backend_for(o.device).fill(in_memory_order(t.view(), t.format()), value);
+  return finish(t, o);
+}
+
 double number_at(Args& a, size_t position, std::string_view name) {
   if (!a.has_tensor(position)) return a.number(name);
   const Tensor t = a.tensor(position);
@@ -113,14 +119,17 @@ DType dtype_of_numbers(Args& a, std::initializer_list<std::string_view> names) {
 }  // namespace
 
 Tensor empty(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, o); }
-Tensor full(const Shape& shape, double value, const TensorOptions& o) {
+Tensor full_of(const Shape& shape, double value, int64_t whole, DType natural, const NumberOptions& options) {
+  const TensorOptions o{.dtype = options.dtype.value_or(natural), .device = options.device, .requires_grad = options.requires_grad};
+  constexpr int64_t kExact = int64_t(1) << 53;  // beyond it a double rounds whole numbers
+  if (natural != DType::i64 || o.dtype != DType::i64 || (whole >= -kExact && whole <= kExact)) return filled(shape, value, o);
   const Tensor t = raw(shape, o);
-  backend_for(o.device).fill(in_memory_order(t.view(), t.format()), value);
+  t.copy_(tensor(whole, {.device = o.device}));
   return finish(t, o);
 }
-Tensor zeros(const Shape& shape, const TensorOptions& o) { return full(shape, 0, o); }
-Tensor ones(const Shape& shape, const TensorOptions& o) { return full(shape, 1, o); }
-Tensor scalar(double value, const TensorOptions& o) { return full({}, value, o); }
+Tensor zeros(const Shape& shape, const TensorOptions& o) { return filled(shape, 0, o); }
+Tensor ones(const Shape& shape, const TensorOptions& o) { return filled(shape, 1, o); }
+Tensor scalar(double value, const TensorOptions& o) { return filled({}, value, o); }
 Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.dtype()); }
 Tensor ones_like(const Tensor& x) { return ones_like(x, x.dtype()); }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
@@ -141,7 +150,7 @@ Tensor empty_like(const Tensor& x, DType dtype) {
   return empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
 }
 Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
-  return full(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
+  return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
 }
 
 Tensor arange_of(double start, double end, double step, DType natural, const NumberOptions& o) {
@@ -229,6 +238,9 @@ Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& 
     backend_for(o.device).random_integers(v, s, lo, hi);
   });
   return finish(t, o);
+}
+Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& o, Generator* generator) {
+  return randint(0, hi, shape, o, generator);
 }
 
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator* g) {
@@ -365,6 +377,11 @@ void add_create(OpList& list) {
     const int64_t samples = a.integer("num_samples");
     return multinomial(weights, samples, a.flag("replacement", false));
   });
+}
+
+Tensor Tensor::bernoulli(Generator* generator) const { return halfstep::bernoulli(*this, generator); }
+Tensor Tensor::multinomial(int64_t samples, bool replacement, Generator* generator) const {
+  return halfstep::multinomial(*this, samples, replacement, generator);
 }
 
 }  // namespace halfstep

@@ -243,4 +243,9 @@ void add_part_views(OpList& list) {
   list.add(kDiagInfo, [](Args& a) { return diag(a.tensor(0), a.integer("diagonal", 0)); });
 }
 
+Tensor Tensor::diag(int64_t diagonal) const { return halfstep::diag(*this, diagonal); }
+Tensor Tensor::diag_embed(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return halfstep::diag_embed(*this, offset, dim1, dim2);
+}
+
 }  // namespace halfstep

@@ -358,4 +358,15 @@ void add_rearrange(OpList& list) {
   list.alias("concat", "cat");
 }
 
+Tensor Tensor::broadcast_to(const Shape& shape) const { return halfstep::broadcast_to(*this, shape); }
+Tensor Tensor::repeat_interleave(int64_t repeats, std::optional<int64_t> dim) const {
+  return halfstep::repeat_interleave(*this, repeats, dim);
+}
+Tensor Tensor::repeat_interleave(const Tensor& repeats, std::optional<int64_t> dim) const {
+  return halfstep::repeat_interleave(*this, repeats, dim);
+}
+Tensor Tensor::rot90(int64_t k, const Dims& dims) const { return halfstep::rot90(*this, k, dims); }
+Tensor Tensor::tile(const Shape& repeats) const { return halfstep::tile(*this, repeats); }
+Tensor Tensor::unflatten(int64_t dim, const Shape& sizes) const { return halfstep::unflatten(*this, dim, sizes); }
+
 }  // namespace halfstep

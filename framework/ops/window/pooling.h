@@ -5,6 +5,8 @@
 //   y = max_pool2d(x, {3}, {.stride = {2}, .padding = {1}});
 #pragma once
 
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -44,7 +46,14 @@ Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions
 
 // Windows that cover the input evenly: output o is made of [floor(o in / out), ceil((o + 1) in / out)). Unset sizes stay the
 // input's.
-using OutputSize = std::vector<std::optional<int64_t>>;
+struct OutputSize : std::vector<std::optional<int64_t>> {
+  OutputSize() = default;
+  template <SizeNumber T>
+  OutputSize(T all) : std::vector<std::optional<int64_t>>{int64_t(all)} {}  // the same along each dimension
+  OutputSize(std::initializer_list<std::optional<int64_t>> each) : std::vector<std::optional<int64_t>>(each) {}
+  template <std::input_iterator It>
+  OutputSize(It first, It last) : std::vector<std::optional<int64_t>>(first, last) {}
+};
 Tensor adaptive_avg_pool1d(const Tensor& x, const OutputSize& output_size);
 Tensor adaptive_avg_pool2d(const Tensor& x, const OutputSize& output_size);
 Tensor adaptive_avg_pool3d(const Tensor& x, const OutputSize& output_size);
@@ -70,5 +79,31 @@ struct MaxUnpoolOptions {
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
+
+// The stride as a number, as positional arguments have it in Python: max_pool2d(x, 3, 2).
+template <SizeNumber Stride>
+Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return max_pool1d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return max_pool2d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return max_pool3d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return avg_pool1d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return avg_pool2d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return avg_pool3d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
 
 }  // namespace halfstep

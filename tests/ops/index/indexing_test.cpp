@@ -19,7 +19,7 @@ Tensor matrix() { return arange(0.0, 12.0, 1, {.dtype = DType::f32}).reshape({3,
 
 TEST_CASE("in place, an index op gives what its other form gives, recorded or not") {
   const Tensor index = ints({2, 0}), each = from_vector(std::vector<int64_t>{0, 3, 1, 1}, {2, 2}), mask = gt(matrix(), 4.0);
-  const Tensor rows = full({2, 4}, 7), part = full({2, 2}, 9);
+  const Tensor rows = full({2, 4}, 7.0), part = full({2, 2}, 9.0);
   const std::vector<std::pair<std::function<Tensor(const Tensor&)>, std::function<void(const Tensor&)>>> forms{
       {[&](const Tensor& x) { return x.index_add(0, index, rows, 0.5); },
        [&](const Tensor& x) { x.index_add_(0, index, rows, 0.5); }},
@@ -83,19 +83,19 @@ TEST_CASE("shapes and dtypes that do not fit are refused") {
   const Tensor x = matrix();
   CHECK_THROWS_AS(index_select(x, 2, ints({0})), IndexError);
   CHECK_THROWS_AS(index_select(x, 0, x), DTypeError);
-  CHECK_THROWS_AS(index_add(x, 0, ints({0}), full({2, 4}, 1)), ShapeError);
+  CHECK_THROWS_AS(index_add(x, 0, ints({0}), full({2, 4}, 1.0)), ShapeError);
   CHECK_THROWS_AS(index_add(x, 0, ints({0}), full({1, 4}, 1, {.dtype = DType::f16})), DTypeError);
-  CHECK_THROWS_AS(index_put(x, {ints({0, 1})}, full({3, 4}, 1)), ShapeError);
+  CHECK_THROWS_AS(index_put(x, {ints({0, 1})}, full({3, 4}, 1.0)), ShapeError);
   CHECK_THROWS_AS(index_put(x, {}, scalar(1)), ValueError);
   CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
-  CHECK_THROWS_AS(masked_fill(x, gt(x, 0.0), full({1}, 1)), ShapeError);
-  CHECK_THROWS_AS(x.masked_fill_(gt(full({2, 3, 4}, 1), 0.0), 1), ShapeError);
+  CHECK_THROWS_AS(masked_fill(x, gt(x, 0.0), full({1}, 1.0)), ShapeError);
+  CHECK_THROWS_AS(x.masked_fill_(gt(full({2, 3, 4}, 1.0), 0.0), 1), ShapeError);
   CHECK_THROWS_AS(tril(ints({1})), ShapeError);
   CHECK_THROWS_AS(split(x, 0), ValueError);
   CHECK_THROWS_AS(split(x, std::vector<int64_t>{1, 1}), ValueError);
   CHECK_THROWS_AS(repeat(x, {2}), ShapeError);
   CHECK_THROWS_AS(repeat(x, {int64_t(1) << 62, int64_t(1) << 62}), ShapeError);
-  CHECK_THROWS_AS(expand(full({1, 1}, 1), {int64_t(1) << 40, int64_t(1) << 40}), ShapeError);
+  CHECK_THROWS_AS(expand(full({1, 1}, 1.0), {int64_t(1) << 40, int64_t(1) << 40}), ShapeError);
   CHECK_THROWS_AS(reshape(x, {-3, -4}), ShapeError);
   CHECK_THROWS_AS(diagonal(x, 0, 1, 1), ValueError);
   CHECK_THROWS_AS(rand({2}, {.dtype = DType::i64}), DTypeError);
@@ -124,7 +124,7 @@ TEST_CASE("an embedding's padding row gets no gradient") {
 
 TEST_CASE("autocast widens what index ops join, and leaves forms in place alone") {
   const Autocast region(Device::cpu, DType::bf16);
-  const Tensor low = full({3, 4}, 1, {.dtype = DType::bf16}), wide = full({2, 4}, 2);
+  const Tensor low = full({3, 4}, 1, {.dtype = DType::bf16}), wide = full({2, 4}, 2.0);
   CHECK(index_put(low, {ints({0, 1})}, wide).dtype() == DType::f32);
   CHECK(index_copy(low, 0, ints({0, 1}), wide).dtype() == DType::f32);
   CHECK(scatter_add(low, 0, zeros({2, 4}, {.dtype = DType::i64}), wide).dtype() == DType::f32);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a loss is reduced: a Reduction, or its name as PyTorch has it: mse_loss(x, y, "sum"), {.reduction = "none"}.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "framework/backend/backend.h"
+
+namespace halfstep {
+
+// "none", "mean", "sum". Throws ValueError for anything else.
+Reduction parse_reduction(std::string_view text, std::string_view where = "loss");
+
+class LossReduction {
+ public:
+  constexpr LossReduction(Reduction value) : value_(value) {}
+  template <size_t n>
+  LossReduction(const char (&name)[n]) : value_(parse_reduction(name)) {}
+  LossReduction(const std::string& name) : value_(parse_reduction(name)) {}
+  constexpr operator Reduction() const { return value_; }
+
+ private:
+  Reduction value_;
+};
+
+}  // namespace halfstep
