@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
+#include "framework/base/check.h"
 #include "framework/ops/ops.h"
 #include "layers/init.h"
 #include "layers/layers.h"
@@ -55,7 +57,7 @@ using halfstep::adaptive_avg_pool1d, halfstep::adaptive_avg_pool2d, halfstep::ad
     halfstep::binary_cross_entropy_with_logits, halfstep::celu, halfstep::channel_shuffle, halfstep::conv1d, halfstep::conv2d,
     halfstep::conv3d, halfstep::conv_tbc, halfstep::conv_transpose1d, halfstep::conv_transpose2d, halfstep::conv_transpose3d,
     halfstep::cosine_embedding_loss, halfstep::cosine_similarity, halfstep::cross_entropy, halfstep::ctc_loss, halfstep::dropout,
-    halfstep::elu, halfstep::fold, halfstep::gaussian_nll_loss, halfstep::gelu,
+    halfstep::elu, halfstep::fold, halfstep::gaussian_nll_loss,
     halfstep::glu, halfstep::grid_sample, halfstep::group_norm, halfstep::gumbel_softmax, halfstep::hardshrink,
     halfstep::hardsigmoid, halfstep::hardswish, halfstep::hardtanh, halfstep::hinge_embedding_loss, halfstep::huber_loss,
     halfstep::instance_norm, halfstep::interpolate, halfstep::kl_div, halfstep::l1_loss, halfstep::layer_norm,
@@ -78,6 +80,56 @@ inline Tensor embedding(const Tensor& index, const Tensor& weight, std::optional
 inline Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Tensor& offsets = {},
                             const EmbeddingBagOptions& options = {}) {
   return halfstep::embedding_bag(weight, index, offsets, options);
+}
+
+// With the stride as a number, as positional arguments have it in Python: max_pool2d(x, 3, 2), conv2d(x, weight, bias, 2, 1).
+template <SizeNumber Stride>
+Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::max_pool1d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::max_pool2d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::max_pool3d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::avg_pool1d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::avg_pool2d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
+  return halfstep::avg_pool3d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
+}
+template <SizeNumber Stride>
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
+              const Dims& dilation = {1}, int64_t groups = 1) {
+  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
+  return halfstep::conv1d(x, weight, bias, options);
+}
+template <SizeNumber Stride>
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
+              const Dims& dilation = {1}, int64_t groups = 1) {
+  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
+  return halfstep::conv2d(x, weight, bias, options);
+}
+template <SizeNumber Stride>
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
+              const Dims& dilation = {1}, int64_t groups = 1) {
+  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
+  return halfstep::conv3d(x, weight, bias, options);
+}
+// approximate: "none" or "tanh" (gelu_tanh). Throws ValueError for anything else.
+inline Tensor gelu(const Tensor& x, std::string_view approximate = "none") {
+  check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "approximate must be none or tanh, got '", approximate,
+                    "'");
+  return approximate == "tanh" ? gelu_tanh(x) : halfstep::gelu(x);
 }
 
 }  // namespace functional

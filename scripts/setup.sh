@@ -10,7 +10,7 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
           libdnnl-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libcli11-dev libre2-dev doctest-dev zlib1g-dev
-          libpng-dev libjpeg62-turbo-dev)
+          liblapack-dev libpng-dev libjpeg62-turbo-dev)
 while [[ $# -gt 0 ]]; do
   case "$1 ${2-}" in
     "--with mpi") packages+=(libopenmpi-dev openmpi-bin); shift 2 ;;

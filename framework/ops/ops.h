@@ -25,6 +25,7 @@
 #include "framework/ops/index/masks.h"
 #include "framework/ops/index/search.h"
 #include "framework/ops/index/slicing.h"
+#include "framework/ops/linalg/decompositions.h"
 #include "framework/ops/linalg/inverse.h"
 #include "framework/ops/reduce/moments.h"
 #include "framework/ops/reduce/normalization.h"

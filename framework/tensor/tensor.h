@@ -225,6 +225,7 @@ class Tensor {
   Tensor flatten(int64_t start = 0, int64_t end = -1) const;
   Tensor transpose(int64_t a, int64_t b) const;
   Tensor t() const;                          // at most 2 dimensions
+  Tensor T() const { return t(); }
   Tensor permute(const Dims& order) const;
   Tensor squeeze() const;
   Tensor squeeze(int64_t dim) const;
@@ -281,6 +282,11 @@ class Tensor {
   Tensor trace() const;
   Tensor det() const;
   Tensor inverse() const;
+  Tensor pinverse() const;
+  Tensor logdet() const;
+  Tensor cholesky(bool upper = false) const;
+  Tensor matrix_exp() const;
+  Tensor matrix_power(int64_t n) const;
 
   // ---- elementwise of three tensors
   Tensor addcmul(const Tensor& a, const Tensor& b, double value = 1) const;  // this + value a b

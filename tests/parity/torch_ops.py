@@ -324,6 +324,8 @@ SPECIAL = {
     "polygamma": lambda t, a: torch.polygamma(a["n"], t[0]),
     "bincount": lambda t, a: torch.bincount(*(t if len(t) > 1 and t[1] is not None else t[:1]), **a),
     "det": lambda t, a: torch.linalg.det(t[0]),
+    "cholesky": lambda t, a: torch.linalg.cholesky(t[0], **a),
+    "linalg_lstsq": lambda t, a: torch.linalg.lstsq(t[0], t[1], driver="gelsd", **a),  # the driver that says the singular values
     "movedim": lambda t, a: torch.movedim(t[0], a["source"], a["destination"]),
 }
 

@@ -216,15 +216,15 @@ TEST_CASE("devices, reductions and remainders by PyTorch's spellings") {
   const Tensor p = softmax(x, 0).reshape(1, 3), q = full({1, 3}, 1.0 / 3);
   CHECK(kl_div(log(p), q, "batchmean").item<double>() == kl_div(log(p), q, KlReduction::batchmean).item<double>());
   CHECK(x.clamp(0).to_vector<double>() == std::vector<double>{0, 1, 5});
-  CHECK(equal(gelu(x, "tanh"), gelu_tanh(x)));
-  CHECK_THROWS_AS(gelu(x, "erf"), ValueError);
+  CHECK(equal(F::gelu(x, "tanh"), gelu_tanh(x)));
+  CHECK_THROWS_AS(F::gelu(x, "erf"), ValueError);
 }
 
 TEST_CASE("functional calls with positional arguments, and their order in F") {
   const Tensor im = arange(16.0).reshape(1, 1, 4, 4), w = ones({1, 1, 2, 2}), q = randn({1, 2, 3, 4});
-  CHECK(equal(conv2d(im, w, {}, 2, 1), conv2d(im, w, {}, {.stride = 2, .padding = 1})));
-  CHECK(equal(max_pool2d(im, 2, 1), max_pool2d(im, 2, {.stride = 1})));
-  CHECK(equal(avg_pool2d(im, 2, 2, 1), avg_pool2d(im, 2, {.stride = 2, .padding = 1})));
+  CHECK(equal(F::conv2d(im, w, {}, 2, 1), conv2d(im, w, {}, {.stride = 2, .padding = 1})));
+  CHECK(equal(F::max_pool2d(im, 2, 1), max_pool2d(im, 2, {.stride = 1})));
+  CHECK(equal(F::avg_pool2d(im, 2, 2, 1), avg_pool2d(im, 2, {.stride = 2, .padding = 1})));
   CHECK(equal(adaptive_avg_pool2d(im, 2), adaptive_avg_pool2d(im, {2, 2})));
   CHECK(adaptive_avg_pool2d(im, {1, std::nullopt}).shape() == Shape{1, 1, 1, 4});
   CHECK(equal(scaled_dot_product_attention(q, q, q, {}, 0, true), scaled_dot_product_attention(q, q, q, {.is_causal = true})));

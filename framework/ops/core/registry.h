@@ -78,6 +78,7 @@ void add_index_ops(OpList& list);
 void add_index_put(OpList& list);
 void add_masks(OpList& list);
 void add_search(OpList& list);
+void add_decompositions(OpList& list);
 void add_inverse(OpList& list);
 void add_convolution(OpList& list);
 void add_unfold(OpList& list);

@@ -194,12 +194,6 @@ void add_activations(OpList& list) {
   list.add(kSoftminInfo, [](Args& a) { return softmin(a.tensor(0), a.integer("dim"), a.dtype()); });
 }
 
-Tensor gelu(const Tensor& x, std::string_view approximate) {
-  check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "approximate must be none or tanh, got '", approximate,
-                    "'");
-  return approximate == "tanh" ? gelu_tanh(x) : gelu(x);
-}
-
 Tensor Tensor::hardshrink(double lambd) const { return halfstep::hardshrink(*this, lambd); }
 Tensor Tensor::logit(std::optional<double> eps) const { return halfstep::logit(*this, eps); }
 

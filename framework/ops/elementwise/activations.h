@@ -3,7 +3,6 @@
 // floating tensors of any shape unless said otherwise.
 #pragma once
 
-#include <string_view>
 
 #include "framework/base/generator.h"
 #include "framework/tensor/tensor.h"
@@ -34,8 +33,5 @@ Tensor glu(const Tensor& x, int64_t dim = -1);                                 /
 // ln(x / (1 - x)), with eps after x was brought into [eps, 1 - eps].
 Tensor logit(const Tensor& x, std::optional<double> eps = {});
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});  // softmax(-x)
-
-// approximate: "none" or "tanh" (gelu_tanh). Throws ValueError for anything else.
-Tensor gelu(const Tensor& x, std::string_view approximate);
 
 }  // namespace halfstep

@@ -1,88 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gradients: the formulas of M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+// differentiation" (2008); of the pseudo-inverse that of G. Golub and V. Pereyra (1973). The exponential: N. Higham, "The scaling
+// and squaring method for the matrix exponential revisited" (2005).
 #include "framework/ops/linalg/inverse.h"
 
-#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/ops/core/composite.h"
 #include "framework/ops/core/registry.h"
-#include "framework/ops/ops.h"
+#include "framework/ops/linalg/decompositions.h"
+#include "framework/ops/linalg/lapack.h"
+#include "framework/ops/linalg/matrices.h"
 
 namespace halfstep {
 namespace {
 
-template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using namespace matrices;
 
-void check_square(std::string_view op, const Tensor& x) {
-  check_floating(op, {x});
-  check<ShapeError>(x.dim() >= 2 && x.size(-1) == x.size(-2), op, "needs square matrices [..., N, N], got ", x.shape());
-}
+struct SolveOp {
+  struct Attr {};
+  static constexpr OpInfo info{.name = "linalg_solve", .policy = CastPolicy::f32, .doc = "x with a x = b"};
+  enum Saved : size_t { kA, kX };
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    const Tensor x = lapack::solve(info.name, in[0], in[1]);
+    ctx.save(in[0]);
+    ctx.save_output(x);
+    return x;
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor gb = call<SolveOp>({mT(ctx.saved(kA)), grads[0]});
+    return {ctx.needs(0) ? neg(matmul(gb, mT(ctx.saved(kX)))) : Tensor(), gb};
+  }
+};
 
-// f(matrix i, result i, i) on the host, for each matrix of x; result i has `size` elements of `out`, which comes back on x's
-// device.
-template <class T, class F>
-Tensor each_matrix_of(const Tensor& x, const Shape& out_shape, F f) {
-  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-  if (x.device().is_meta()) return Tensor::empty(out_shape, like);
-  const Tensor host = x.detach().to(Device::cpu).contiguous(),
-               out = Tensor::empty(out_shape, {.dtype = x.dtype(), .device = Device::cpu});
-  const int64_t n = x.size(-1), count = n == 0 ? out.numel() : x.numel() / (n * n), size = count == 0 ? 0 : out.numel() / count;
-  for (int64_t i = 0; i < count; ++i)
-    f(Eigen::Map<const Matrix<T>>(host.data_ptr<T>() + i * n * n, n, n), out.data_ptr<T>() + i * size, i);
-  return out.to(x.device());
-}
-template <class F>
-Tensor each_matrix(const Tensor& x, const Shape& out_shape, F f) {
-  return x.dtype() == DType::f64 ? each_matrix_of<double>(x, out_shape, f) : each_matrix_of<float>(x, out_shape, f);
-}
-
-Shape batch_of(const Tensor& x) {
-  Shape shape = x.shape();
-  shape.erase(x.dim() - 1);
-  shape.erase(x.dim() - 2);
-  return shape;
-}
-
-bool has_zero(const auto& pivots) { return (pivots.array() == 0).any(); }
+struct SolveTriangularOp {
+  struct Attr {
+    bool upper, unit;
+  };
+  static constexpr OpInfo info{.name = "linalg_solve_triangular", .policy = CastPolicy::f32, .doc = "x with a x = b, a triangular"};
+  enum Saved : size_t { kA, kX };
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor x = lapack::solve_triangular(in[0], in[1], a.upper, a.unit);
+    ctx.save(in[0]);
+    ctx.save_output(x);
+    return x;
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor gb = call<SolveTriangularOp>({mT(ctx.saved(kA)), grads[0]}, {!a.upper, a.unit});
+    if (!ctx.needs(0)) return {Tensor(), gb};
+    const Tensor ga = neg(matmul(gb, mT(ctx.saved(kX))));
+    return {a.upper ? triu(ga, a.unit ? 1 : 0) : tril(ga, a.unit ? -1 : 0), gb};
+  }
+};
 
 struct Inverse {
   struct Attr {};
   static constexpr OpInfo info{.name = "inverse", .policy = CastPolicy::f32, .doc = "inverse of square matrices"};
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
-    const Tensor y = each_matrix(in[0], in[0].shape(), [&]<class M, class T>(const M& a, T* out, int64_t i) {
-      if (a.rows() == 0) return;
-      const Eigen::PartialPivLU<Matrix<T>> lu(a);
-      halfstep::check<ValueError>(!has_zero(lu.matrixLU().diagonal()), "inverse", "matrix ", i, " of the batch is singular");
-      Eigen::Map<Matrix<T>>(out, a.rows(), a.cols()) = lu.inverse();
-    });
+    const Tensor y = lapack::inverse(info.name, in[0]);
     ctx.save_output(y);
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor t = ctx.saved().transpose(-1, -2);
+    const Tensor t = mT(ctx.saved());
     return {neg(matmul(t, matmul(grads[0], t)))};
   }
 };
 
 // det(x) inverse(x)^T, also of singular matrices: from x = U S V^T it is det(U) det(V) U diag(products of the other s) V^T.
 Tensor cofactors(const Tensor& x) {
-  return each_matrix(x, x.shape(), []<class M, class T>(const M& a, T* out, int64_t) {
-    Eigen::Map<Matrix<T>> to(out, a.rows(), a.cols());
-    const Eigen::PartialPivLU<Matrix<T>> lu(a);
-    if (!has_zero(lu.matrixLU().diagonal())) {
-      to = lu.determinant() * lu.inverse().transpose();
-      return;
-    }
-    const Eigen::JacobiSVD<Matrix<T>> svd(a, Eigen::ComputeFullU | Eigen::ComputeFullV);
-    Eigen::Matrix<T, Eigen::Dynamic, 1> others(a.rows());
-    for (Eigen::Index i = 0; i < others.size(); ++i) {
-      others[i] = 1;
-      for (Eigen::Index k = 0; k < others.size(); ++k) others[i] *= k == i ? T(1) : svd.singularValues()[k];
-    }
-    to = svd.matrixU().determinant() * svd.matrixV().determinant() *
-         (svd.matrixU() * others.asDiagonal() * svd.matrixV().transpose());
-  });
+  const Tensors factors = lapack::svd("det", x, false);
+  const Tensor &u = factors[0], &s = factors[1], &vh = factors[2], one = identity_like(x);
+  const Tensor others = prod(row(s) * (1 - one) + one, -1);  // row i has all s but the one at i
+  const Tensor sign = lapack::determinant(u)[0] * lapack::determinant(vh)[0];
+  return column(column(sign)) * matmul(u * row(others), vh);
 }
 
 struct Det {
@@ -90,21 +82,134 @@ struct Det {
   static constexpr OpInfo info{.name = "det", .policy = CastPolicy::f32, .doc = "determinant of square matrices"};
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     ctx.save(in[0]);
-    return each_matrix(in[0], batch_of(in[0]), []<class M, class T>(const M& a, T* out, int64_t) {
-      *out = a.rows() == 0 ? T(1) : Eigen::PartialPivLU<Matrix<T>>(a).determinant();
-    });
+    return lapack::determinant(in[0])[0];
   }
   // A derivative of the cofactors themselves exists, by this formula, for invertible matrices.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
-    const auto spread = [](const Tensor& t) { return t.unsqueeze(-1).unsqueeze(-1); };
     if (x.numel() == 0) return {zeros_like(x)};
-    if (grad_enabled() && x.requires_grad()) return {spread(grads[0] * halfstep::det(x)) * halfstep::inverse(x).transpose(-1, -2)};
-    return {spread(grads[0]) * cofactors(x)};
+    if (grad_enabled() && x.requires_grad()) return {column(column(grads[0] * halfstep::det(x))) * mT(halfstep::inverse(x))};
+    return {column(column(grads[0])) * cofactors(x)};
+  }
+};
+
+struct Slogdet {
+  struct Attr {};
+  static constexpr OpInfo info{
+      .name = "slogdet", .policy = CastPolicy::f32, .doc = "sign, and logarithm of the absolute value, of the determinant"};
+  static Tensors forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    ctx.save(in[0]);
+    const Tensors out = lapack::determinant(in[0]);
+    return {out[1], out[2]};
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor x = ctx.saved();
+    if (!grads[1].defined()) return {zeros_like(x)};
+    return {column(column(grads[1])) * mT(halfstep::inverse(x))};
+  }
+};
+
+double epsilon_of(DType dtype) { return dtype == DType::f64 ? 0x1p-52 : 0x1p-23; }
+
+struct Pinverse {
+  struct Attr {
+    std::optional<double> rcond;
+  };
+  static constexpr OpInfo info{.name = "pinverse", .policy = CastPolicy::f32, .doc = "Moore-Penrose inverse"};
+  enum Saved : size_t { kX, kY };
+  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+    const Tensor& x = in[0];
+    ctx.save(x);
+    Tensor y = Tensor::empty(mT(x).shape(), {.dtype = x.dtype(), .device = x.device()});
+    if (x.numel() == 0) {
+      y.fill_(0);
+    } else {
+      const Tensors f = lapack::svd(info.name, x, false);
+      const double cut = a.rcond.value_or(double(std::max(x.size(-1), x.size(-2))) * epsilon_of(x.dtype()));
+      const Tensor kept = f[1] > f[1].amax(-1, true) * cut, scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
+      y = matmul(mT(f[2]) * row(scale), mT(f[0]));
+    }
+    ctx.save_output(y);
+    return y;
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor x = ctx.saved(kX), y = ctx.saved(kY), yt = mT(y), gt = mT(grads[0]);
+    if (x.size(-2) <= x.size(-1)) {
+      const Tensor k = matmul(gt, y), kyt = matmul(k, yt);
+      return {kyt - mT(matmul(y, k)) - matmul(matmul(x, y), kyt) + matmul(matmul(yt, y), gt - matmul(k, x))};
+    }
+    const Tensor k = matmul(y, gt), ytk = matmul(yt, k);
+    return {ytk - mT(matmul(k, y)) + matmul(matmul(gt - matmul(x, k), y), yt) - matmul(matmul(ytk, y), x)};
+  }
+};
+
+struct MatrixExp {
+  struct Attr {};
+  static constexpr OpInfo info{.name = "matrix_exp", .policy = CastPolicy::f32, .doc = "1 + x + x x / 2 + ..., of square matrices"};
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    const Tensor& x = in[0];
+    ctx.save(x);
+    if (x.numel() == 0 || x.device().is_meta()) return Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const double norm = x.abs().sum(-2).max().item<double>();
+    if (!std::isfinite(norm)) return full_like(x, NAN);
+    const int squarings = norm > kRadius ? int(std::ceil(std::log2(norm / kRadius))) : 0;
+    Tensor y = pade(x * std::ldexp(1.0, -squarings));
+    for (int i = 0; i < squarings; ++i) y = matmul(y, y);
+    return y;
+  }
+  // The upper right block of the exponential of [[x^T, g], [0, x^T]].
+  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
+    const Tensor xt = mT(ctx.saved());
+    const int64_t n = xt.size(-1);
+    if (xt.numel() == 0) return {zeros_like(xt)};
+    const Tensor block = cat({cat({xt, grads[0]}, -1), cat({zeros_like(xt), xt}, -1)}, -2);
+    return {halfstep::matrix_exp(block).narrow(-2, 0, n).narrow(-1, n, n)};
+  }
+
+ private:
+  static constexpr double kRadius = 5.371920351148152;  // up to this 1-norm the approximant has a double's precision
+  static Tensor pade(const Tensor& a) {
+    constexpr double b[] = {64764752532480000,
+                            32382376266240000,
+                            7771770303897600,
+                            1187353796428800,
+                            129060195264000,
+                            10559470521600,
+                            670442572800,
+                            33522128640,
+                            1323241920,
+                            40840800,
+                            960960,
+                            16380,
+                            182,
+                            1};
+    const Tensor one = identity_like(a), a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a4, a2);
+    const Tensor u = matmul(a, matmul(a6, a6 * b[13] + a4 * b[11] + a2 * b[9]) + a6 * b[7] + a4 * b[5] + a2 * b[3] + one * b[1]);
+    const Tensor v = matmul(a6, a6 * b[12] + a4 * b[10] + a2 * b[8]) + a6 * b[6] + a4 * b[4] + a2 * b[2] + one * b[0];
+    return lapack::solve(info.name, v - u, v + u);
   }
 };
 
 constexpr OpInfo kTrace{.name = "trace", .doc = "the sum of a matrix's diagonal", .takes = Takes::any};
+constexpr OpInfo kMatrixPower{.name = "matrix_power", .policy = CastPolicy::f32, .doc = "x^n of square matrices"};
+constexpr OpInfo kMatrixRank{.name = "linalg_matrix_rank",
+                             .policy = CastPolicy::f32,
+                             .doc = "number of singular values above a bound",
+                             .differentiable = false};
+constexpr OpInfo kLstsq{.name = "linalg_lstsq", .policy = CastPolicy::f32, .doc = "x with the smallest |a x - b|"};
+constexpr OpInfo kCholeskySolve{.name = "cholesky_solve", .policy = CastPolicy::f32, .doc = "x^-1 b from the Cholesky factor of x"};
+
+// a and b with one batch, broadcast.
+std::pair<Tensor, Tensor> broadcast_batches(std::string_view op, const Tensor& a, const Tensor& b) {
+  const Shape batch = broadcast(batch_of(a), batch_of(b), op);
+  const auto with = [&](const Tensor& t) {
+    Shape shape = batch;
+    shape.push_back(t.size(-2));
+    shape.push_back(t.size(-1));
+    return t.shape() == shape ? t : t.expand(shape);
+  };
+  return {with(a), with(b)};
+}
 
 }  // namespace
 
@@ -123,6 +228,111 @@ Tensor inverse(const Tensor& x) {
   return composite(Inverse::info, {x}, [](const Tensors& in) { return call<Inverse>(in, {}); });
 }
 Tensor Tensor::inverse() const { return halfstep::inverse(*this); }
+SignLogDet slogdet(const Tensor& x) {
+  check_square(Slogdet::info.name, x);
+  const Tensors out = several(Slogdet::info, {x}, [](const Tensors& in) { return call<Slogdet>(in, {}); });
+  return {out[0], out[1]};
+}
+Tensor logdet(const Tensor& x) {
+  const SignLogDet d = slogdet(x);
+  return where(d.sign < 0, NAN, d.logabsdet);
+}
+
+Tensor pinverse(const Tensor& x, std::optional<double> rcond) {
+  check_matrices(Pinverse::info.name, x);
+  return composite(Pinverse::info, {x}, [&](const Tensors& in) { return call<Pinverse>(in, {rcond}); });
+}
+
+Tensor matrix_exp(const Tensor& x) {
+  check_square(MatrixExp::info.name, x);
+  return composite(MatrixExp::info, {x}, [](const Tensors& in) { return call<MatrixExp>(in, {}); });
+}
+
+Tensor matrix_power(const Tensor& x, int64_t n) {
+  check_square(kMatrixPower.name, x);
+  return composite(kMatrixPower, {x}, [&](const Tensors& in) {
+    Tensor power = n < 0 ? call<Inverse>(in, {}) : in[0], out;
+    for (uint64_t left = n < 0 ? 0 - uint64_t(n) : uint64_t(n); left > 0; left /= 2) {
+      if (left % 2 == 1) out = out.defined() ? matmul(out, power) : power;
+      if (left > 1) power = matmul(power, power);
+    }
+    return out.defined() ? out : identity_like(power).expand(power.shape()).contiguous();
+  });
+}
+
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
+  check_square(kCholeskySolve.name, factor);
+  check_matrices(kCholeskySolve.name, b);
+  return composite(kCholeskySolve, {b, factor}, [&](const Tensors& in) {
+    const Tensor l = upper ? mT(in[1]) : in[1];
+    return linalg::solve_triangular(mT(l), linalg::solve_triangular(l, in[0], /*upper=*/false), /*upper=*/true);
+  });
+}
+
+Tensor Tensor::pinverse() const { return halfstep::pinverse(*this); }
+Tensor Tensor::logdet() const { return halfstep::logdet(*this); }
+Tensor Tensor::matrix_exp() const { return halfstep::matrix_exp(*this); }
+Tensor Tensor::matrix_power(int64_t n) const { return halfstep::matrix_power(*this, n); }
+
+namespace linalg {
+
+Tensor solve(const Tensor& a, const Tensor& b, bool left) {
+  constexpr std::string_view op = SolveOp::info.name;
+  check_square(op, a);
+  const bool is_vector = b.dim() == 1 || (b.dim() == a.dim() - 1 && b.shape() == without_last(a));
+  if (!is_vector) check_matrices(op, b);
+  check<ShapeError>(b.size(is_vector || !left ? -1 : -2) == a.size(-1), op, "a and b must have as many rows, got ", a.shape(),
+                    " and ", b.shape());
+  return composite(SolveOp::info, {a, b}, [&](const Tensors& in) {
+    const Tensor rhs = is_vector ? column(in[1]) : left ? in[1] : mT(in[1]);
+    const auto [wide_a, wide_b] = broadcast_batches(op, left ? in[0] : mT(in[0]), rhs);
+    const Tensor x = call<SolveOp>({wide_a, wide_b}, {});
+    return is_vector ? x.squeeze(-1) : left ? x : mT(x);
+  });
+}
+
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& o) {
+  constexpr std::string_view op = SolveTriangularOp::info.name;
+  check_square(op, a);
+  check_matrices(op, b);
+  check<ShapeError>(b.size(o.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
+  return composite(SolveTriangularOp::info, {a, b}, [&](const Tensors& in) {
+    const auto [wide_a, wide_b] = broadcast_batches(op, o.left ? in[0] : mT(in[0]), o.left ? in[1] : mT(in[1]));
+    const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {o.left == upper, o.unitriangular});
+    return o.left ? x : mT(x);
+  });
+}
+
+Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond) {
+  constexpr std::string_view op = kLstsq.name;
+  check_matrices(op, a);
+  const bool is_vector = b.dim() == a.dim() - 1 && b.shape() == without_last(a);
+  if (!is_vector) check_matrices(op, b);
+  check<ShapeError>(is_vector || b.size(-2) == a.size(-2), op, "a and b must have as many rows, got ", a.shape(), " and ",
+                    b.shape());
+  const double cut = rcond.value_or(double(std::max(a.size(-1), a.size(-2))) * epsilon_of(a.dtype()));
+  Lstsq out;
+  const Tensors results = several(kLstsq, {a, b}, [&](const Tensors& in) {
+    const Tensor rhs = is_vector ? column(in[1]) : in[1], x = matmul(call<Pinverse>({in[0]}, {cut}), rhs);
+    const NoGrad quiet;
+    const Tensor s = svdvals(in[0].detach()), rank = (s > s.amax(-1, true) * cut).sum(-1);
+    const bool tall = a.size(-2) > a.size(-1) && !a.device().is_meta() && (rank == a.size(-1)).all().item<bool>();
+    const Tensor misfit = matmul(in[0].detach(), x.detach()) - rhs.detach();
+    return Tensors{is_vector ? x.squeeze(-1) : x,
+                   tall ? (misfit * misfit).sum(-2) : zeros({0}, {.dtype = x.dtype(), .device = x.device()}), rank, s};
+  });
+  return {results[0], results[1], results[2], results[3]};
+}
+
+Tensor matrix_rank(const Tensor& x, std::optional<double> rtol) {
+  check_matrices(kMatrixRank.name, x);
+  const NoGrad quiet;
+  const Tensor s = svdvals(x.detach());
+  const double cut = rtol.value_or(double(std::max(x.size(-1), x.size(-2))) * epsilon_of(s.dtype()));
+  return s.numel() == 0 ? zeros(batch_of(x), {.dtype = DType::i64, .device = x.device()}) : (s > s.amax(-1, true) * cut).sum(-1);
+}
+
+}  // namespace linalg
 
 void add_inverse(OpList& list) {
   list.add(kTrace, [](Args& a) { return trace(a.tensor(0)); });
@@ -130,6 +340,29 @@ void add_inverse(OpList& list) {
   list.add(Inverse::info, [](Args& a) { return inverse(a.tensor(0)); });
   list.alias("linalg_det", "det");
   list.alias("linalg_inv", "inverse");
+  list.add(Slogdet::info, [](Args& a) {
+    const SignLogDet d = slogdet(a.tensor(0));
+    return Tensors{d.sign, d.logabsdet};
+  });
+  list.alias("linalg_slogdet", "slogdet");
+  list.alias("logdet", "slogdet", [](Args& a) { return Tensors{logdet(a.tensor(0))}; });
+  list.add(Pinverse::info, [](Args& a) { return pinverse(a.tensor(0), a.number_or_none("rcond")); });
+  list.alias("linalg_pinv", "pinverse", [](Args& a) { return Tensors{pinverse(a.tensor(0), a.number_or_none("rtol"))}; });
+  list.add(MatrixExp::info, [](Args& a) { return matrix_exp(a.tensor(0)); });
+  list.alias("linalg_matrix_exp", "matrix_exp");
+  list.add(kMatrixPower, [](Args& a) { return matrix_power(a.tensor(0), a.integer("n")); });
+  list.alias("linalg_matrix_power", "matrix_power");
+  list.add(kMatrixRank, [](Args& a) { return linalg::matrix_rank(a.tensor(0), a.number_or_none("rtol")); });
+  list.add(SolveOp::info, [](Args& a) { return linalg::solve(a.tensor(0), a.tensor(1), a.flag("left", true)); });
+  list.add(SolveTriangularOp::info, [](Args& a) {
+    return linalg::solve_triangular(a.tensor(0), a.tensor(1), a.flag("upper"),
+                                    {.left = a.flag("left", true), .unitriangular = a.flag("unitriangular", false)});
+  });
+  list.add(kCholeskySolve, [](Args& a) { return cholesky_solve(a.tensor(0), a.tensor(1), a.flag("upper", false)); });
+  list.add(kLstsq, [](Args& a) {
+    const linalg::Lstsq out = linalg::lstsq(a.tensor(0), a.tensor(1), a.number_or_none("rcond"));
+    return Tensors{out.solution, out.residuals, out.rank, out.singular_values};
+  });
 }
 
 }  // namespace halfstep

@@ -1,14 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of square matrices [..., N, N]. det and inverse are computed on the host, in float32 or float64, also for a tensor of a
-// GPU, which waits for them. autocast: f32
+// Inverses, determinants and linear equations of matrices [..., M, N] and square matrices [..., N, N], f32 or f64 (16 bits are
+// computed in float32 and rounded once). LAPACK computes on the host, also for a tensor of a GPU, which waits for it. autocast:
+// f32. All gradients are made of ops that differentiate again.
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 Tensor trace(const Tensor& x);    // the sum of the diagonal, of a matrix [N, M]
-Tensor det(const Tensor& x);      // [...]; also registered as linalg_det
-Tensor inverse(const Tensor& x);  // also registered as linalg_inv. Throws ValueError for a singular matrix
+Tensor det(const Tensor& x);      // [...]
+Tensor inverse(const Tensor& x);  // throws ValueError for a singular matrix
+struct SignLogDet {
+  Tensor sign, logabsdet;  // [...]: det = sign e^logabsdet; 0 and -inf of a singular matrix
+};
+SignLogDet slogdet(const Tensor& x);
+Tensor logdet(const Tensor& x);  // NaN for a negative determinant
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false);  // x^-1 b of x with that Cholesky factor
+// 1 + x + x x / 2 + x x x / 6 + ...: Higham's scaling and squaring, with a Pade approximant of degree 13.
+Tensor matrix_exp(const Tensor& x);
+Tensor matrix_power(const Tensor& x, int64_t n);  // the inverse's for negative n
+// The Moore-Penrose inverse [..., N, M]; singular values up to rcond times the largest count as 0: max(M, N) epsilon unless given.
+Tensor pinverse(const Tensor& x, std::optional<double> rcond = {});
 
+// torch.linalg.
+namespace linalg {
+
+using halfstep::det, halfstep::matrix_exp, halfstep::matrix_power, halfstep::slogdet;
+inline Tensor inv(const Tensor& x) { return inverse(x); }
+inline Tensor pinv(const Tensor& x, std::optional<double> rtol = {}) { return pinverse(x, rtol); }
+
+// a^-1 b: b [..., N, K], or [N] or [..., N] with a's batch; batches broadcast. left false: b a^-1. Throws ValueError for a singular
+// a.
+Tensor solve(const Tensor& a, const Tensor& b, bool left = true);
+struct TriangularOptions {
+  bool left = true;            // a^-1 b, or b a^-1
+  bool unitriangular = false;  // the diagonal counts as ones
+};
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& options = {});
+struct Lstsq {
+  Tensor solution;         // [..., N, K], of the smallest norm; [..., N] if b is
+  Tensor residuals;        // [..., K]: |a x - b|^2, empty unless M > N and all ranks are N
+  Tensor rank;             // i64 [...]
+  Tensor singular_values;  // [..., k]
+};
+// min |a x - b|: a [..., M, N], b [..., M, K] or [..., M]. By the pseudo-inverse, as PyTorch's driver gelsd.
+Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {});
+// i64 [...]: how many singular values are above rtol times the largest. rtol: max(M, N) epsilon unless given.
+Tensor matrix_rank(const Tensor& x, std::optional<double> rtol = {});
+
+}  // namespace linalg
 }  // namespace halfstep

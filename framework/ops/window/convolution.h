@@ -69,21 +69,4 @@ Tensor unfold(const Tensor& x, const Dims& kernel_size, const WindowOptions& opt
 // The transpose: x [N, C kh kw, L] or [C kh kw, L] -> [N, C, H, W] or [C, H, W]; elements shared by windows are summed.
 Tensor fold(const Tensor& x, const Dims& output_size, const Dims& kernel_size, const WindowOptions& options = {});
 
-// The stride as a number, as positional arguments have it in Python: conv2d(x, weight, bias, 2, 1).
-template <SizeNumber Stride>
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  return conv1d(x, weight, bias, ConvOptions{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
-}
-template <SizeNumber Stride>
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  return conv2d(x, weight, bias, ConvOptions{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
-}
-template <SizeNumber Stride>
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  return conv3d(x, weight, bias, ConvOptions{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups});
-}
-
 }  // namespace halfstep

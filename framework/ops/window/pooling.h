@@ -80,30 +80,4 @@ Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const Dims& kernel_s
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 
-// The stride as a number, as positional arguments have it in Python: max_pool2d(x, 3, 2).
-template <SizeNumber Stride>
-Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return max_pool1d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return max_pool2d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return max_pool3d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return avg_pool1d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return avg_pool2d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return avg_pool3d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-
 }  // namespace halfstep

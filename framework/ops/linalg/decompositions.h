@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Factors of matrices [..., M, N] and square matrices [..., N, N], f32 or f64 (16 bits are computed in float32 and rounded once).
+// LAPACK computes on the host, also for a tensor of a GPU, which waits for it. autocast: f32. All gradients are made of ops that
+// differentiate again; those of factors that are not unique, such as U where singular values are equal, are not finite.
+#pragma once
+
+#include <string_view>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// L of x = L L^T, or U of x = U^T U when `upper`; only that triangle is read. Throws ValueError unless x is positive definite.
+Tensor cholesky(const Tensor& x, bool upper = false);
+struct QR {
+  Tensor q, r;
+};
+// x = q r: q^T q = 1, r upper triangular. mode "reduced": q [..., M, k], r [..., k, N], k = min(M, N); "complete": k = M, without
+// gradient for M > N; "r": q is undefined.
+QR qr(const Tensor& x, std::string_view mode = "reduced");
+
+namespace linalg {
+
+using halfstep::cholesky, halfstep::qr;
+
+struct SVD {
+  Tensor u, s, vh;
+};
+// x = u diag(s) vh, s falling. With k = min(M, N): u [..., M, k], s [..., k], vh [..., k, N]; with full_matrices u [..., M, M] and
+// vh [..., N, N].
+SVD svd(const Tensor& x, bool full_matrices = true);
+Tensor svdvals(const Tensor& x);
+struct Eigh {
+  Tensor eigenvalues, eigenvectors;  // rising [..., N]; as columns [..., N, N]
+};
+// Of a symmetric matrix, of which the triangle uplo is read, "L" or "U". The gradient is that of the symmetric matrix.
+Eigh eigh(const Tensor& x, std::string_view uplo = "L");
+Tensor eigvalsh(const Tensor& x, std::string_view uplo = "L");
+
+}  // namespace linalg
+}  // namespace halfstep

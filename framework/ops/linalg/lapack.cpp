@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// LAPACK stores matrices column by column. A row-major matrix is the transposed one there, so that some of these functions need no
+// copy: the inverse of a transposed matrix is the transposed inverse. The others transpose before and after.
+#include "framework/ops/linalg/lapack.h"
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/base/log.h"
+#include "framework/ops/ops.h"
+
+// The last arguments are the lengths of the texts, which Fortran passes behind all others.
+#define HS_LAPACK(P, T)                                                                                                         \
+  void P##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*, const int*, T*, const int*, int*, \
+                 int*, size_t);                                                                                                 \
+  void P##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*, const int*, int*, size_t,      \
+                 size_t);                                                                                                       \
+  void P##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                                             \
+  void P##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*, int*);                           \
+  void P##potrf_(const char*, const int*, T*, const int*, int*, size_t);                                                        \
+  void P##gesv_(const int*, const int*, T*, const int*, int*, T*, const int*, int*);                                            \
+  void P##trtrs_(const char*, const char*, const char*, const int*, const int*, const T*, const int*, T*, const int*, int*,     \
+                 size_t, size_t, size_t);                                                                                       \
+  void P##getrf_(const int*, const int*, T*, const int*, int*, int*);                                                           \
+  void P##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);
+extern "C" {
+HS_LAPACK(s, float)
+HS_LAPACK(d, double)
+}
+
+namespace halfstep::lapack {
+namespace {
+
+// LAPACK's names without their first letter.
+template <class T>
+struct Routines;
+#define HS_ROUTINES(P, T)                    \
+  template <>                                \
+  struct Routines<T> {                       \
+    static constexpr auto gesdd = P##gesdd_; \
+    static constexpr auto syevd = P##syevd_; \
+    static constexpr auto geqrf = P##geqrf_; \
+    static constexpr auto orgqr = P##orgqr_; \
+    static constexpr auto potrf = P##potrf_; \
+    static constexpr auto gesv = P##gesv_;   \
+    static constexpr auto trtrs = P##trtrs_; \
+    static constexpr auto getrf = P##getrf_; \
+    static constexpr auto getri = P##getri_; \
+  };
+HS_ROUTINES(s, float)
+HS_ROUTINES(d, double)
+
+// Calls f with a float or a double, as the dtype says.
+template <class F>
+void with_type(const Tensor& x, F f) {
+  if (x.dtype() == DType::f64)
+    f(double());
+  else
+    f(float());
+}
+
+// Where x's matrices are computed: on the host, row by row.
+Tensor on_host(const Tensor& x) {
+  if (x.device().is_cuda()) logging::warn_once("matrix factorisations (torch.linalg) of GPU tensors are computed on the host");
+  return x.detach().to(Device::cpu).contiguous();
+}
+// The same, column by column, and a copy, which LAPACK overwrites.
+Tensor columns_of(const Tensor& x) { return on_host(x.detach().transpose(-1, -2)).clone(MemoryFormat::contiguous); }
+Tensor rows_copy(const Tensor& x) { return on_host(x).clone(MemoryFormat::contiguous); }
+Tensor back(const Tensor& columns, const Tensor& like) { return columns.transpose(-1, -2).contiguous().to(like.device()); }
+
+// x's shape with other sizes in place of those of its matrices.
+Shape with_matrix(const Tensor& x, const std::vector<int64_t>& sizes) {
+  Shape shape = x.shape();
+  shape.erase(x.dim() - 1);
+  shape.erase(x.dim() - 2);
+  for (const int64_t n : sizes) shape.push_back(n);
+  return shape;
+}
+int64_t batch_of(const Tensor& x) { return numel(with_matrix(x, {})); }
+Tensor host_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, {.dtype = x.dtype(), .device = Device::cpu}); }
+Tensor like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()}); }
+
+int size_of_matrix(int64_t n) {
+  check<ShapeError>(n <= INT_MAX, "linalg", "LAPACK takes matrices of at most ", INT_MAX, " rows, got ", n);
+  return int(n);
+}
+
+// Calls f(workspace, its size) twice: with size -1, after which the workspace's first element is the size wanted, and with that.
+template <class T, class F>
+void with_workspace(F f) {
+  T wanted = 0;
+  f(&wanted, -1);
+  std::vector<T> work(size_t(wanted * T(1.001)) + 1);  // a float may have rounded it down
+  f(work.data(), int(work.size()));
+}
+
+}  // namespace
+
+Tensors svd(std::string_view op, const Tensor& x, bool full) {
+  const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1)), k = std::min(m, n);
+  const Shape u_shape = with_matrix(x, {m, full ? m : k}), s_shape = with_matrix(x, {k}),
+              vh_shape = with_matrix(x, {full ? n : k, n});
+  if (x.device().is_meta()) return {like(x, u_shape), like(x, s_shape), like(x, vh_shape)};
+  const Tensor a = rows_copy(x), u = host_like(x, u_shape), s = host_like(x, s_shape), vh = host_like(x, vh_shape);
+  if (k == 0) {  // nothing to decompose: the full factors are identities
+    for (const Tensor& t : {u, vh}) t.copy_(eye(t.size(-1), {.dtype = x.dtype()}).narrow(0, 0, t.size(-2)).expand(t.shape()));
+    return {u.to(x.device()), s.to(x.device()), vh.to(x.device())};
+  }
+  with_type(x, [&]<class T>(T) {
+    const int u_columns = full ? m : k, vh_rows = full ? n : k;
+    const char job = full ? 'A' : 'S';
+    std::vector<int> integers(size_t(8) * k);
+    const auto call = [&](int64_t i, T* work, int size) {
+      // The transposed matrix n x m, whose left factor's columns are Vh's rows.
+      int info = 0;
+      Routines<T>::gesdd(&job, &n, &m, a.data_ptr<T>() + i * m * n, &n, s.data_ptr<T>() + i * k, vh.data_ptr<T>() + i * n * vh_rows,
+                         &n, u.data_ptr<T>() + i * m * u_columns, &u_columns, work, &size, integers.data(), &info, 1);
+      check<ValueError>(info == 0, op, "the singular values of matrix ", i, " of the batch were not found",
+                        Help{"look for NaN and infinities in the input"});
+    };
+    with_workspace<T>([&](T* work, int size) {
+      for (int64_t i = 0; i < (size < 0 ? std::min<int64_t>(1, batch_of(x)) : batch_of(x)); ++i) call(i, work, size);
+    });
+  });
+  return {u.to(x.device()), s.to(x.device()), vh.to(x.device())};
+}
+
+Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
+  const int n = size_of_matrix(x.size(-1));
+  if (x.device().is_meta()) return {like(x, with_matrix(x, {n})), like(x, x.shape())};
+  const Tensor a = rows_copy(x), w = host_like(x, with_matrix(x, {n}));
+  if (n == 0) return {w.to(x.device()), a.to(x.device())};
+  with_type(x, [&]<class T>(T) {
+    const char job = 'V', part = lower ? 'U' : 'L';  // of the transposed matrix
+    std::vector<int> integers(size_t(3) + 5 * size_t(n));
+    const int integer_count = int(integers.size());
+    with_workspace<T>([&](T* work, int size) {
+      for (int64_t i = 0; i < (size < 0 ? std::min<int64_t>(1, batch_of(x)) : batch_of(x)); ++i) {
+        int info = 0;
+        Routines<T>::syevd(&job, &part, &n, a.data_ptr<T>() + i * n * n, &n, w.data_ptr<T>() + i * n, work, &size, integers.data(),
+                           &integer_count, &info, 1, 1);
+        check<ValueError>(info == 0, op, "the eigenvalues of matrix ", i, " of the batch were not found",
+                          Help{"look for NaN and infinities in the input"});
+      }
+    });
+  });
+  return {w.to(x.device()), back(a, x)};
+}
+
+Tensors qr(const Tensor& x, bool complete) {
+  const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1)), reflectors = std::min(m, n),
+            k = complete ? m : reflectors;
+  if (x.device().is_meta()) return {like(x, with_matrix(x, {m, k})), like(x, with_matrix(x, {k, n}))};
+  const Tensor a = columns_of(x), q = host_like(x, with_matrix(x, {k, m})),
+               r = host_like(x, with_matrix(x, {k, n}));  // q by columns
+  r.fill_(0);
+  with_type(x, [&]<class T>(T) {
+    std::vector<T> tau(size_t(std::max(1, reflectors)));
+    for (int64_t i = 0; i < batch_of(x); ++i) {
+      T *const from = a.data_ptr<T>() + i * m * n, *const to = q.data_ptr<T>() + i * m * k,
+               *const upper = r.data_ptr<T>() + i * k * n;
+      int info = 0;
+      if (reflectors > 0)
+        with_workspace<T>([&](T* work, int size) { Routines<T>::geqrf(&m, &n, from, &m, tau.data(), work, &size, &info); });
+      for (int row = 0; row < std::min(k, n); ++row)
+        for (int column = row; column < n; ++column) upper[int64_t(row) * n + column] = from[int64_t(column) * m + row];
+      std::fill_n(to, int64_t(m) * k, T(0));
+      std::copy_n(from, int64_t(m) * std::min(k, n), to);
+      if (k > 0 && m > 0)
+        with_workspace<T>(
+            [&](T* work, int size) { Routines<T>::orgqr(&m, &k, &reflectors, to, &m, tau.data(), work, &size, &info); });
+    }
+  });
+  return {back(q, x), r.to(x.device())};
+}
+
+Tensor cholesky(std::string_view op, const Tensor& x, bool upper) {
+  const int n = size_of_matrix(x.size(-1));
+  if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
+  const Tensor a = rows_copy(x);
+  with_type(x, [&]<class T>(T) {
+    const char part = upper ? 'L' : 'U';  // of the transposed matrix
+    for (int64_t i = 0; i < batch_of(x); ++i) {
+      int info = 0;
+      Routines<T>::potrf(&part, &n, a.data_ptr<T>() + i * n * n, &n, &info, 1);
+      check<ValueError>(info == 0, op, "matrix ", i, " of the batch is not positive definite: its leading part of ", info,
+                        " row(s) is not");
+    }
+  });
+  return (upper ? triu(a) : tril(a)).to(x.device());
+}
+
+Tensor solve(std::string_view op, const Tensor& a, const Tensor& b) {
+  const int n = size_of_matrix(a.size(-1)), count = size_of_matrix(b.size(-1));
+  if (b.device().is_meta() || b.numel() == 0) return like(b, b.shape());
+  const Tensor factors = columns_of(a), x = columns_of(b);
+  with_type(a, [&]<class T>(T) {
+    std::vector<int> pivots(size_t(n), 0);
+    for (int64_t i = 0; i < batch_of(a); ++i) {
+      int info = 0;
+      Routines<T>::gesv(&n, &count, factors.data_ptr<T>() + i * n * n, &n, pivots.data(), x.data_ptr<T>() + i * n * count, &n,
+                        &info);
+      check<ValueError>(info == 0, op, "matrix ", i, " of the batch is singular");
+    }
+  });
+  return back(x, b);
+}
+
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit) {
+  const int n = size_of_matrix(a.size(-1)), count = size_of_matrix(b.size(-1));
+  if (b.device().is_meta() || b.numel() == 0) return like(b, b.shape());
+  const Tensor factors = on_host(a), x = columns_of(b);  // the factors as transposed matrices
+  with_type(a, [&]<class T>(T) {
+    const char part = upper ? 'L' : 'U', transposed = 'T', diagonal = unit ? 'U' : 'N';
+    for (int64_t i = 0; i < batch_of(a); ++i) {
+      int info = 0;
+      T* const out = x.data_ptr<T>() + i * n * count;
+      Routines<T>::trtrs(&part, &transposed, &diagonal, &n, &count, factors.data_ptr<T>() + i * n * n, &n, out, &n, &info, 1, 1, 1);
+      if (info > 0) std::fill_n(out, int64_t(n) * count, std::numeric_limits<T>::infinity());
+    }
+  });
+  return back(x, b);
+}
+
+Tensor inverse(std::string_view op, const Tensor& x) {
+  const int n = size_of_matrix(x.size(-1));
+  if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
+  const Tensor a = rows_copy(x);
+  with_type(x, [&]<class T>(T) {
+    std::vector<int> pivots(size_t(n), 0);
+    with_workspace<T>([&](T* work, int size) {
+      for (int64_t i = 0; i < (size < 0 ? 1 : batch_of(x)); ++i) {
+        int info = 0;
+        T* const matrix = a.data_ptr<T>() + i * n * n;
+        if (size >= 0) Routines<T>::getrf(&n, &n, matrix, &n, pivots.data(), &info);
+        if (info == 0) Routines<T>::getri(&n, matrix, &n, pivots.data(), work, &size, &info);
+        check<ValueError>(info == 0, op, "matrix ", i, " of the batch is singular");
+      }
+    });
+  });
+  return a.to(x.device());
+}
+
+Tensors determinant(const Tensor& x) {
+  const int n = size_of_matrix(x.size(-1));
+  const Shape shape = with_matrix(x, {});
+  if (x.device().is_meta()) return {like(x, shape), like(x, shape), like(x, shape)};
+  const Tensor a = rows_copy(x), det = host_like(x, shape), sign = host_like(x, shape), log_abs = host_like(x, shape);
+  with_type(x, [&]<class T>(T) {
+    std::vector<int> pivots(size_t(n), 0);
+    for (int64_t i = 0; i < batch_of(x); ++i) {
+      int info = 0;
+      T* const matrix = a.data_ptr<T>() + i * n * n;
+      if (n > 0) Routines<T>::getrf(&n, &n, matrix, &n, pivots.data(), &info);
+      T product = 1, direction = 1, sum = 0;
+      for (int k = 0; k < n; ++k) {
+        const T pivot = matrix[int64_t(k) * n + k], turned = pivots[size_t(k)] == k + 1 ? T(1) : T(-1);
+        product *= turned * pivot;
+        direction *= pivot == 0 ? T(0) : turned * std::copysign(T(1), pivot);
+        sum += std::log(std::abs(pivot));
+      }
+      det.data_ptr<T>()[i] = product;
+      sign.data_ptr<T>()[i] = direction;
+      log_abs.data_ptr<T>()[i] = sum;
+    }
+  });
+  return {det.to(x.device()), sign.to(x.device()), log_abs.to(x.device())};
+}
+
+}  // namespace halfstep::lapack
