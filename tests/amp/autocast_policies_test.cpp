@@ -22,7 +22,7 @@ void check_region(const OpCall& call, const Tensors& in, DType low, DType as, DT
     const Autocast region(Device::cpu, low);
     CHECK(enabled());
     const Tensor out = call.run(in);
-    CHECK(out.dtype() == expected);
+    if (out.is_floating_point()) CHECK(out.dtype() == expected);  // ranks of matrices are integers
     {
       const Autocast off(Device::cpu, {.enabled = false});
       CHECK(!enabled());

@@ -70,6 +70,7 @@ struct Inverse {
 
 // det(x) inverse(x)^T, also of singular matrices: from x = U S V^T it is det(U) det(V) U diag(products of the other s) V^T.
 Tensor cofactors(const Tensor& x) {
+  if (!x.device().is_meta() && !isfinite(x).all().item<bool>()) return full_like(x, NAN);
   const Tensors factors = lapack::svd("det", x, false);
   const Tensor &u = factors[0], &s = factors[1], &vh = factors[2], one = identity_like(x);
   const Tensor others = prod(row(s) * (1 - one) + one, -1);  // row i has all s but the one at i
@@ -105,7 +106,7 @@ struct Slogdet {
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
     if (!grads[1].defined()) return {zeros_like(x)};
-    return {column(column(grads[1])) * mT(halfstep::inverse(x))};
+    return {column(column(grads[1])) * mT(under_name(info.name, [&] { return halfstep::inverse(x); }))};
   }
 };
 
@@ -264,6 +265,7 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
   check_square(kCholeskySolve.name, factor);
   check_matrices(kCholeskySolve.name, b);
   return composite(kCholeskySolve, {b, factor}, [&](const Tensors& in) {
+    check_same_dtype(kCholeskySolve.name, in);
     const Tensor l = upper ? mT(in[1]) : in[1];
     return linalg::solve_triangular(mT(l), linalg::solve_triangular(l, in[0], /*upper=*/false), /*upper=*/true);
   });
@@ -279,11 +281,13 @@ namespace linalg {
 Tensor solve(const Tensor& a, const Tensor& b, bool left) {
   constexpr std::string_view op = SolveOp::info.name;
   check_square(op, a);
+  check_floating(op, {b});
   const bool is_vector = b.dim() == 1 || (b.dim() == a.dim() - 1 && b.shape() == without_last(a));
   if (!is_vector) check_matrices(op, b);
   check<ShapeError>(b.size(is_vector || !left ? -1 : -2) == a.size(-1), op, "a and b must have as many rows, got ", a.shape(),
                     " and ", b.shape());
   return composite(SolveOp::info, {a, b}, [&](const Tensors& in) {
+    check_same_dtype(op, in);
     const Tensor rhs = is_vector ? column(in[1]) : left ? in[1] : mT(in[1]);
     const auto [wide_a, wide_b] = broadcast_batches(op, left ? in[0] : mT(in[0]), rhs);
     const Tensor x = call<SolveOp>({wide_a, wide_b}, {});
@@ -294,9 +298,11 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left) {
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& o) {
   constexpr std::string_view op = SolveTriangularOp::info.name;
   check_square(op, a);
+  check_floating(op, {b});
   check_matrices(op, b);
   check<ShapeError>(b.size(o.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
   return composite(SolveTriangularOp::info, {a, b}, [&](const Tensors& in) {
+    check_same_dtype(op, in);
     const auto [wide_a, wide_b] = broadcast_batches(op, o.left ? in[0] : mT(in[0]), o.left ? in[1] : mT(in[1]));
     const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {o.left == upper, o.unitriangular});
     return o.left ? x : mT(x);
@@ -306,6 +312,7 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const Tria
 Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond) {
   constexpr std::string_view op = kLstsq.name;
   check_matrices(op, a);
+  check_floating(op, {b});
   const bool is_vector = b.dim() == a.dim() - 1 && b.shape() == without_last(a);
   if (!is_vector) check_matrices(op, b);
   check<ShapeError>(is_vector || b.size(-2) == a.size(-2), op, "a and b must have as many rows, got ", a.shape(), " and ",
@@ -313,10 +320,11 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond) {
   const double cut = rcond.value_or(double(std::max(a.size(-1), a.size(-2))) * epsilon_of(a.dtype()));
   Lstsq out;
   const Tensors results = several(kLstsq, {a, b}, [&](const Tensors& in) {
+    check_same_dtype(op, in);
     const Tensor rhs = is_vector ? column(in[1]) : in[1], x = matmul(call<Pinverse>({in[0]}, {cut}), rhs);
     const NoGrad quiet;
     const Tensor s = svdvals(in[0].detach()), rank = (s > s.amax(-1, true) * cut).sum(-1);
-    const bool tall = a.size(-2) > a.size(-1) && !a.device().is_meta() && (rank == a.size(-1)).all().item<bool>();
+    const bool tall = a.size(-2) > a.size(-1);
     const Tensor misfit = matmul(in[0].detach(), x.detach()) - rhs.detach();
     return Tensors{is_vector ? x.squeeze(-1) : x,
                    tall ? (misfit * misfit).sum(-2) : zeros({0}, {.dtype = x.dtype(), .device = x.device()}), rank, s};

@@ -43,7 +43,7 @@ struct TriangularOptions {
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& options = {});
 struct Lstsq {
   Tensor solution;         // [..., N, K], of the smallest norm; [..., N] if b is
-  Tensor residuals;        // [..., K]: |a x - b|^2, empty unless M > N and all ranks are N
+  Tensor residuals;        // [..., K]: |a x - b|^2, empty unless M > N
   Tensor rank;             // i64 [...]
   Tensor singular_values;  // [..., k]
 };

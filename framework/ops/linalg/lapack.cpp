@@ -70,7 +70,11 @@ Tensor on_host(const Tensor& x) {
 // The same, column by column, and a copy, which LAPACK overwrites.
 Tensor columns_of(const Tensor& x) { return on_host(x.detach().transpose(-1, -2)).clone(MemoryFormat::contiguous); }
 Tensor rows_copy(const Tensor& x) { return on_host(x).clone(MemoryFormat::contiguous); }
-Tensor back(const Tensor& columns, const Tensor& like) { return columns.transpose(-1, -2).contiguous().to(like.device()); }
+Tensor back(const Tensor& columns, const Tensor& like) {
+  const Tensor rows = columns.transpose(-1, -2), out = Tensor::empty(rows.shape(), {.dtype = rows.dtype(), .device = Device::cpu});
+  out.copy_(rows);
+  return out.to(like.device());
+}
 
 // x's shape with other sizes in place of those of its matrices.
 Shape with_matrix(const Tensor& x, const std::vector<int64_t>& sizes) {
@@ -107,7 +111,9 @@ Tensors svd(std::string_view op, const Tensor& x, bool full) {
   if (x.device().is_meta()) return {like(x, u_shape), like(x, s_shape), like(x, vh_shape)};
   const Tensor a = rows_copy(x), u = host_like(x, u_shape), s = host_like(x, s_shape), vh = host_like(x, vh_shape);
   if (k == 0) {  // nothing to decompose: the full factors are identities
-    for (const Tensor& t : {u, vh}) t.copy_(eye(t.size(-1), {.dtype = x.dtype()}).narrow(0, 0, t.size(-2)).expand(t.shape()));
+    for (const Tensor& t : {u, vh}) {
+      if (t.size(-1) == t.size(-2)) t.copy_(eye(t.size(-1), {.dtype = x.dtype()}).expand(t.shape()));
+    }
     return {u.to(x.device()), s.to(x.device()), vh.to(x.device())};
   }
   with_type(x, [&]<class T>(T) {
