@@ -24,6 +24,7 @@ class UploadLane;  // framework/backend/backend.h
 // A sampler by value, or a shared one.
 struct AnySampler : std::shared_ptr<const Sampler> {
   using std::shared_ptr<const Sampler>::shared_ptr;
+  AnySampler(std::shared_ptr<const Sampler> sampler) : std::shared_ptr<const Sampler>(std::move(sampler)) {}
   template <class S>
     requires std::is_base_of_v<Sampler, S>
   AnySampler(S sampler) : std::shared_ptr<const Sampler>(std::make_shared<const S>(std::move(sampler))) {}
