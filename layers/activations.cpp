@@ -3,54 +3,58 @@
 
 namespace halfstep {
 
-ELU::ELU(double alpha) : FunctionLayer(Repr("ELU").arg("alpha", alpha).str(), [=](const Tensor& x) { return elu(x, alpha); }) {}
+ELU::ELU(const ELUOptions& o)
+    : FunctionLayer(Repr("ELU").arg("alpha", o.alpha).str(), [=](const Tensor& x) { return elu(x, o.alpha); }) {}
 
-CELU::CELU(double alpha) : FunctionLayer(Repr("CELU").arg("alpha", alpha).str(), [=](const Tensor& x) { return celu(x, alpha); }) {
-  check<ValueError>(alpha != 0, "CELU", "alpha must not be 0");
+CELU::CELU(const CELUOptions& o)
+    : FunctionLayer(Repr("CELU").arg("alpha", o.alpha).str(), [=](const Tensor& x) { return celu(x, o.alpha); }) {
+  check<ValueError>(o.alpha != 0, "CELU", "alpha must not be 0");
 }
 
-LeakyReLU::LeakyReLU(double negative_slope)
-    : FunctionLayer(Repr("LeakyReLU").arg("negative_slope", negative_slope).str(),
-                    [=](const Tensor& x) { return leaky_relu(x, negative_slope); }) {}
+LeakyReLU::LeakyReLU(const LeakyReLUOptions& o)
+    : FunctionLayer(Repr("LeakyReLU").arg("negative_slope", o.negative_slope).str(),
+                    [=](const Tensor& x) { return leaky_relu(x, o.negative_slope); }) {}
 
-Hardtanh::Hardtanh(double min_val, double max_val)
-    : FunctionLayer(Repr("Hardtanh").arg("min_val", min_val).arg("max_val", max_val).str(),
-                    [=](const Tensor& x) { return hardtanh(x, min_val, max_val); }) {
-  check<ValueError>(min_val < max_val, "Hardtanh", "min_val must be below max_val, got ", min_val, " and ", max_val);
+Hardtanh::Hardtanh(const HardtanhOptions& o)
+    : FunctionLayer(Repr("Hardtanh").arg("min_val", o.min_val).arg("max_val", o.max_val).str(),
+                    [=](const Tensor& x) { return hardtanh(x, o.min_val, o.max_val); }) {
+  check<ValueError>(o.min_val < o.max_val, "Hardtanh", "min_val must be below max_val, got ", o.min_val, " and ", o.max_val);
 }
 
-Hardshrink::Hardshrink(double lambd)
-    : FunctionLayer(Repr("Hardshrink").arg(lambd).str(), [=](const Tensor& x) { return hardshrink(x, lambd); }) {}
+Hardshrink::Hardshrink(const HardshrinkOptions& o)
+    : FunctionLayer(Repr("Hardshrink").arg(o.lambd).str(), [=](const Tensor& x) { return hardshrink(x, o.lambd); }) {}
 
-Softshrink::Softshrink(double lambd)
-    : FunctionLayer(Repr("Softshrink").arg(lambd).str(), [=](const Tensor& x) { return softshrink(x, lambd); }) {
-  check<ValueError>(lambd >= 0, "Softshrink", "lambd must be >= 0, got ", lambd);
+Softshrink::Softshrink(const SoftshrinkOptions& o)
+    : FunctionLayer(Repr("Softshrink").arg(o.lambd).str(), [=](const Tensor& x) { return softshrink(x, o.lambd); }) {
+  check<ValueError>(o.lambd >= 0, "Softshrink", "lambd must be >= 0, got ", o.lambd);
 }
 
-Softplus::Softplus(double beta, double threshold)
-    : FunctionLayer(Repr("Softplus").arg("beta", beta).arg("threshold", threshold).str(),
-                    [=](const Tensor& x) { return softplus(x, beta, threshold); }) {}
+Softplus::Softplus(const SoftplusOptions& o)
+    : FunctionLayer(Repr("Softplus").arg("beta", o.beta).arg("threshold", o.threshold).str(),
+                    [=](const Tensor& x) { return softplus(x, o.beta, o.threshold); }) {}
 
-Threshold::Threshold(double limit, double value)
-    : FunctionLayer(Repr("Threshold").arg("threshold", limit).arg("value", value).str(),
-                    [=](const Tensor& x) { return threshold(x, limit, value); }) {}
+Threshold::Threshold(Numbers n)
+    : FunctionLayer(Repr("Threshold").arg("threshold", n.threshold).arg("value", n.value).str(),
+                    [=](const Tensor& x) { return threshold(x, n.threshold, n.value); }) {}
 
-GLU::GLU(int64_t dim) : FunctionLayer(Repr("GLU").arg("dim", dim).str(), [=](const Tensor& x) { return glu(x, dim); }) {}
+GLU::GLU(const GLUOptions& o)
+    : FunctionLayer(Repr("GLU").arg("dim", o.dim).str(), [=](const Tensor& x) { return glu(x, o.dim); }) {}
 
-GELU::GELU(const std::string& approximate)
-    : FunctionLayer(Repr("GELU").arg("approximate", "'" + approximate + "'").str(), approximate == "tanh" ? gelu_tanh : gelu),
-      tanh_(approximate == "tanh") {
-  check<ValueError>(approximate == "none" || tanh_, "GELU", "approximate must be \"none\" or \"tanh\", got \"", approximate, '"');
+GELU::GELU(const GELUOptions& o)
+    : FunctionLayer(Repr("GELU").arg("approximate", "'" + o.approximate + "'").str(), o.approximate == "tanh" ? gelu_tanh : gelu),
+      tanh_(o.approximate == "tanh") {
+  check<ValueError>(o.approximate == "none" || tanh_, "GELU", "approximate must be \"none\" or \"tanh\", got \"", o.approximate,
+                    '"');
 }
 
-Softmax::Softmax(int64_t dim)
-    : FunctionLayer(Repr("Softmax").arg("dim", dim).str(), [=](const Tensor& x) { return softmax(x, dim); }) {}
+Softmax::Softmax(const SoftmaxOptions& o)
+    : FunctionLayer(Repr("Softmax").arg("dim", o.dim).str(), [=](const Tensor& x) { return softmax(x, o.dim); }) {}
 
-Softmin::Softmin(int64_t dim)
-    : FunctionLayer(Repr("Softmin").arg("dim", dim).str(), [=](const Tensor& x) { return softmin(x, dim); }) {}
+Softmin::Softmin(const SoftmaxOptions& o)
+    : FunctionLayer(Repr("Softmin").arg("dim", o.dim).str(), [=](const Tensor& x) { return softmin(x, o.dim); }) {}
 
-LogSoftmax::LogSoftmax(int64_t dim)
-    : FunctionLayer(Repr("LogSoftmax").arg("dim", dim).str(), [=](const Tensor& x) { return log_softmax(x, dim); }) {}
+LogSoftmax::LogSoftmax(const SoftmaxOptions& o)
+    : FunctionLayer(Repr("LogSoftmax").arg("dim", o.dim).str(), [=](const Tensor& x) { return log_softmax(x, o.dim); }) {}
 
 Softmax2d::Softmax2d()
     : FunctionLayer("Softmax2d()", [](const Tensor& x) {
@@ -58,16 +62,16 @@ Softmax2d::Softmax2d()
         return softmax(x, -3);
       }) {}
 
-PReLU::PReLU(int64_t num_parameters, double init) {
-  check<ValueError>(num_parameters >= 1, "PReLU", "num_parameters must be >= 1, got ", num_parameters);
+PReLU::PReLU(const PReLUOptions& o) {
+  check<ValueError>(o.num_parameters >= 1, "PReLU", "num_parameters must be >= 1, got ", o.num_parameters);
   MemoryScope tag(MemoryTag::parameters);
-  weight = register_parameter("weight", full({num_parameters}, init));
+  weight = register_parameter("weight", full({o.num_parameters}, o.init));
 }
 
 std::string PReLU::describe() const { return Repr("PReLU").arg("num_parameters", weight.numel()).str(); }
 
-RReLU::RReLU(double lower, double upper) : lower_(lower), upper_(upper) {
-  check<ValueError>(lower <= upper, "RReLU", "lower must not be above upper, got ", lower, " and ", upper);
+RReLU::RReLU(const RReLUOptions& o) : lower_(o.lower), upper_(o.upper) {
+  check<ValueError>(o.lower <= o.upper, "RReLU", "lower must not be above upper, got ", o.lower, " and ", o.upper);
 }
 
 std::string RReLU::describe() const { return Repr("RReLU").arg("lower", lower_).arg("upper", upper_).str(); }

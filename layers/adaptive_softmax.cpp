@@ -10,9 +10,10 @@ namespace {
 constexpr const char* kAdaptiveSoftmax = "AdaptiveLogSoftmaxWithLoss";
 }
 
-AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(int64_t in_features, int64_t n_classes, const std::vector<int64_t>& cutoffs,
+AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Whole in, Whole classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
-    : in_features_(in_features), n_classes_(n_classes), ends_(cutoffs) {
+    : in_features_(in), n_classes_(classes), ends_(cutoffs) {
+  const int64_t in_features = in, n_classes = classes;
   check<ValueError>(in_features >= 1, kAdaptiveSoftmax, "in_features must be >= 1, got ", in_features);
   check<ValueError>(!cutoffs.empty(), kAdaptiveSoftmax, "needs a cutoff, got none");
   check<ValueError>(o.div_value > 0, kAdaptiveSoftmax, "div_value must be > 0, got ", o.div_value);

@@ -62,9 +62,9 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
 
 }  // namespace
 
-MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& o,
-                                       Generator* generator)
-    : embed_dim_(embed_dim), num_heads_(num_heads), options_(o) {
+MultiheadAttention::MultiheadAttention(Whole width, Whole heads, const MultiheadAttentionOptions& o, Generator* generator)
+    : embed_dim_(width), num_heads_(heads), options_(o) {
+  const int64_t embed_dim = width, num_heads = heads;
   check<ValueError>(embed_dim >= 1 && num_heads >= 1, kAttention, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
                     num_heads);
   check<ValueError>(embed_dim % num_heads == 0, kAttention, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
@@ -84,7 +84,7 @@ MultiheadAttention::MultiheadAttention(int64_t embed_dim, int64_t num_heads, con
   in_proj_bias = register_parameter("in_proj_bias", o.bias ? zeros({3 * embed_dim}) : Tensor());
   bias_k = register_parameter("bias_k", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
   bias_v = register_parameter("bias_v", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
-  out_proj = add("out_proj", NonDynamicallyQuantizableLinear(LinearOptions{embed_dim, embed_dim, o.bias}, generator));
+  out_proj = add("out_proj", NonDynamicallyQuantizableLinear(embed_dim, embed_dim, LinearOptions{o.bias}, generator));
   if (o.bias) init::zeros_(out_proj->bias);
 }
 

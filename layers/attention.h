@@ -59,7 +59,7 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
  public:
   using Result = std::pair<Tensor, Tensor>;  // output, weights
   using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
-  MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadAttentionOptions& options = {},
+  MultiheadAttention(Whole embed_dim, Whole num_heads, const MultiheadAttentionOptions& options = {},
                      Generator* generator = nullptr);
   Result forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs = {});
   Tensor forward(const Tensor& x) override;  // of x to itself, without weights

@@ -19,14 +19,16 @@ void know_layers() {
        Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Dropout, Dropout1d, Dropout2d, Dropout3d, ELU, Embedding,
        EmbeddingBag, FeatureAlphaDropout, Flatten, Fold, FunctionLayer, GELU, GLU, GRU, GRUCell, Graph, GroupNorm, Hardshrink,
        Hardsigmoid, Hardswish, Hardtanh, Identity, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LPPool1d, LPPool2d, LPPool3d,
-       LSTM, LSTMCell, LayerNorm, LeakyReLU, Linear, LocalResponseNorm, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, MaxPool3d,
-       MaxUnpool1d, MaxUnpool2d, MaxUnpool3d, Mish, ModuleDict, ModuleList, MultiheadAttention, NonDynamicallyQuantizableLinear,
-       PReLU, Parallel, ParameterDict, ParameterList, Permute, PixelShuffle, PixelUnshuffle, PositionEmbedding, PositionalEncoding,
-       RMSNorm, RNN, RNNCell, RReLU, ReLU, ReLU6, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d,
-       ReplicationPad2d, ReplicationPad3d, Residual, RotaryEmbedding, SELU, Sequential, SiLU, Sigmoid, Softmax, Softmax2d, Softmin,
-       Softplus, Softshrink, Softsign, SyncBatchNorm, Tanh, Tanhshrink, Threshold, Transformer, TransformerDecoder,
-       TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, Unflatten, Unfold, Upsample, UpsamplingBilinear2d,
-       UpsamplingNearest2d, ZeroPad1d, ZeroPad2d, ZeroPad3d>();
+       LSTM, LSTMCell, LayerNorm, LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d, LazyConv1d, LazyConv2d, LazyConv3d,
+       LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d, LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d,
+       LazyLinear, LeakyReLU, Linear, LocalResponseNorm, LogSigmoid, LogSoftmax, MaxPool1d, MaxPool2d, MaxPool3d, MaxUnpool1d,
+       MaxUnpool2d, MaxUnpool3d, Mish, ModuleDict, ModuleList, MultiheadAttention, NonDynamicallyQuantizableLinear, PReLU, Parallel,
+       ParameterDict, ParameterList, ParametrizationList, Permute, PixelShuffle, PixelUnshuffle, PositionEmbedding,
+       PositionalEncoding, RMSNorm, RNN, RNNCell, RReLU, ReLU, ReLU6, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d,
+       ReplicationPad1d, ReplicationPad2d, ReplicationPad3d, Residual, RotaryEmbedding, SELU, Sequential, SiLU, Sigmoid, Softmax,
+       Softmax2d, Softmin, Softplus, Softshrink, Softsign, SpectralNorm, SyncBatchNorm, Tanh, Tanhshrink, Threshold, Transformer,
+       TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, Unflatten, Unfold, Upsample,
+       UpsamplingBilinear2d, UpsamplingNearest2d, WeightNorm, ZeroPad1d, ZeroPad2d, ZeroPad3d>();
 }
 
 }  // namespace halfstep

@@ -121,6 +121,24 @@ ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels
   bias = register_parameter("bias", made.bias);
 }
 
+ConvLayerOptions ConvNd::with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding) {
+  check_once(!(rest.stride == Sizes(1)), "stride");
+  rest.stride = stride;
+  if (!padding) return rest;
+  check_once(!rest.padding.name.empty() || !(rest.padding.sizes == Dims{0}), "padding");
+  rest.padding = *padding;
+  return rest;
+}
+
+ConvTransposeLayerOptions ConvTransposeNd::with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding) {
+  check_once(!(rest.stride == Sizes(1)), "stride");
+  rest.stride = stride;
+  if (padding.empty()) return rest;
+  check_once(!(rest.padding == Sizes(0)), "padding");
+  rest.padding = padding;
+  return rest;
+}
+
 Tensor ConvTransposeNd::forward(const Tensor& x) {
   const auto conv = dims_ == 1 ? conv_transpose1d : dims_ == 2 ? conv_transpose2d : conv_transpose3d;
   return conv(x, weight, bias, options_);

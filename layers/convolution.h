@@ -2,12 +2,15 @@
 // Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
 //
 //   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});
+//   Conv2d same(64, 64, 3, 1, 1, {.bias = false});  // stride and padding, as Python has them
 //
 // Parameters: weight, and bias [out_channels] unless without one, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
 // size). Arguments for dimensions are one number or one each. Throws ValueError for channels that groups does not divide, for
 // sizes and strides below 1, negative padding, and the combinations that PyTorch refuses.
 #pragma once
 
+#include <concepts>
+#include <optional>
 #include <string>
 
 #include "layers/layer.h"
@@ -15,6 +18,7 @@
 namespace halfstep {
 
 struct ConvLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = 1;
   ConvPadding padding = 0;  // or "same" (stride 1 only), "valid"
   Sizes dilation = 1;
@@ -23,6 +27,7 @@ struct ConvLayerOptions {
   std::string padding_mode = "zeros";  // or reflect, replicate, circular: contents of the padding
 };
 struct ConvTransposeLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = 1;
   Sizes padding = 0;
   Sizes output_padding = 0;
@@ -47,6 +52,8 @@ class ConvNd : public Module {
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
          const ConvLayerOptions& options, Generator* generator);
+  // The options with these. Throws ValueError if they have others.
+  static ConvLayerOptions with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding = {});
 
  private:
   Tensor convolve(const Tensor& x, bool relu);
@@ -59,21 +66,39 @@ class ConvNd : public Module {
 };
 class Conv1d : public ConvNd {
  public:
-  Conv1d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
+  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const ConvLayerOptions& rest = {})
+      : Conv1d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv1d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 class Conv2d : public ConvNd {
  public:
-  Conv2d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
+  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const ConvLayerOptions& rest = {})
+      : Conv2d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv2d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 class Conv3d : public ConvNd {
  public:
-  Conv3d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
+  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const ConvLayerOptions& rest = {})
+      : Conv3d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv3d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 
 // weight: [in_channels, out_channels / groups, kernel...]. output_size, in place of output_padding: of the spatial dimensions or of
@@ -82,7 +107,7 @@ class ConvTransposeNd : public Module {
  public:
   using Call = Tensor(const Tensor&, const Dims&);
   Tensor forward(const Tensor& x) override;
-  Tensor forward(const Tensor& x, const Dims& output_size);
+  virtual Tensor forward(const Tensor& x, const Dims& output_size);
   using Module::operator();
   Tensor operator()(const Tensor& x, const Dims& output_size) {
     return run([this](const Tensor& in, const Dims& size) { return forward(in, size); }, x, output_size);
@@ -94,6 +119,7 @@ class ConvTransposeNd : public Module {
  protected:
   ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                   const ConvTransposeLayerOptions& options, Generator* generator);
+  static ConvTransposeLayerOptions with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   const char* type_;
@@ -102,21 +128,39 @@ class ConvTransposeNd : public Module {
 };
 class ConvTranspose1d : public ConvTransposeNd {
  public:
-  ConvTranspose1d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
-                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+                  Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
+  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose1d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose1d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 class ConvTranspose2d : public ConvTransposeNd {
  public:
-  ConvTranspose2d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
-                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+                  Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
+  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose2d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose2d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 class ConvTranspose3d : public ConvTransposeNd {
  public:
-  ConvTranspose3d(int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
-                  const ConvTransposeLayerOptions& options = {}, Generator* generator = nullptr)
+  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+                  Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
+  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose3d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
+  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose3d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
 };
 
 }  // namespace halfstep

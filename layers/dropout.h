@@ -9,6 +9,10 @@
 
 namespace halfstep {
 
+struct DropoutOptions {
+  double p = 0.5;
+};
+
 class DropoutBase : public Module {
  public:
   bool is_recordable() const override { return true; }
@@ -25,34 +29,40 @@ class DropoutBase : public Module {
 
 class Dropout : public DropoutBase {  // single elements
  public:
-  explicit Dropout(double p = 0.5) : DropoutBase("Dropout", p) {}
+  explicit Dropout(const DropoutOptions& options = {}) : DropoutBase("Dropout", options.p) {}
+  explicit Dropout(PlainNumber auto p) : DropoutBase("Dropout", double(p)) {}
   Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
 };
 class Dropout1d : public DropoutBase {  // channels of [N, C, L] or [C, L]
  public:
-  explicit Dropout1d(double p = 0.5) : DropoutBase("Dropout1d", p) {}
+  explicit Dropout1d(const DropoutOptions& options = {}) : DropoutBase("Dropout1d", options.p) {}
+  explicit Dropout1d(PlainNumber auto p) : DropoutBase("Dropout1d", double(p)) {}
   Tensor forward(const Tensor& x) override;
 };
 class Dropout2d : public DropoutBase {  // channels of [N, C, H, W], and of [N, C, L] as in PyTorch
  public:
-  explicit Dropout2d(double p = 0.5) : DropoutBase("Dropout2d", p) {}
+  explicit Dropout2d(const DropoutOptions& options = {}) : DropoutBase("Dropout2d", options.p) {}
+  explicit Dropout2d(PlainNumber auto p) : DropoutBase("Dropout2d", double(p)) {}
   Tensor forward(const Tensor& x) override;
 };
 class Dropout3d : public DropoutBase {  // channels of [N, C, D, H, W] or [C, D, H, W]
  public:
-  explicit Dropout3d(double p = 0.5) : DropoutBase("Dropout3d", p) {}
+  explicit Dropout3d(const DropoutOptions& options = {}) : DropoutBase("Dropout3d", options.p) {}
+  explicit Dropout3d(PlainNumber auto p) : DropoutBase("Dropout3d", double(p)) {}
   Tensor forward(const Tensor& x) override;
 };
 // For SELU: dropped elements become SELU's negative limit, and the result keeps mean 0 and variance 1 (Klambauer et al.,
 // "Self-Normalizing Neural Networks", 2017).
 class AlphaDropout : public DropoutBase {  // single elements
  public:
-  explicit AlphaDropout(double p = 0.5) : DropoutBase("AlphaDropout", p) {}
+  explicit AlphaDropout(const DropoutOptions& options = {}) : DropoutBase("AlphaDropout", options.p) {}
+  explicit AlphaDropout(PlainNumber auto p) : DropoutBase("AlphaDropout", double(p)) {}
   Tensor forward(const Tensor& x) override;
 };
 class FeatureAlphaDropout : public DropoutBase {  // channels of [N, C, ...]
  public:
-  explicit FeatureAlphaDropout(double p = 0.5) : DropoutBase("FeatureAlphaDropout", p) {}
+  explicit FeatureAlphaDropout(const DropoutOptions& options = {}) : DropoutBase("FeatureAlphaDropout", options.p) {}
+  explicit FeatureAlphaDropout(PlainNumber auto p) : DropoutBase("FeatureAlphaDropout", double(p)) {}
   Tensor forward(const Tensor& x) override;
 };
 

@@ -20,7 +20,7 @@ struct EmbeddingOptions {
 // x: integers of any shape -> [..., embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class Embedding : public Module {
  public:
-  Embedding(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
+  Embedding(Whole num_embeddings, Whole embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
   // With this weight, [num_embeddings, embedding_dim], which is shared, not copied; freeze: it is not trained.
   static std::shared_ptr<Embedding> from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;
@@ -45,7 +45,7 @@ struct EmbeddingBagLayerOptions {
 // [n] with offsets [B] where the bags begin -> [B, embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class EmbeddingBag : public ModuleOf<EmbeddingBag> {
  public:
-  EmbeddingBag(int64_t num_embeddings, int64_t embedding_dim, const EmbeddingBagLayerOptions& options = {},
+  EmbeddingBag(Whole num_embeddings, Whole embedding_dim, const EmbeddingBagLayerOptions& options = {},
                Generator* generator = nullptr);
   static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,
                                                        const EmbeddingBagLayerOptions& options = {});

@@ -5,6 +5,7 @@
 #include "framework/autograd/node.h"
 #include "framework/base/check.h"
 #include "layers/module.h"
+#include "layers/parametrize.h"
 
 namespace halfstep {
 namespace {
@@ -94,6 +95,7 @@ void HookedCall::before(const std::vector<Tensor*>& inputs) {
     check_count("forward_pre_hook", module_, made->size(), inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) *inputs[i] = (*made)[i];
   }
+  if (hooks_.computes) computed_.compute(module_);
   inputs_ = values_of(inputs);
   if (hooks_.backward.empty() || !grad_enabled()) return;
   backward_ = std::make_shared<Backward>(Backward{module_, {}});

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "framework/tensor/tensor.h"
+#include "layers/parameter.h"
 
 namespace halfstep {
 
@@ -70,7 +71,20 @@ struct ModuleHooks {
   List<BackwardHook> backward;
   bool holds_something = false;  // a hook that may hold the module's address
   bool moved = false;            // the module, after such a hook was registered
-  bool empty() const { return before.empty() && after.empty() && backward.empty(); }
+  bool computes = false;         // parameters of the module, before each forward (layers/parametrize.h)
+  bool empty() const { return before.empty() && after.empty() && backward.empty() && !computes; }
+};
+
+// The parameters of a module that are computed from others have their values while it lives, and those from before it after it.
+class ComputedParameters {
+ public:
+  [[nodiscard]] ComputedParameters() = default;
+  ~ComputedParameters();
+  ComputedParameters(const ComputedParameters&) = delete;
+  void compute(const Module& module);
+
+ private:
+  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;
 };
 
 // One call of a module with hooks. They are those that the module had when the call began.
@@ -86,6 +100,7 @@ class HookedCall {
   const ModuleHooks hooks_;
   Tensors inputs_;
   std::shared_ptr<Backward> backward_;
+  ComputedParameters computed_;
 };
 
 template <class T>

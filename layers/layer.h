@@ -2,6 +2,7 @@
 // What layers are made of: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,18 +12,37 @@
 
 namespace halfstep {
 
+// A whole number as an argument of a constructor: fractions, which would be cut off, and bools do not compile.
+class Whole {
+ public:
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Whole(T value) : value_(int64_t(value)) {}
+  operator int64_t() const { return value_; }
+
+ private:
+  int64_t value_;
+};
+
+// First member of options that are given by name only: {.stride = 2, .padding = 1}, and {2, 1} does not compile.
+struct ByName {
+  explicit ByName() = default;
+};
+
 // One number for all dimensions, or one each: MaxPool2d(3), MaxPool2d({3, 2}). Empty: not given.
 class Sizes {
  public:
   Sizes() = default;
-  Sizes(int64_t all) : values_{all}, is_number_(true) {}
-  Sizes(int all) : Sizes(int64_t(all)) {}
-  Sizes(std::initializer_list<int64_t> each) : values_(each) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
+  // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
+  template <std::integral First, std::integral... Rest>
+  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
   Sizes(const Dims& each) : values_(each) {}
 
   bool empty() const { return values_.empty(); }
   bool is_number() const { return is_number_; }
   const Dims& values() const { return values_; }
+  bool operator==(const Sizes&) const = default;
   // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
   // below `least`.
   Dims each(int count, std::string_view layer, std::string_view argument, int64_t least) const;
@@ -83,6 +103,9 @@ class FunctionLayer : public Module {
   std::string description_;
   Function function_;
 };
+
+// For arguments that are given by position: throws ValueError if the options beside them have them, too.
+void check_once(bool also_in_options, std::string_view argument);
 
 // A rank that a layer takes. Throws ShapeError that names it.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);

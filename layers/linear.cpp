@@ -3,30 +3,30 @@
 
 #include <cmath>
 
-#include "layers/layer.h"
-
 namespace halfstep {
 
-Linear::Linear(const LinearOptions& o, Generator* generator) {
-  check<ValueError>(o.in_features > 0 && o.out_features > 0, "Linear", "in_features and out_features must be >= 1, got ",
-                    o.in_features, " and ", o.out_features);
+Linear::Linear(Whole in, Whole out, const LinearOptions& o, Generator* generator) {
+  const int64_t in_features = in, out_features = out;
+  check<ValueError>(in_features > 0 && out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", in_features,
+                    " and ", out_features);
   MemoryScope tag(MemoryTag::parameters);
   // kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3).
-  const double bound = 1 / std::sqrt(double(o.in_features));
+  const double bound = 1 / std::sqrt(double(in_features));
   const auto from_uniform = [&](const Shape& shape) {
     const Tensor made = Tensor::empty(shape);
     uniform_(made, -bound, bound, generator);
     return made;
   };
-  weight = register_parameter("weight", from_uniform({o.out_features, o.in_features}));
-  bias = register_parameter("bias", o.bias ? from_uniform({o.out_features}) : Tensor());
+  weight = register_parameter("weight", from_uniform({out_features, in_features}));
+  bias = register_parameter("bias", o.bias ? from_uniform({out_features}) : Tensor());
 }
 
 std::string Linear::describe() const {
   return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).arg("bias", bias.defined()).str();
 }
 
-Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool with_bias, Generator* generator) {
+Bilinear::Bilinear(Whole in1, Whole in2, Whole out, const BilinearOptions& o, Generator* generator) {
+  const int64_t in1_features = in1, in2_features = in2, out_features = out;
   check<ValueError>(in1_features > 0 && in2_features > 0 && out_features > 0, "Bilinear",
                     "in1_features, in2_features and out_features must be >= 1, got ", in1_features, ", ", in2_features, " and ",
                     out_features);
@@ -38,7 +38,7 @@ Bilinear::Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_featu
     return made;
   };
   weight = register_parameter("weight", from_uniform({out_features, in1_features, in2_features}));
-  bias = register_parameter("bias", with_bias ? from_uniform({out_features}) : Tensor());
+  bias = register_parameter("bias", o.bias ? from_uniform({out_features}) : Tensor());
 }
 
 std::string Bilinear::describe() const {

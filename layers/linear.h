@@ -2,22 +2,22 @@
 // Fully connected layers.
 #pragma once
 
+#include <concepts>
 #include <string>
 
-#include "framework/ops/ops.h"
-#include "layers/module.h"
+#include "layers/layer.h"
 
 namespace halfstep {
 
 struct LinearOptions {
-  int64_t in_features, out_features;
   bool bias = true;
 };
 // y = x W^T + b. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
 class Linear : public Module {
  public:
-  explicit Linear(const LinearOptions& options, Generator* generator = nullptr);
-  Linear(int64_t in_features, int64_t out_features, bool bias = true) : Linear(LinearOptions{in_features, out_features, bias}) {}
+  Linear(Whole in_features, Whole out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
+  Linear(Whole in_features, Whole out_features, std::same_as<bool> auto bias)
+      : Linear(in_features, out_features, LinearOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.
@@ -29,11 +29,17 @@ class Linear : public Module {
   Parameter weight, bias;  // bias undefined without one
 };
 
+struct BilinearOptions {
+  bool bias = true;
+};
 // y_o = x1 W_o x2 + b_o. weight: [out, in1, in2], bias: [out], both from U(-1/sqrt(in1), 1/sqrt(in1)). x1 [..., in1], x2 [...,
 // in2].
 class Bilinear : public ModuleOf<Bilinear> {
  public:
-  Bilinear(int64_t in1_features, int64_t in2_features, int64_t out_features, bool bias = true, Generator* generator = nullptr);
+  Bilinear(Whole in1_features, Whole in2_features, Whole out_features, const BilinearOptions& options = {},
+           Generator* generator = nullptr);
+  Bilinear(Whole in1_features, Whole in2_features, Whole out_features, std::same_as<bool> auto bias)
+      : Bilinear(in1_features, in2_features, out_features, BilinearOptions{bias}) {}
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;

@@ -13,27 +13,27 @@ Tensor beside(const Tensor& weight, const Tensor& output) {
 
 }  // namespace
 
-MSELoss::MSELoss(Reduction reduction)
-    : FunctionLoss("MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, reduction); }) {}
+MSELoss::MSELoss(const LossOptions& o)
+    : FunctionLoss("MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }) {}
 
-L1Loss::L1Loss(Reduction reduction)
-    : FunctionLoss("L1Loss()", [=](const Tensor& x, const Tensor& y) { return l1_loss(x, y, reduction); }) {}
+L1Loss::L1Loss(const LossOptions& o)
+    : FunctionLoss("L1Loss()", [=](const Tensor& x, const Tensor& y) { return l1_loss(x, y, o.reduction); }) {}
 
-SmoothL1Loss::SmoothL1Loss(Reduction reduction, double beta)
-    : FunctionLoss("SmoothL1Loss()", [=](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y, reduction, beta); }) {
-  check<ValueError>(beta >= 0, "SmoothL1Loss", "beta must be >= 0, got ", beta);
+SmoothL1Loss::SmoothL1Loss(const SmoothL1LossOptions& o)
+    : FunctionLoss("SmoothL1Loss()", [=](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y, o.reduction, o.beta); }) {
+  check<ValueError>(o.beta >= 0, "SmoothL1Loss", "beta must be >= 0, got ", o.beta);
 }
 
-HuberLoss::HuberLoss(Reduction reduction, double delta)
-    : FunctionLoss("HuberLoss()", [=](const Tensor& x, const Tensor& y) { return huber_loss(x, y, reduction, delta); }) {
-  check<ValueError>(delta > 0, "HuberLoss", "delta must be > 0, got ", delta);
+HuberLoss::HuberLoss(const HuberLossOptions& o)
+    : FunctionLoss("HuberLoss()", [=](const Tensor& x, const Tensor& y) { return huber_loss(x, y, o.reduction, o.delta); }) {
+  check<ValueError>(o.delta > 0, "HuberLoss", "delta must be > 0, got ", o.delta);
 }
 
 PoissonNLLLoss::PoissonNLLLoss(const PoissonNllOptions& options)
     : FunctionLoss("PoissonNLLLoss()", [=](const Tensor& x, const Tensor& y) { return poisson_nll_loss(x, y, options); }) {}
 
-KLDivLoss::KLDivLoss(KlReduction reduction, bool log_target)
-    : FunctionLoss("KLDivLoss()", [=](const Tensor& x, const Tensor& y) { return kl_div(x, y, reduction, log_target); }) {}
+KLDivLoss::KLDivLoss(const KLDivLossOptions& o)
+    : FunctionLoss("KLDivLoss()", [=](const Tensor& x, const Tensor& y) { return kl_div(x, y, o.reduction, o.log_target); }) {}
 
 BCELoss::BCELoss(const BCEOptions& o)
     : FunctionLoss("BCELoss()",
@@ -45,12 +45,12 @@ BCEWithLogitsLoss::BCEWithLogitsLoss(const BceWithLogitsOptions& o)
         return binary_cross_entropy_with_logits(x, y, {beside(o.weight, x), beside(o.pos_weight, x), o.reduction});
       }) {}
 
-SoftMarginLoss::SoftMarginLoss(Reduction reduction)
-    : FunctionLoss("SoftMarginLoss()", [=](const Tensor& x, const Tensor& y) { return soft_margin_loss(x, y, reduction); }) {}
+SoftMarginLoss::SoftMarginLoss(const LossOptions& o)
+    : FunctionLoss("SoftMarginLoss()", [=](const Tensor& x, const Tensor& y) { return soft_margin_loss(x, y, o.reduction); }) {}
 
-HingeEmbeddingLoss::HingeEmbeddingLoss(double margin, Reduction reduction)
+HingeEmbeddingLoss::HingeEmbeddingLoss(const HingeEmbeddingLossOptions& o)
     : FunctionLoss("HingeEmbeddingLoss()",
-                   [=](const Tensor& x, const Tensor& y) { return hinge_embedding_loss(x, y, margin, reduction); }) {}
+                   [=](const Tensor& x, const Tensor& y) { return hinge_embedding_loss(x, y, o.margin, o.reduction); }) {}
 
 CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& o)
     : FunctionLoss("CrossEntropyLoss()", [=](const Tensor& x, const Tensor& y) {
@@ -72,13 +72,13 @@ MultiMarginLoss::MultiMarginLoss(const MultiMarginOptions& o)
   check<ValueError>(o.p == 1 || o.p == 2, "MultiMarginLoss", "p must be 1 or 2, got ", o.p);
 }
 
-MultiLabelMarginLoss::MultiLabelMarginLoss(Reduction reduction)
+MultiLabelMarginLoss::MultiLabelMarginLoss(const LossOptions& o)
     : FunctionLoss("MultiLabelMarginLoss()",
-                   [=](const Tensor& x, const Tensor& y) { return multilabel_margin_loss(x, y.to(DType::i64), reduction); }) {}
+                   [=](const Tensor& x, const Tensor& y) { return multilabel_margin_loss(x, y.to(DType::i64), o.reduction); }) {}
 
-MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const Tensor& weight, Reduction reduction)
+MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLossOptions& o)
     : FunctionLoss("MultiLabelSoftMarginLoss()", [=](const Tensor& x, const Tensor& y) {
-        return multilabel_soft_margin_loss(x, y, beside(weight, x), reduction);
+        return multilabel_soft_margin_loss(x, y, beside(o.weight, x), o.reduction);
       }) {}
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {

@@ -3,6 +3,7 @@
 // framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device and dtype.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
 
@@ -33,30 +34,53 @@ class FunctionLoss : public Loss {
   Function function_;
 };
 
+struct LossOptions {
+  Reduction reduction = Reduction::mean;
+};
+
 // ---- a number against a number
 class MSELoss : public FunctionLoss {
  public:
-  explicit MSELoss(Reduction reduction = Reduction::mean);
+  explicit MSELoss(const LossOptions& options = {});
+  explicit MSELoss(std::same_as<Reduction> auto reduction) : MSELoss(LossOptions{reduction}) {}
 };
 class L1Loss : public FunctionLoss {
  public:
-  explicit L1Loss(Reduction reduction = Reduction::mean);
+  explicit L1Loss(const LossOptions& options = {});
+  explicit L1Loss(std::same_as<Reduction> auto reduction) : L1Loss(LossOptions{reduction}) {}
+};
+struct SmoothL1LossOptions {
+  Reduction reduction = Reduction::mean;
+  double beta = 1;
 };
 class SmoothL1Loss : public FunctionLoss {
  public:
-  explicit SmoothL1Loss(Reduction reduction = Reduction::mean, double beta = 1);
+  explicit SmoothL1Loss(const SmoothL1LossOptions& options = {});
+  explicit SmoothL1Loss(std::same_as<Reduction> auto reduction, double beta = 1)
+      : SmoothL1Loss(SmoothL1LossOptions{reduction, beta}) {}
+};
+struct HuberLossOptions {
+  Reduction reduction = Reduction::mean;
+  double delta = 1;
 };
 class HuberLoss : public FunctionLoss {
  public:
-  explicit HuberLoss(Reduction reduction = Reduction::mean, double delta = 1);
+  explicit HuberLoss(const HuberLossOptions& options = {});
+  explicit HuberLoss(std::same_as<Reduction> auto reduction, double delta = 1) : HuberLoss(HuberLossOptions{reduction, delta}) {}
 };
 class PoissonNLLLoss : public FunctionLoss {
  public:
   explicit PoissonNLLLoss(const PoissonNllOptions& options = {});
 };
+struct KLDivLossOptions {
+  KlReduction reduction = KlReduction::mean;
+  bool log_target = false;
+};
 class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilities, or against their logarithms
  public:
-  explicit KLDivLoss(KlReduction reduction = KlReduction::mean, bool log_target = false);
+  explicit KLDivLoss(const KLDivLossOptions& options = {});
+  explicit KLDivLoss(std::same_as<KlReduction> auto reduction, bool log_target = false)
+      : KLDivLoss(KLDivLossOptions{reduction, log_target}) {}
 };
 
 // ---- a probability or its logit against a target in [0, 1]
@@ -76,11 +100,18 @@ class BCEWithLogitsLoss : public FunctionLoss {
 // ---- a score against 1 or -1
 class SoftMarginLoss : public FunctionLoss {
  public:
-  explicit SoftMarginLoss(Reduction reduction = Reduction::mean);
+  explicit SoftMarginLoss(const LossOptions& options = {});
+  explicit SoftMarginLoss(std::same_as<Reduction> auto reduction) : SoftMarginLoss(LossOptions{reduction}) {}
+};
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  Reduction reduction = Reduction::mean;
 };
 class HingeEmbeddingLoss : public FunctionLoss {
  public:
-  explicit HingeEmbeddingLoss(double margin = 1, Reduction reduction = Reduction::mean);
+  explicit HingeEmbeddingLoss(const HingeEmbeddingLossOptions& options = {});
+  explicit HingeEmbeddingLoss(PlainNumber auto margin, Reduction reduction = Reduction::mean)
+      : HingeEmbeddingLoss(HingeEmbeddingLossOptions{double(margin), reduction}) {}
 };
 
 // ---- a score for each class against a class, or several
@@ -99,11 +130,18 @@ class MultiMarginLoss : public FunctionLoss {
 // Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
 class MultiLabelMarginLoss : public FunctionLoss {
  public:
-  explicit MultiLabelMarginLoss(Reduction reduction = Reduction::mean);
+  explicit MultiLabelMarginLoss(const LossOptions& options = {});
+  explicit MultiLabelMarginLoss(std::same_as<Reduction> auto reduction) : MultiLabelMarginLoss(LossOptions{reduction}) {}
+};
+struct MultiLabelSoftMarginLossOptions {
+  Tensor weight = {};  // [C]
+  Reduction reduction = Reduction::mean;
 };
 class MultiLabelSoftMarginLoss : public FunctionLoss {
  public:
-  explicit MultiLabelSoftMarginLoss(const Tensor& weight = Tensor(), Reduction reduction = Reduction::mean);
+  explicit MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLossOptions& options = {});
+  explicit MultiLabelSoftMarginLoss(const std::derived_from<Tensor> auto& weight, Reduction reduction = Reduction::mean)
+      : MultiLabelSoftMarginLoss(MultiLabelSoftMarginLossOptions{weight, reduction}) {}
 };
 
 // ---- distances; for C++ alone

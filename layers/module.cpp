@@ -14,6 +14,7 @@
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 #include "layers/containers.h"
+#include "layers/parametrize.h"
 
 namespace halfstep {
 namespace {
@@ -53,7 +54,7 @@ void convert(const Tensor& t, const Convert& to) {
 }  // namespace
 
 std::string Module::str() const {
-  std::string head = describe();
+  std::string head = (hooks_ && hooks_->computes ? "Parametrized" : "") + describe();
   const auto below = named_children();
   if (below.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
   if (const size_t open = head.find('('); open != std::string::npos && head.back() == ')') {
@@ -150,6 +151,13 @@ void Module::relabel(const std::string& prefix) {
   }
 }
 
+void Module::set_computes(bool on) {
+  if (on == (hooks_ && hooks_->computes)) return;
+  auto changed = hooks_ ? std::make_shared<ModuleHooks>(*hooks_) : std::make_shared<ModuleHooks>();
+  changed->computes = on;
+  hooks_ = changed->empty() ? nullptr : changed;
+}
+
 uint64_t Module::next_hook_key() {
   static std::atomic<uint64_t> next{1};
   return next++;
@@ -191,6 +199,11 @@ class BuffersAside {
 }  // namespace
 
 Tensor Module::recomputed(const Tensor& x) {
+  visit([](const Module& m) {
+    check<ValueError>(!m.hooks_ || !m.hooks_->computes, "recompute_in_backward", m.describe(),
+                      " has parametrizations, whose state a second forward would move again",
+                      Help{"recompute layers without parametrizations"});
+  });
   const auto again = std::make_shared<bool>(false);
   const auto f = [this, again](const Tensor& in) {
     if (!std::exchange(*again, true)) return forward(in);
@@ -252,66 +265,6 @@ std::vector<Module*> Module::modules() {
   return out;
 }
 
-void Module::list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const {
-  check_copied();
-  for (const auto& slot : this->*own) {
-    if (slot->get().defined()) out.push_back({join(prefix, slot->name), slot->get()});
-  }
-  for (const auto& slot : children_) {
-    if (slot->module) slot->module->list_tensors(own, join(prefix, slot->name), out);
-  }
-}
-
-namespace {
-
-// A tensor that several modules share is listed under its first name.
-std::vector<NamedTensor> once_each(std::vector<NamedTensor> list) {
-  std::set<const TensorImpl*> seen;
-  std::erase_if(list, [&](const NamedTensor& n) { return !seen.insert(n.tensor.impl()).second; });
-  return list;
-}
-
-}  // namespace
-
-std::vector<NamedTensor> Module::named_parameters(const std::string& prefix) const {
-  std::vector<NamedTensor> out;
-  list_tensors(&Module::parameters_, prefix, out);
-  return once_each(std::move(out));
-}
-
-std::vector<NamedTensor> Module::named_buffers(const std::string& prefix) const {
-  std::vector<NamedTensor> out;
-  list_tensors(&Module::buffers_, prefix, out);
-  return once_each(std::move(out));
-}
-
-std::vector<Tensor> Module::parameters() const {
-  std::vector<Tensor> out;
-  for (NamedTensor& p : named_parameters()) out.push_back(std::move(p.tensor));
-  return out;
-}
-
-std::vector<Tensor> Module::buffers() const {
-  std::vector<Tensor> out;
-  for (NamedTensor& b : named_buffers()) out.push_back(std::move(b.tensor));
-  return out;
-}
-
-void Module::train(bool on) {
-  training_ = on;
-  for (const auto& slot : children_) {
-    if (slot->module) slot->module->train(on);
-  }
-}
-
-void Module::zero_grad() const {
-  for (const Tensor& p : parameters()) p.zero_grad();
-}
-
-void Module::requires_grad_(bool on) const {
-  for (const Tensor& p : parameters()) p.set_requires_grad(on);
-}
-
 void Module::apply(const std::function<void(Module&)>& f) {
   for (const Part<Module>& child : children()) child->apply(f);
   f(*this);
@@ -324,8 +277,7 @@ Module& Module::to(Device device) {
                      Help{"to_empty(device), then load or initialise the weights; load() with a device does both"});
     if (t.device() != device) convert(t, [&](const Tensor& x) { return halfstep::to(x, device); });
   };
-  for (const NamedTensor& p : named_parameters()) move(p.tensor);
-  for (const NamedTensor& b : named_buffers()) move(b.tensor);
+  for (const NamedTensor& t : all_tensors()) move(t.tensor);
   return *this;
 }
 
@@ -334,11 +286,10 @@ Module& Module::to_empty(Device device) {
     convert(
         t, [&](const Tensor& x) { return Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = device, .format = x.format()}); });
   };
-  for (const NamedTensor& p : named_parameters()) {
-    p.tensor.zero_grad();
-    make(p.tensor);
+  for (const NamedTensor& t : all_tensors()) {
+    t.tensor.zero_grad();
+    make(t.tensor);
   }
-  for (const NamedTensor& b : named_buffers()) make(b.tensor);
   return *this;
 }
 
@@ -347,8 +298,7 @@ Module& Module::to(MemoryFormat format) {
     const bool has_channels = t.dim() == 4 || t.dim() == 5;
     if (has_channels && !t.is_contiguous(format)) convert(t, [&](const Tensor& x) { return halfstep::to(x, format); });
   };
-  for (const NamedTensor& p : named_parameters()) lay(p.tensor);
-  for (const NamedTensor& b : named_buffers()) lay(b.tensor);
+  for (const NamedTensor& t : all_tensors()) lay(t.tensor);
   return *this;
 }
 
@@ -357,30 +307,13 @@ Module& Module::to(DType dtype) {
   const auto cast = [&](const Tensor& t) {
     if (t.is_floating_point() && t.dtype() != dtype) convert(t, [&](const Tensor& x) { return halfstep::to(x, dtype); });
   };
-  for (const NamedTensor& p : named_parameters()) cast(p.tensor);
-  for (const NamedTensor& b : named_buffers()) cast(b.tensor);
-  return *this;
-}
-
-int64_t Module::parameter_count() const {
-  int64_t n = 0;
-  for (const Tensor& p : parameters()) n += p.numel();
-  return n;
-}
-
-StateDict Module::state_dict(const std::string& prefix) const {
-  check_copied();
-  StateDict out;
-  for (const auto* slots : {&parameters_, &buffers_}) {
-    for (const auto& slot : *slots) {
-      if (slot->get().defined() && slot->persistent) out.push_back({join(prefix, slot->name), slot->get().detach()});
+  for (const NamedTensor& t : all_tensors()) cast(t.tensor);
+  visit([&](const Module& m) {
+    for (const auto& slot : m.parameters_) {
+      if (slot->computed) slot->put(ParametrizationList::stand_in(slot->get().shape(), dtype, slot->label));
     }
-  }
-  for (const auto& slot : children_) {
-    if (!slot->module) continue;
-    for (NamedTensor& n : slot->module->state_dict(join(prefix, slot->name))) out.push_back(std::move(n));
-  }
-  return out;
+  });
+  return *this;
 }
 
 std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }

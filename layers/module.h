@@ -124,6 +124,7 @@ class Module {
   std::string path() const { return path_ ? *path_ : ""; }  // from the root: "encoder.0"
   std::string str() const;                                  // the tree, as PyTorch prints it
 
+  // Throw ValueError while a lazy layer (layers/lazy.h) has not been called.
   std::vector<Tensor> parameters() const;
   std::vector<NamedTensor> named_parameters(const std::string& prefix = "") const;
   std::vector<NamedTensor> named_buffers(const std::string& prefix = "") const;
@@ -144,7 +145,8 @@ class Module {
 
   // Hooks: called with the module, before forward, after it, and when the gradients of its inputs are known; keys are for
   // remove_hook. They see the tensors among arguments and results, see layers/hooks.h. The module must live until the backward. A
-  // module with hooks is run by itself where Sequential would fuse it, and TrainStep does not record a step that has them.
+  // module with hooks is run by itself where Sequential would fuse it, and TrainStep does not record a step that has them. So is
+  // one with parametrizations (layers/parametrize.h), for which has_hooks() is true, too.
   template <class F>
   uint64_t register_forward_pre_hook(F f) {
     return add_hook(hooks<F>().before, as_hook<ForwardPreHook>(std::move(f)));
@@ -205,6 +207,9 @@ class Module {
   auto register_module(const std::string& name, P&& child);
   // For containers, which find their children by number or name: copied with the container though no Part holds it.
   void register_listed(const std::string& name, std::shared_ptr<Module> child);
+  // For lazy layers: parameters and buffers with dimensions get their size later, when a module is moved into this one.
+  void wait_for_sizes();
+  bool waits_for_sizes() const;
   // The value of parameter i, in the order of registration.
   const Tensor& own_parameter(size_t i) const { return parameters_[i]->get(); }
   size_t own_parameters() const { return parameters_.size(); }
@@ -248,6 +253,9 @@ class Module {
   friend class Part;
   friend class HeldTensor;
   friend struct ModuleSlot;
+  friend class ComputedParameters;
+  friend class ParametrizationList;
+  friend class Substitution;
 
   // This thread runs a module's forward while it lives.
   class RunScope {
@@ -270,6 +278,13 @@ class Module {
   std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
   using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
   void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // and of those below this one
+  // Those of lazy layers that wait, too.
+  std::vector<NamedTensor> all_parameters() const;
+  std::vector<NamedTensor> all_tensors() const;
+  template <class F>
+  void each_slot(const std::string& prefix, const F& f) const;  // f(full name, slot)
+  void check_sizes() const;                                     // no lazy layer waits
+  void set_computes(bool on);
   void check_name(const char* where, const std::string& name) const;
   void check_copied() const;
   bool is_or_has(const Module* what) const;
@@ -302,6 +317,17 @@ class Module {
   std::shared_ptr<ModuleHooks> hooks_;  // null: none
 };
 std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
+
+template <class F>
+void Module::each_slot(const std::string& prefix, const F& f) const {
+  const std::string begin = prefix.empty() ? "" : prefix + ".";
+  for (const auto* slots : {&parameters_, &buffers_}) {
+    for (const auto& slot : *slots) f(begin + slot->name, slot);
+  }
+  for (const auto& child : children_) {
+    if (child->module) child->module->each_slot(begin + child->name, f);
+  }
+}
 
 inline Tensor Module::operator()(const Tensor& x) {
   return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);

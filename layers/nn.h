@@ -34,16 +34,19 @@ using halfstep::AdaptiveAvgPool1d, halfstep::AdaptiveAvgPool2d, halfstep::Adapti
     halfstep::ModuleDict, halfstep::ModuleList, halfstep::MultiLabelMarginLoss, halfstep::MultiLabelSoftMarginLoss,
     halfstep::MultiMarginLoss, halfstep::MultiheadAttention, halfstep::NLLLoss, halfstep::PReLU, halfstep::PairwiseDistance,
     halfstep::Parameter, halfstep::ParameterDict, halfstep::ParameterList, halfstep::PixelShuffle, halfstep::PixelUnshuffle,
-    halfstep::PoissonNLLLoss, halfstep::RMSNorm, halfstep::RNN, halfstep::RNNCell, halfstep::RReLU, halfstep::ReLU,
-    halfstep::ReLU6, halfstep::SELU, halfstep::Sequential, halfstep::SiLU, halfstep::Sigmoid, halfstep::SmoothL1Loss,
-    halfstep::SoftMarginLoss, halfstep::Softmax, halfstep::Softmax2d, halfstep::Softmin, halfstep::Softplus, halfstep::Softshrink,
-    halfstep::Softsign, halfstep::SyncBatchNorm, halfstep::Tanh, halfstep::Tanhshrink, halfstep::Threshold, halfstep::Transformer,
+    halfstep::PoissonNLLLoss, halfstep::RMSNorm, halfstep::RNN, halfstep::RNNCell, halfstep::RReLU, halfstep::ReLU, halfstep::ReLU6,
+    halfstep::SELU, halfstep::Sequential, halfstep::SiLU, halfstep::Sigmoid, halfstep::SmoothL1Loss, halfstep::SoftMarginLoss,
+    halfstep::Softmax, halfstep::Softmax2d, halfstep::Softmin, halfstep::Softplus, halfstep::Softshrink, halfstep::Softsign,
+    halfstep::SyncBatchNorm, halfstep::Tanh, halfstep::Tanhshrink, halfstep::Threshold, halfstep::Transformer,
     halfstep::TransformerDecoder, halfstep::TransformerDecoderLayer, halfstep::TransformerEncoder,
     halfstep::TransformerEncoderLayer, halfstep::TripletMarginLoss, halfstep::TripletMarginWithDistanceLoss, halfstep::Unflatten,
     halfstep::Unfold, halfstep::Upsample, halfstep::UpsamplingBilinear2d, halfstep::UpsamplingNearest2d, halfstep::CircularPad1d,
     halfstep::CircularPad2d, halfstep::CircularPad3d, halfstep::ConstantPad1d, halfstep::ConstantPad2d, halfstep::ConstantPad3d,
     halfstep::ReflectionPad1d, halfstep::ReflectionPad2d, halfstep::ReflectionPad3d, halfstep::ReplicationPad1d,
     halfstep::ReplicationPad2d, halfstep::ReplicationPad3d, halfstep::ZeroPad1d, halfstep::ZeroPad2d, halfstep::ZeroPad3d,
+    halfstep::LazyBatchNorm1d, halfstep::LazyBatchNorm2d, halfstep::LazyBatchNorm3d, halfstep::LazyConv1d, halfstep::LazyConv2d,
+    halfstep::LazyConv3d, halfstep::LazyConvTranspose1d, halfstep::LazyConvTranspose2d, halfstep::LazyConvTranspose3d,
+    halfstep::LazyInstanceNorm1d, halfstep::LazyInstanceNorm2d, halfstep::LazyInstanceNorm3d, halfstep::LazyLinear,
     halfstep::ModuleOf, halfstep::Part, halfstep::AnyModule, halfstep::ModuleBuffer;
 
 namespace init = halfstep::init;
@@ -60,17 +63,17 @@ using halfstep::adaptive_avg_pool1d, halfstep::adaptive_avg_pool2d, halfstep::ad
     halfstep::elu, halfstep::fold, halfstep::gaussian_nll_loss,
     halfstep::glu, halfstep::grid_sample, halfstep::group_norm, halfstep::gumbel_softmax, halfstep::hardshrink,
     halfstep::hardsigmoid, halfstep::hardswish, halfstep::hardtanh, halfstep::hinge_embedding_loss, halfstep::huber_loss,
-    halfstep::instance_norm, halfstep::interpolate, halfstep::kl_div, halfstep::l1_loss, halfstep::layer_norm,
-    halfstep::leaky_relu, halfstep::linear, halfstep::local_response_norm, halfstep::log_softmax, halfstep::logsigmoid,
-    halfstep::lp_pool1d, halfstep::lp_pool2d, halfstep::lp_pool3d, halfstep::margin_ranking_loss, halfstep::max_pool1d,
+    halfstep::instance_norm, halfstep::interpolate, halfstep::kl_div, halfstep::l1_loss, halfstep::layer_norm, halfstep::leaky_relu,
+    halfstep::linear, halfstep::local_response_norm, halfstep::log_softmax, halfstep::logsigmoid, halfstep::lp_pool1d,
+    halfstep::lp_pool2d, halfstep::lp_pool3d, halfstep::margin_ranking_loss, halfstep::max_pool1d,
     halfstep::max_pool1d_with_indices, halfstep::max_pool2d, halfstep::max_pool2d_with_indices, halfstep::max_pool3d,
     halfstep::max_pool3d_with_indices, halfstep::max_unpool1d, halfstep::max_unpool2d, halfstep::max_unpool3d, halfstep::mish,
     halfstep::mse_loss, halfstep::multi_margin_loss, halfstep::multilabel_margin_loss, halfstep::multilabel_soft_margin_loss,
     halfstep::nll_loss, halfstep::normalize, halfstep::one_hot, halfstep::pad, halfstep::pairwise_distance, halfstep::pdist,
     halfstep::pixel_shuffle, halfstep::pixel_unshuffle, halfstep::poisson_nll_loss, halfstep::prelu, halfstep::relu,
-    halfstep::relu6, halfstep::rms_norm, halfstep::rrelu, halfstep::scaled_dot_product_attention, halfstep::selu,
-    halfstep::sigmoid, halfstep::silu, halfstep::smooth_l1_loss, halfstep::soft_margin_loss, halfstep::softmax, halfstep::softmin,
-    halfstep::softplus, halfstep::softshrink, halfstep::softsign, halfstep::tanh, halfstep::tanhshrink, halfstep::threshold,
+    halfstep::relu6, halfstep::rms_norm, halfstep::rrelu, halfstep::scaled_dot_product_attention, halfstep::selu, halfstep::sigmoid,
+    halfstep::silu, halfstep::smooth_l1_loss, halfstep::soft_margin_loss, halfstep::softmax, halfstep::softmin, halfstep::softplus,
+    halfstep::softshrink, halfstep::softsign, halfstep::tanh, halfstep::tanhshrink, halfstep::threshold,
     halfstep::triplet_margin_loss, halfstep::unfold;
 
 // torch.nn.functional has the indices first, torch.embedding and halfstep::embedding the weight.
@@ -134,7 +137,33 @@ inline Tensor gelu(const Tensor& x, std::string_view approximate = "none") {
 
 }  // namespace functional
 
+namespace utils::rnn {
+
+using halfstep::PackedSequence, halfstep::pack_padded_sequence, halfstep::pack_sequence, halfstep::pad_packed_sequence,
+    halfstep::pad_sequence, halfstep::unpack_sequence, halfstep::unpad_sequence;
+
+}  // namespace utils::rnn
+
+namespace utils::parametrize {
+
+using halfstep::is_parametrized, halfstep::ParametrizationList, halfstep::register_parametrization,
+    halfstep::remove_parametrizations;
+
+}  // namespace utils::parametrize
+
+namespace utils::parametrizations {
+
+using halfstep::spectral_norm, halfstep::weight_norm;
+
+}  // namespace utils::parametrizations
+
 }  // namespace nn
+
+namespace func {
+
+using halfstep::functional_call;
+
+}  // namespace func
 
 namespace F = nn::functional;
 

@@ -151,8 +151,9 @@ std::string RMSNorm::describe() const {
   return Repr("RMSNorm").arg(shape_).arg("eps", options_.eps).arg("elementwise_affine", options_.elementwise_affine).str();
 }
 
-GroupNorm::GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOptions& o)
-    : num_groups_(num_groups), num_channels_(num_channels), options_(o) {
+GroupNorm::GroupNorm(Whole groups, Whole channels, const GroupNormOptions& o)
+    : num_groups_(groups), num_channels_(channels), options_(o) {
+  const int64_t num_groups = groups, num_channels = channels;
   check<ValueError>(num_groups >= 1 && num_channels >= 1, "GroupNorm", "num_groups and num_channels must be >= 1, got ", num_groups,
                     " and ", num_channels);
   check<ValueError>(num_channels % num_groups == 0, "GroupNorm", "num_channels must be divisible by num_groups, got ", num_channels,
@@ -178,10 +179,10 @@ std::string GroupNorm::describe() const {
       .str();
 }
 
-LocalResponseNorm::LocalResponseNorm(int64_t size, double alpha, double beta, double k)
-    : FunctionLayer(Repr("LocalResponseNorm").arg(size).arg("alpha", alpha).arg("beta", beta).arg("k", k).str(),
-                    [=](const Tensor& x) { return local_response_norm(x, size, alpha, beta, k); }) {
-  check<ValueError>(size >= 1, "LocalResponseNorm", "size must be >= 1, got ", size);
+LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions& o)
+    : FunctionLayer(Repr("LocalResponseNorm").arg(int64_t(size)).arg("alpha", o.alpha).arg("beta", o.beta).arg("k", o.k).str(),
+                    [=](const Tensor& x) { return local_response_norm(x, size, o.alpha, o.beta, o.k); }) {
+  check<ValueError>(size >= 1, "LocalResponseNorm", "size must be >= 1, got ", int64_t(size));
 }
 
 }  // namespace halfstep

@@ -63,20 +63,20 @@ class BatchNormNd : public RunningNorm {
 };
 class BatchNorm1d : public BatchNormNd {  // [N, C] or [N, C, L]
  public:
-  explicit BatchNorm1d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm1d", 2, 3, num_features, o) {}
+  explicit BatchNorm1d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm1d", 2, 3, num_features, o) {}
 };
 class BatchNorm2d : public BatchNormNd {  // [N, C, H, W]
  public:
-  explicit BatchNorm2d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm2d", 4, 4, num_features, o) {}
+  explicit BatchNorm2d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm2d", 4, 4, num_features, o) {}
 };
 class BatchNorm3d : public BatchNormNd {  // [N, C, D, H, W]
  public:
-  explicit BatchNorm3d(int64_t num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
+  explicit BatchNorm3d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
 };
 // Any of these shapes, with `sync`: PyTorch's name for it.
 class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
  public:
-  explicit SyncBatchNorm(int64_t num_features, const BatchNormOptions& o = {})
+  explicit SyncBatchNorm(Whole num_features, const BatchNormOptions& o = {})
       : BatchNormNd("SyncBatchNorm", 2, kMaxDims, num_features, o) {
     set_sync(true);
   }
@@ -98,15 +98,15 @@ class InstanceNormNd : public RunningNorm {
 };
 class InstanceNorm1d : public InstanceNormNd {
  public:
-  explicit InstanceNorm1d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm1d", 1, features, o) {}
+  explicit InstanceNorm1d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm1d", 1, features, o) {}
 };
 class InstanceNorm2d : public InstanceNormNd {
  public:
-  explicit InstanceNorm2d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm2d", 2, features, o) {}
+  explicit InstanceNorm2d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm2d", 2, features, o) {}
 };
 class InstanceNorm3d : public InstanceNormNd {
  public:
-  explicit InstanceNorm3d(int64_t features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm3d", 3, features, o) {}
+  explicit InstanceNorm3d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm3d", 3, features, o) {}
 };
 
 struct LayerNormOptions {
@@ -153,7 +153,7 @@ struct GroupNormOptions {
 // Over the channels of each group and all positions of [N, C, ...]; weight and bias: [num_channels].
 class GroupNorm : public Module {
  public:
-  GroupNorm(int64_t num_groups, int64_t num_channels, const GroupNormOptions& options = {});
+  GroupNorm(Whole num_groups, Whole num_channels, const GroupNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -164,9 +164,14 @@ class GroupNorm : public Module {
   GroupNormOptions options_;
 };
 
+struct LocalResponseNormOptions {
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
 class LocalResponseNorm : public FunctionLayer {
  public:
-  explicit LocalResponseNorm(int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);
+  explicit LocalResponseNorm(Whole size, const LocalResponseNormOptions& options = {});
+  LocalResponseNorm(Whole size, PlainNumber auto alpha, double beta = 0.75, double k = 1)
+      : LocalResponseNorm(size, LocalResponseNormOptions{double(alpha), beta, k}) {}
 };
 
 }  // namespace halfstep

@@ -2,6 +2,7 @@
 #include "layers/parameter.h"
 
 #include "layers/module.h"
+#include "layers/parametrize.h"
 
 namespace halfstep {
 
@@ -60,6 +61,7 @@ void HeldTensor::assign(const Tensor& t, bool shared) {
     return;
   }
   if (same(t)) return;
+  if (slot_->computed) return slot_->computed->set(t);
   const bool is_parameter = slot_->is_parameter;
   if (t.defined()) {
     if (is_parameter) check_parameter("Parameter", slot_->label, t);
@@ -68,6 +70,7 @@ void HeldTensor::assign(const Tensor& t, bool shared) {
   }
   const Tensor before = *this;
   Tensor::operator=(t);
+  slot_->waits = false;
   if (!is_parameter) return;
   leave_module(before);
   enter_module(t);

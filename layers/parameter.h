@@ -23,6 +23,7 @@ namespace halfstep {
 
 class Module;
 class HeldTensor;
+class ParametrizationList;  // layers/parametrize.h
 
 // A tensor that a module has under a name. The member that holds it, where there is one, has its value.
 struct TensorSlot {
@@ -34,8 +35,11 @@ struct TensorSlot {
   bool persistent = true;  // saved; a buffer may not be
   bool registered = true;  // in a module; false after its module was assigned another
   bool was_held = false;   // in the module that this one is a copy of
+  bool waits = false;      // of a lazy layer before its first call: `value` has its dtype and device, but no elements
+  std::shared_ptr<ParametrizationList> computed{};  // from other parameters, before each forward; null: it is one by itself
 
   inline const Tensor& get() const;
+  inline void put(const Tensor& t);  // without the checks of an assignment
 };
 
 // What register_parameter and register_buffer return, for a member of type Parameter or ModuleBuffer to take.
@@ -92,7 +96,7 @@ class ModuleTensor : public HeldTensor {
   }
   // Replaces the tensor by another of any size. A parameter then requires a gradient, and an undefined tensor leaves the module
   // without it. Throws ValueError for a member that no module has registered, and for a parameter that an operation computed;
-  // DTypeError for a parameter of integers.
+  // DTypeError for a parameter of integers. One that is parametrized passes the value on to its originals.
   ModuleTensor& operator=(const Tensor& t) & {
     assign(t, /*shared=*/false);
     return *this;
@@ -111,5 +115,6 @@ using Parameter = ModuleTensor<true>;
 using ModuleBuffer = ModuleTensor<false>;
 
 const Tensor& TensorSlot::get() const { return holder ? *holder : value; }
+void TensorSlot::put(const Tensor& t) { (holder ? static_cast<Tensor&>(*holder) : value) = t; }
 
 }  // namespace halfstep

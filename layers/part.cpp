@@ -17,6 +17,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/log.h"
+#include "layers/parametrize.h"
 
 namespace halfstep {
 namespace {
@@ -104,11 +105,12 @@ Tensor copied(const Tensor& t) {
 std::shared_ptr<TensorSlot> copied(const TensorSlot& slot) {
   auto copy = std::make_shared<TensorSlot>();
   copy->name = copy->label = slot.name;
-  copy->value = copied(slot.get());
+  copy->value = slot.computed ? slot.get() : copied(slot.get());
+  copy->waits = slot.waits;
   copy->is_parameter = slot.is_parameter;
   copy->persistent = slot.persistent;
   copy->was_held = slot.holder != nullptr;
-  if (copy->is_parameter) enter_module(copy->value);
+  if (copy->is_parameter && !slot.computed) enter_module(copy->value);
   return copy;
 }
 
@@ -162,7 +164,7 @@ void ModuleSlot::replace(std::shared_ptr<Module> by) {
     before->name_.clear();
     before->path_ = nullptr;
     if (before.use_count() == 1) {
-      for (const Tensor& p : before->parameters()) leave_module(p);
+      for (const NamedTensor& p : before->all_parameters()) leave_module(p.tensor);
     }
   }
   if (module) module->train(owner->training_);
@@ -223,6 +225,11 @@ Module::Module(const Module& other) : training_(other.training_), recomputes_(ot
     }
     children_.push_back(std::move(copy));
   }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (const auto& list = other.parameters_[i]->computed)
+      parameters_[i]->computed = std::static_pointer_cast<ParametrizationList>(made_so_far->modules.at(list.get()));
+  }
+  set_computes(other.hooks_ && other.hooks_->computes);
   for (const auto& slot : children_) settle(*slot);
   forget_copy(this);
   copying().push_back({&other, this});
@@ -242,12 +249,13 @@ Module::Module(Module&& other) noexcept
 
 Module& Module::operator=(Module&& other) {
   if (this == &other) return *this;
-  for (const Tensor& p : parameters()) leave_module(p);
+  for (const NamedTensor& p : all_parameters()) leave_module(p.tensor);
   disown();
   parameters_ = std::move(other.parameters_);
   buffers_ = std::move(other.buffers_);
   children_ = std::move(other.children_);
   copied_ = other.copied_;
+  set_computes(other.hooks_ && other.hooks_->computes);
   for (const auto& slot : children_) slot->owner = this;
   relabel(path());
   train(training_);
@@ -282,12 +290,13 @@ void Module::check_copied() const {
 
 void Module::warn_of_no_part(const Module& caller) const {
   if (warned_ || !grad_enabled()) return;
-  const std::vector<Tensor> own = parameters();
-  if (std::none_of(own.begin(), own.end(), [](const Tensor& p) { return p.requires_grad(); })) return;
+  std::vector<NamedTensor> own = all_parameters();
+  std::erase_if(own, [](const NamedTensor& t) { return !t.tensor.requires_grad(); });
+  if (own.empty()) return;
   warned_ = true;
-  const std::vector<Tensor> listed = caller.parameters();
-  const auto is_listed = [&](const Tensor& p) {
-    return std::any_of(listed.begin(), listed.end(), [&](const Tensor& q) { return q.same(p); });
+  const std::vector<NamedTensor> listed = caller.all_parameters();
+  const auto is_listed = [&](const NamedTensor& p) {
+    return std::any_of(listed.begin(), listed.end(), [&](const NamedTensor& q) { return q.tensor.same(p.tensor); });
   };
   if (std::all_of(own.begin(), own.end(), is_listed)) return;
   logging::warn_once(joined(caller.describe(), " calls ", describe(),

@@ -81,6 +81,35 @@ std::string adaptive_text(const char* type, int dims, const OutputSize& sizes) {
 
 }  // namespace
 
+namespace {
+
+template <class Options>
+Options with_window(Options rest, const Sizes& stride, const Sizes& padding) {
+  check_once(!rest.stride.empty(), "stride");
+  rest.stride = stride;
+  if (padding.empty()) return rest;
+  check_once(!(rest.padding == Sizes(0)), "padding");
+  rest.padding = padding;
+  return rest;
+}
+
+}  // namespace
+
+MaxPoolLayerOptions MaxPoolNd::with(MaxPoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
+  return with_window(rest, stride, padding);
+}
+MaxUnpoolLayerOptions MaxUnpoolNd::with(MaxUnpoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
+  return with_window(rest, stride, padding);
+}
+AvgPoolLayerOptions AvgPoolNd::with(AvgPoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
+  return with_window(rest, stride, padding);
+}
+LPPoolLayerOptions LPPoolNd::with(LPPoolLayerOptions rest, const Sizes& stride) {
+  check_once(!rest.stride.empty(), "stride");
+  rest.stride = stride;
+  return rest;
+}
+
 MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options)
     : FunctionLayer(max_pool(type, dims, kernel_size, options)) {
   const auto w = window_of(type, dims, kernel_size, options.stride, options.padding);

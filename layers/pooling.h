@@ -2,9 +2,10 @@
 // Pooling. Inputs are [N, C, in...] or [C, in...]; framework/ops/window/pooling.h has the formulas. Arguments for dimensions are
 // one number or one each. Throws ValueError for a kernel or stride below 1, and for padding of more than half the kernel.
 //
-//   MaxPool2d pool(3, {.stride = 2, .padding = 1});
+//   MaxPool2d pool(3, {.stride = 2, .padding = 1});  // or MaxPool2d(3, 2, 1)
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,16 +16,19 @@
 namespace halfstep {
 
 struct MaxPoolLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = {};  // the kernel's size
   Sizes padding = 0;
   Sizes dilation = 1;
   bool ceil_mode = false;
 };
 struct MaxUnpoolLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = {};  // the kernel's size
   Sizes padding = 0;
 };
 struct AvgPoolLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = {};  // the kernel's size
   Sizes padding = 0;
   bool ceil_mode = false;
@@ -32,6 +36,7 @@ struct AvgPoolLayerOptions {
   std::optional<int64_t> divisor_override = {};  // not of AvgPool1d
 };
 struct LPPoolLayerOptions {
+  ByName by_name = ByName();
   Sizes stride = {};  // the kernel's size
   bool ceil_mode = false;
 };
@@ -45,6 +50,7 @@ class MaxPoolNd : public FunctionLayer {
 
  protected:
   MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options);
+  static MaxPoolLayerOptions with(MaxPoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   std::function<TensorAndIndices(const Tensor&)> with_indices_;
@@ -52,14 +58,29 @@ class MaxPoolNd : public FunctionLayer {
 class MaxPool1d : public MaxPoolNd {
  public:
   explicit MaxPool1d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool1d", 1, kernel_size, o) {}
+  MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
+      : MaxPool1d(kernel_size, with(rest, stride)) {}
+  MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const MaxPoolLayerOptions& rest = {})
+      : MaxPool1d(kernel_size, with(rest, stride, padding)) {}
 };
 class MaxPool2d : public MaxPoolNd {
  public:
   explicit MaxPool2d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool2d", 2, kernel_size, o) {}
+  MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
+      : MaxPool2d(kernel_size, with(rest, stride)) {}
+  MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const MaxPoolLayerOptions& rest = {})
+      : MaxPool2d(kernel_size, with(rest, stride, padding)) {}
 };
 class MaxPool3d : public MaxPoolNd {
  public:
   explicit MaxPool3d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool3d", 3, kernel_size, o) {}
+  MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
+      : MaxPool3d(kernel_size, with(rest, stride)) {}
+  MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const MaxPoolLayerOptions& rest = {})
+      : MaxPool3d(kernel_size, with(rest, stride, padding)) {}
 };
 
 // Undoes a pooling: zeros, with x where its indices say. output_size: of the spatial dimensions or of all, less than a stride away
@@ -76,6 +97,7 @@ class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
 
  protected:
   MaxUnpoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxUnpoolLayerOptions& options);
+  static MaxUnpoolLayerOptions with(MaxUnpoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   const char* type_;
@@ -85,58 +107,99 @@ class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
 class MaxUnpool1d : public MaxUnpoolNd {
  public:
   explicit MaxUnpool1d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool1d", 1, kernel, o) {}
+  MaxUnpool1d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool1d(kernel, with(rest, stride)) {}
+  MaxUnpool1d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+              const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool1d(kernel, with(rest, stride, padding)) {}
 };
 class MaxUnpool2d : public MaxUnpoolNd {
  public:
   explicit MaxUnpool2d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool2d", 2, kernel, o) {}
+  MaxUnpool2d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool2d(kernel, with(rest, stride)) {}
+  MaxUnpool2d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+              const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool2d(kernel, with(rest, stride, padding)) {}
 };
 class MaxUnpool3d : public MaxUnpoolNd {
  public:
   explicit MaxUnpool3d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool3d", 3, kernel, o) {}
+  MaxUnpool3d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool3d(kernel, with(rest, stride)) {}
+  MaxUnpool3d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+              const MaxUnpoolLayerOptions& rest = {})
+      : MaxUnpool3d(kernel, with(rest, stride, padding)) {}
 };
 
 class AvgPoolNd : public FunctionLayer {
  protected:
   AvgPoolNd(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& options);
+  static AvgPoolLayerOptions with(AvgPoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 };
 class AvgPool1d : public AvgPoolNd {
  public:
   explicit AvgPool1d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool1d", 1, kernel_size, o) {}
+  AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
+      : AvgPool1d(kernel_size, with(rest, stride)) {}
+  AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const AvgPoolLayerOptions& rest = {})
+      : AvgPool1d(kernel_size, with(rest, stride, padding)) {}
 };
 class AvgPool2d : public AvgPoolNd {
  public:
   explicit AvgPool2d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool2d", 2, kernel_size, o) {}
+  AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
+      : AvgPool2d(kernel_size, with(rest, stride)) {}
+  AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const AvgPoolLayerOptions& rest = {})
+      : AvgPool2d(kernel_size, with(rest, stride, padding)) {}
 };
 class AvgPool3d : public AvgPoolNd {
  public:
   explicit AvgPool3d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool3d", 3, kernel_size, o) {}
+  AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
+      : AvgPool3d(kernel_size, with(rest, stride)) {}
+  AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
+            const AvgPoolLayerOptions& rest = {})
+      : AvgPool3d(kernel_size, with(rest, stride, padding)) {}
 };
 
 class LPPoolNd : public FunctionLayer {
  protected:
   LPPoolNd(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& options);
+  static LPPoolLayerOptions with(LPPoolLayerOptions rest, const Sizes& stride);
 };
 class LPPool1d : public LPPoolNd {
  public:
   LPPool1d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
       : LPPoolNd("LPPool1d", 1, norm_type, kernel, o) {}
+  LPPool1d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
+           const LPPoolLayerOptions& rest = {})
+      : LPPool1d(norm_type, kernel, with(rest, stride)) {}
 };
 class LPPool2d : public LPPoolNd {
  public:
   LPPool2d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
       : LPPoolNd("LPPool2d", 2, norm_type, kernel, o) {}
+  LPPool2d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
+           const LPPoolLayerOptions& rest = {})
+      : LPPool2d(norm_type, kernel, with(rest, stride)) {}
 };
 class LPPool3d : public LPPoolNd {
  public:
   LPPool3d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
       : LPPoolNd("LPPool3d", 3, norm_type, kernel, o) {}
+  LPPool3d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
+           const LPPoolLayerOptions& rest = {})
+      : LPPool3d(norm_type, kernel, with(rest, stride)) {}
 };
 
 // The sizes that an adaptive pooling makes: one number for all, or one each, where an unset one stays the input's.
 class AdaptiveSizes {
  public:
-  AdaptiveSizes(int64_t all) : values_{all} {}
-  AdaptiveSizes(int all) : values_{all} {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) AdaptiveSizes(T all) : values_{int64_t(all)} {}
   AdaptiveSizes(std::initializer_list<std::optional<int64_t>> each) : values_(each) {}
   AdaptiveSizes(OutputSize each) : values_(std::move(each)) {}
   const OutputSize& values() const { return values_; }

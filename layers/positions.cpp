@@ -44,7 +44,8 @@ Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
 
 }  // namespace
 
-PositionalEncoding::PositionalEncoding(int64_t d_model, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
+PositionalEncoding::PositionalEncoding(Whole width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
+  const int64_t d_model = width;
   check<ValueError>(d_model >= 1 && o.max_len >= 1, "PositionalEncoding", "d_model and max_len must be >= 1, got ", d_model,
                     " and ", o.max_len);
   dropout = add("dropout", Dropout(o.dropout));
@@ -56,7 +57,7 @@ Tensor PositionalEncoding::forward(const Tensor& x) {
   return dropout(x + rows_for("PositionalEncoding", pe.select(1, 0), x, batch_first_));
 }
 
-PositionEmbedding::PositionEmbedding(int64_t max_len, int64_t d_model, const PositionEmbeddingOptions& o, Generator* generator)
+PositionEmbedding::PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& o, Generator* generator)
     : weight(register_parameter("weight", random_rows(max_len, d_model, generator))), batch_first_(o.batch_first) {}
 
 Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for("PositionEmbedding", weight, x, batch_first_); }
@@ -65,7 +66,8 @@ std::string PositionEmbedding::describe() const {
   return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).arg_if(batch_first_, "batch_first", true).str();
 }
 
-RotaryEmbedding::RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& o) : dim_(dim), options_(o) {
+RotaryEmbedding::RotaryEmbedding(Whole width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
+  const int64_t dim = dim_;
   check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
   check<ValueError>(o.base > 0, "RotaryEmbedding", "base must be > 0, got ", o.base);
 }

@@ -23,7 +23,7 @@ struct PositionalEncodingOptions {
 // max_len positions.
 class PositionalEncoding : public Module {
  public:
-  explicit PositionalEncoding(int64_t d_model, const PositionalEncodingOptions& options = {});
+  explicit PositionalEncoding(Whole d_model, const PositionalEncodingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override { return "PositionalEncoding"; }
@@ -41,7 +41,7 @@ struct PositionEmbeddingOptions {
 // positions.
 class PositionEmbedding : public Module {
  public:
-  PositionEmbedding(int64_t max_len, int64_t d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
+  PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -61,7 +61,7 @@ struct RotaryEmbeddingOptions {
 // fewer features.
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
-  explicit RotaryEmbedding(int64_t dim, const RotaryEmbeddingOptions& options = {});
+  explicit RotaryEmbedding(Whole dim, const RotaryEmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override { return turned(x, {}); }  // positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...
   std::pair<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& positions = {});

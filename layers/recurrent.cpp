@@ -18,7 +18,7 @@ Tensor uniform_weight(const Shape& shape, int64_t hidden_size, Generator* genera
   return out;
 }
 
-void check_sizes(const char* type, int64_t input_size, int64_t hidden_size) {
+void check_widths(const char* type, int64_t input_size, int64_t hidden_size) {
   check<ValueError>(input_size >= 1 && hidden_size >= 1, type, "input_size and hidden_size must be >= 1, got ", input_size, " and ",
                     hidden_size);
 }
@@ -60,7 +60,7 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
       hidden_size_(hidden_size),
       options_(o),
       packed_(std::make_shared<PackedWeights>()) {
-  check_sizes(type, input_size, hidden_size);
+  check_widths(type, input_size, hidden_size);
   check<ValueError>(o.num_layers >= 1, type, "num_layers must be >= 1, got ", o.num_layers);
   check<ValueError>(o.dropout >= 0 && o.dropout <= 1, type, "dropout must be within [0, 1], got ", o.dropout);
   check<ValueError>(o.proj_size >= 0 && o.proj_size < hidden_size, type,
@@ -288,13 +288,13 @@ OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, c
   return run([this](const auto&... in) { return forward(in...); }, x, state);
 }
 
-RNN::RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& o, Generator* generator)
+RNN::RNN(Whole input_size, Whole hidden_size, const RNNOptions& o, Generator* generator)
     : OneStateLayer("RNN", is_relu("RNN", o.nonlinearity) ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
                     generator) {}
-GRU::GRU(int64_t input_size, int64_t hidden_size, const GRUOptions& o, Generator* generator)
+GRU::GRU(Whole input_size, Whole hidden_size, const GRUOptions& o, Generator* generator)
     : OneStateLayer("GRU", Kind::gru, input_size, hidden_size, as_common(o), generator) {}
 
-LSTM::LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& o, Generator* generator)
+LSTM::LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& o, Generator* generator)
     : RecurrentLayer("LSTM", Kind::lstm, input_size, hidden_size, o, generator) {}
 LSTM::Output LSTM::forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths) {
   const Result r = compute(x, state.h, state.c, lengths);
@@ -314,7 +314,7 @@ LSTM::PackedOutput LSTM::operator()(const PackedSequence& x, const State& state)
 RecurrentCell::RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& o,
                              Generator* generator)
     : type_(type), options_(o) {
-  check_sizes(type, input_size, hidden_size);
+  check_widths(type, input_size, hidden_size);
   const auto weight = [&](const char* name, const Shape& shape) {
     return register_parameter(name, uniform_weight(shape, hidden_size, generator));
   };
@@ -336,7 +336,7 @@ std::string RecurrentCell::describe() const {
       .str();
 }
 
-RNNCell::RNNCell(int64_t input_size, int64_t hidden_size, const RNNCellOptions& o, Generator* generator)
+RNNCell::RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& o, Generator* generator)
     : RecurrentCell("RNNCell", 1, input_size, hidden_size, o, generator) {
   is_relu("RNNCell", o.nonlinearity);
 }
@@ -348,8 +348,8 @@ Tensor RNNCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool bias, Generator* generator)
-    : RecurrentCell("GRUCell", 3, input_size, hidden_size, {.bias = bias}, generator) {}
+GRUCell::GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& o, Generator* generator)
+    : RecurrentCell("GRUCell", 3, input_size, hidden_size, {.bias = o.bias}, generator) {}
 Tensor GRUCell::forward(const Tensor& x, const Tensor& h) {
   check_features(type_, x, weight_ih.size(1));
   return gru_cell(x, h, weight_ih, weight_hh, bias_ih, bias_hh);
@@ -358,8 +358,8 @@ Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool bias, Generator* generator)
-    : RecurrentCell("LSTMCell", 4, input_size, hidden_size, {.bias = bias}, generator) {}
+LSTMCell::LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& o, Generator* generator)
+    : RecurrentCell("LSTMCell", 4, input_size, hidden_size, {.bias = o.bias}, generator) {}
 LSTMCell::State LSTMCell::forward(const Tensor& x, const State& state) {
   check_features(type_, x, weight_ih.size(1));
   const auto [h, c] = lstm_cell(x, state.h, state.c, weight_ih, weight_hh, bias_ih, bias_hh);

@@ -16,6 +16,7 @@
 // sequence, ShapeError for inputs and states that do not fit.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -92,6 +93,12 @@ class RecurrentLayer : public Module {
   };
   Result compute(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& lengths);
   Result compute(const PackedSequence& x, const Tensor& h, const Tensor& c);
+  template <class Options>
+  static Options with(Options rest, int64_t num_layers) {
+    check_once(rest.num_layers != 1, "num_layers");
+    rest.num_layers = num_layers;
+    return rest;
+  }
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
@@ -160,14 +167,18 @@ class OneStateLayer : public RecurrentLayer {
 class RNN : public OneStateLayer {
  public:
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  RNN(int64_t input_size, int64_t hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
+  RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
+  RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
+      : RNN(input_size, hidden_size, with(rest, num_layers)) {}
 };
 
 // r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 class GRU : public OneStateLayer {
  public:
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  GRU(int64_t input_size, int64_t hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
+  GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
+  GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
+      : GRU(input_size, hidden_size, with(rest, num_layers)) {}
 };
 
 struct LSTMState {
@@ -203,7 +214,9 @@ class LSTM : public RecurrentLayer {
     }
   };
   using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
-  LSTM(int64_t input_size, int64_t hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
+      : LSTM(input_size, hidden_size, with(rest, num_layers)) {}
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);
@@ -216,6 +229,13 @@ class LSTM : public RecurrentLayer {
 struct RNNCellOptions {
   bool bias = true;
   std::string nonlinearity = "tanh";  // or relu
+};
+
+struct GRUCellOptions {
+  bool bias = true;
+};
+struct LSTMCellOptions {
+  bool bias = true;
 };
 
 class RecurrentCell : public Module {
@@ -233,7 +253,7 @@ class RecurrentCell : public Module {
 
 class RNNCell : public RecurrentCell {
  public:
-  RNNCell(int64_t input_size, int64_t hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
+  RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -241,7 +261,9 @@ class RNNCell : public RecurrentCell {
 
 class GRUCell : public RecurrentCell {
  public:
-  GRUCell(int64_t input_size, int64_t hidden_size, bool bias = true, Generator* generator = nullptr);
+  GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
+  GRUCell(Whole input_size, Whole hidden_size, std::same_as<bool> auto bias)
+      : GRUCell(input_size, hidden_size, GRUCellOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -251,7 +273,9 @@ class LSTMCell : public RecurrentCell {
  public:
   using State = LSTMState;
   using Call = State(const Tensor&, const State&);
-  LSTMCell(int64_t input_size, int64_t hidden_size, bool bias = true, Generator* generator = nullptr);
+  LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
+  LSTMCell(Whole input_size, Whole hidden_size, std::same_as<bool> auto bias)
+      : LSTMCell(input_size, hidden_size, LSTMCellOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
   State forward(const Tensor& x, const State& state);
   State operator()(const Tensor& x, const State& state = {});

@@ -79,12 +79,12 @@ InterpolateOptions with(InterpolateOptions o, const char* mode, std::optional<bo
 
 }  // namespace
 
-Flatten::Flatten(int64_t start_dim, int64_t end_dim)
-    : FunctionLayer(Repr("Flatten").arg("start_dim", start_dim).arg("end_dim", end_dim).str(),
-                    [=](const Tensor& x) { return flatten(x, start_dim, end_dim); }) {}
+Flatten::Flatten(const FlattenOptions& o)
+    : FunctionLayer(Repr("Flatten").arg("start_dim", o.start_dim).arg("end_dim", o.end_dim).str(),
+                    [=](const Tensor& x) { return flatten(x, o.start_dim, o.end_dim); }) {}
 
-Unflatten::Unflatten(int64_t dim, const Dims& unflattened_size)
-    : FunctionLayer(Repr("Unflatten").arg("dim", dim).arg("unflattened_size", unflattened_size).str(),
+Unflatten::Unflatten(Whole dim, const Dims& unflattened_size)
+    : FunctionLayer(Repr("Unflatten").arg("dim", int64_t(dim)).arg("unflattened_size", unflattened_size).str(),
                     [=](const Tensor& x) { return unflatten(x, dim, unflattened_size); }) {
   check<ValueError>(!unflattened_size.empty(), "Unflatten", "unflattened_size must have a dimension");
 }
@@ -92,20 +92,20 @@ Unflatten::Unflatten(int64_t dim, const Dims& unflattened_size)
 Permute::Permute(const Dims& dims)
     : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {}
 
-PixelShuffle::PixelShuffle(int64_t upscale_factor)
-    : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", upscale_factor).str(),
+PixelShuffle::PixelShuffle(Whole upscale_factor)
+    : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", int64_t(upscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_shuffle(x, upscale_factor); }) {
   check_factor("PixelShuffle", "upscale_factor", upscale_factor);
 }
 
-PixelUnshuffle::PixelUnshuffle(int64_t downscale_factor)
-    : FunctionLayer(Repr("PixelUnshuffle").arg("downscale_factor", downscale_factor).str(),
+PixelUnshuffle::PixelUnshuffle(Whole downscale_factor)
+    : FunctionLayer(Repr("PixelUnshuffle").arg("downscale_factor", int64_t(downscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }) {
   check_factor("PixelUnshuffle", "downscale_factor", downscale_factor);
 }
 
-ChannelShuffle::ChannelShuffle(int64_t groups)
-    : FunctionLayer(Repr("ChannelShuffle").arg("groups", groups).str(),
+ChannelShuffle::ChannelShuffle(Whole groups)
+    : FunctionLayer(Repr("ChannelShuffle").arg("groups", int64_t(groups)).str(),
                     [=](const Tensor& x) { return channel_shuffle(x, groups); }) {
   check_factor("ChannelShuffle", "groups", groups);
 }

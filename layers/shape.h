@@ -12,14 +12,18 @@ class Identity : public FunctionLayer {
  public:
   Identity() : FunctionLayer("Identity()", [](const Tensor& x) { return x; }) {}
 };
+struct FlattenOptions {
+  int64_t start_dim = 1, end_dim = -1;
+};
 class Flatten : public FunctionLayer {
  public:
-  explicit Flatten(int64_t start_dim = 1, int64_t end_dim = -1);
+  explicit Flatten(const FlattenOptions& options = {});
+  explicit Flatten(Whole start_dim, Whole end_dim = -1) : Flatten(FlattenOptions{start_dim, end_dim}) {}
 };
 // Dimension dim as several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
-  Unflatten(int64_t dim, const Dims& unflattened_size);
+  Unflatten(Whole dim, const Dims& unflattened_size);
 };
 
 // torchvision's Permute: dimension dims[i] becomes dimension i; all of them are named, the batch too.
@@ -30,15 +34,15 @@ class Permute : public FunctionLayer {
 
 class PixelShuffle : public FunctionLayer {
  public:
-  explicit PixelShuffle(int64_t upscale_factor);
+  explicit PixelShuffle(Whole upscale_factor);
 };
 class PixelUnshuffle : public FunctionLayer {
  public:
-  explicit PixelUnshuffle(int64_t downscale_factor);
+  explicit PixelUnshuffle(Whole downscale_factor);
 };
 class ChannelShuffle : public FunctionLayer {
  public:
-  explicit ChannelShuffle(int64_t groups);
+  explicit ChannelShuffle(Whole groups);
 };
 
 // Exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
@@ -60,6 +64,7 @@ class UpsamplingBilinear2d : public Upsample {
 };
 
 struct FoldOptions {
+  ByName by_name = ByName();
   Sizes dilation = 1;
   Sizes padding = 0;
   Sizes stride = 1;

@@ -39,7 +39,7 @@ RegisteredPart<Dropout> TransformerBlock::add_dropout(const char* name) { return
 
 Tensor TransformerBlock::feed_forward(const Tensor& x) const { return linear2(dropout(options_.activation.behind(*linear1, x))); }
 
-TransformerEncoderLayer::TransformerEncoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o)
+TransformerEncoderLayer::TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& o)
     : TransformerBlock(d_model, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   add_feed_forward(d_model);
@@ -62,7 +62,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInput
   return run([this](const Tensor& x, const EncoderInputs& in) { return forward(x, in); }, src, inputs);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o)
+TransformerDecoderLayer::TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& o)
     : TransformerBlock(d_model, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   multihead_attn = add_attention("multihead_attn", d_model, nhead);
@@ -110,7 +110,7 @@ std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer
 
 }  // namespace
 
-TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,
+TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Whole num_layers,
                                        std::shared_ptr<Module> norm)
     : TransformerEncoder(copies("TransformerEncoder", encoder_layer, num_layers), std::move(norm)) {}
 
@@ -135,7 +135,7 @@ Tensor TransformerEncoder::operator()(const Tensor& src, const EncoderInputs& in
   return run([this](const Tensor& x, const EncoderInputs& in) { return forward(x, in); }, src, inputs);
 }
 
-TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, int64_t num_layers,
+TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Whole num_layers,
                                        std::shared_ptr<Module> norm)
     : TransformerDecoder(copies("TransformerDecoder", decoder_layer, num_layers), std::move(norm)) {}
 
@@ -150,6 +150,15 @@ Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, cons
 
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
   return run([this](const Tensor& x, const Tensor& m, const DecoderInputs& in) { return forward(x, m, in); }, tgt, memory, inputs);
+}
+
+TransformerOptions Transformer::with(TransformerOptions rest, int64_t d_model, int64_t nhead) {
+  const TransformerOptions plain;
+  check_once(rest.d_model != plain.d_model, "d_model");
+  check_once(rest.nhead != plain.nhead, "nhead");
+  rest.d_model = d_model;
+  rest.nhead = nhead;
+  return rest;
 }
 
 Transformer::Transformer(const TransformerOptions& o) : options_(o) {

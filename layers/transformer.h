@@ -29,8 +29,7 @@ class TransformerActivation {
   TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
   TransformerActivation(const std::string& name);  // throws ValueError for other names
   template <class F>
-    requires std::is_invocable_r_v<Tensor, F, const Tensor&>
-  TransformerActivation(F function) : function_(std::move(function)) {}
+  requires std::is_invocable_r_v<Tensor, F, const Tensor&> TransformerActivation(F function) : function_(std::move(function)) {}
   // activation(linear(x))
   Tensor behind(Linear& linear, const Tensor& x) const { return function_ ? function_(linear(x)) : linear.relu(x); }
 
@@ -101,7 +100,7 @@ class TransformerBlock : public Module {
 class TransformerEncoderLayer : public TransformerBlock {
  public:
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
+  TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
@@ -116,7 +115,7 @@ class TransformerEncoderLayer : public TransformerBlock {
 class TransformerDecoderLayer : public TransformerBlock {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoderLayer(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options = {});
+  TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -131,8 +130,13 @@ class TransformerDecoderLayer : public TransformerBlock {
 class TransformerEncoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, int64_t num_layers,
+  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Whole num_layers,
                      std::shared_ptr<Module> norm = nullptr);
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+      : TransformerEncoder(std::make_shared<TransformerEncoderLayer>(encoder_layer), num_layers, std::move(norm)) {}
+  template <ModuleValue Norm>
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, Norm&& norm)
+      : TransformerEncoder(encoder_layer, num_layers, as_shared(std::move(norm))) {}
   explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override;
@@ -146,8 +150,13 @@ class TransformerEncoder : public Module {
 class TransformerDecoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, int64_t num_layers,
+  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Whole num_layers,
                      std::shared_ptr<Module> norm = nullptr);
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+      : TransformerDecoder(std::make_shared<TransformerDecoderLayer>(decoder_layer), num_layers, std::move(norm)) {}
+  template <ModuleValue Norm>
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, Norm&& norm)
+      : TransformerDecoder(decoder_layer, num_layers, as_shared(std::move(norm))) {}
   explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
@@ -183,6 +192,7 @@ class Transformer : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const TransformerInputs&);
   explicit Transformer(const TransformerOptions& options = {});
+  Transformer(Whole d_model, Whole nhead, const TransformerOptions& rest = {}) : Transformer(with(rest, d_model, nhead)) {}
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
@@ -193,6 +203,7 @@ class Transformer : public Module {
   Part<TransformerDecoder> decoder;
 
  private:
+  static TransformerOptions with(TransformerOptions rest, int64_t d_model, int64_t nhead);
   TransformerOptions options_;
 };
 

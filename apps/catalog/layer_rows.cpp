@@ -96,7 +96,7 @@ std::vector<Field> fold_fields() {
 }
 FoldOptions fold_options(const Json& self) {
   const auto of = [&](const char* key) { return ReadArg<Sizes>::from(self[key]); };
-  return {of("dilation"), of("padding"), of("stride")};
+  return {.dilation = of("dilation"), .padding = of("padding"), .stride = of("stride")};
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ using namespace halfstep;
 
 TEST_CASE("Linear: PyTorch's shapes, initial distribution and value") {
   Generator generator(7);
-  Linear layer(LinearOptions{.in_features = 400, .out_features = 300}, &generator);
+  Linear layer(400, 300, LinearOptions{}, &generator);
   CHECK(layer.weight.shape() == Shape{300, 400});
   CHECK(layer.bias.shape() == Shape{300});
   const double bound = 1 / std::sqrt(400.0);
@@ -30,7 +30,7 @@ TEST_CASE("Linear: PyTorch's shapes, initial distribution and value") {
     CHECK(std::abs(squares / n - sigma * sigma) < 4 * sigma * sigma * std::sqrt(0.8 / n));  // var(u^2) = 0.8 sigma^4
   }
   Generator again(7);
-  Linear twin(LinearOptions{.in_features = 400, .out_features = 300}, &again);
+  Linear twin(400, 300, LinearOptions{}, &again);
   CHECK(twin.weight.to_vector<float>() == layer.weight.to_vector<float>());
 
   const Tensor x = randn({2, 5, 400});

@@ -288,4 +288,24 @@ TEST_CASE("an error names the layer that raised it, below a list and in a run of
   } net;
   CHECK_THROWS_WITH_AS(net(ones({2, 4})), doctest::Contains("\nlayer: blocks.1, Linear(in_features=4"), ShapeError);
   CHECK_THROWS_WITH_AS(net.body(ones({2, 3})), doctest::Contains("\nlayer: body.2, Linear(in_features=6"), ShapeError);
+  net.body[2] = Linear(5, 2);
+  CHECK(net.body(ones({2, 3})).shape() == Shape{2, 1});
+  net.body[2]->to(Device::meta);
+  CHECK_THROWS_WITH_AS(net.body(ones({2, 3})), doctest::Contains("\nlayer: body.2, Linear(in_features=5"), DeviceError);
+}
+
+TEST_CASE("a forward by value of a class without parts names the cure where it is not found") {
+  struct Doubles : ModuleOf<Doubles> {
+    Tensor forward(Tensor x) { return x * 2.0; }
+  } found;
+  CHECK(static_cast<Module&>(found)(ones({1})).item() == 2);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
+  struct Plain : Module {
+    Tensor forward(Tensor x) { return x * 2.0; }
+  } plain;
+#pragma GCC diagnostic pop
+  CHECK_THROWS_WITH_AS(plain(ones({1})), doctest::Contains("give it Tensor forward(const Tensor& x) override"), ValueError);
+  CHECK((*make<Plain>())(ones({1})).item() == 2);  // make() has told the class, also for others
+  CHECK(plain(ones({1})).item() == 2);
 }

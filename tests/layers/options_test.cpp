@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rule for all constructors: required arguments by position, optional ones in braces under PyTorch's names; and what does not
+// fit does not compile.
+#include <doctest/doctest.h>
+
+#include <concepts>
+#include <string>
+
+#include "layers/layers.h"
+#include "tests/support/errors.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+// Both ways of writing a layer make the same one.
+template <class M>
+void same(const M& by_name, const M& by_position) {
+  CHECK(by_name.describe() == by_position.describe());
+}
+
+// `Type` from these argument types.
+template <class Type, class... Arguments>
+constexpr bool makes = std::is_constructible_v<Type, Arguments...>;
+
+template <class Type>
+constexpr bool takes_nothing = requires {
+  Type({});
+};
+template <class O>
+constexpr bool by_braces = requires {
+  O{2, 1};
+}
+|| requires { O{2}; };
+template <class S>
+constexpr bool by_name = requires(void (*f)(const S&)) {
+  f({.stride = 2, .padding = 1});
+};
+
+template <class... Types>
+constexpr bool none_of_bools = !(makes<Types, bool> || ...);
+
+}  // namespace
+
+TEST_CASE("every layer takes its optional arguments in braces") {
+  same(Linear(5, 4, {.bias = false}), Linear(5, 4, false));
+  same(Bilinear(2, 3, 4, {.bias = false}), Bilinear(2, 3, 4, false));
+  same(ELU({.alpha = 2}), ELU(2));
+  same(CELU({.alpha = 2}), CELU(2.0));
+  same(LeakyReLU({.negative_slope = 0.2}), LeakyReLU(0.2));
+  same(Hardtanh({.min_val = -2, .max_val = 2}), Hardtanh(-2, 2.0));
+  same(Hardshrink({.lambd = 1}), Hardshrink(1));
+  same(Softshrink({.lambd = 1}), Softshrink(1));
+  same(Softplus({.beta = 2, .threshold = 10}), Softplus(2, 10));
+  same(Softplus({.beta = 2}), Softplus(2));
+  same(GLU({.dim = 1}), GLU(1));
+  same(GELU({.approximate = "tanh"}), GELU("tanh"));
+  same(Softmax({.dim = 1}), Softmax(1));
+  same(Softmin({.dim = 1}), Softmin(1));
+  same(LogSoftmax({.dim = 1}), LogSoftmax(1));
+  same(PReLU({.num_parameters = 3, .init = 0.1}), PReLU(3, 0.1));
+  same(RReLU({.lower = 0.1, .upper = 0.2}), RReLU(0.1, 0.2));
+  same(Flatten({.start_dim = 0, .end_dim = 1}), Flatten(0, 1));
+  same(Dropout({.p = 0.1}), Dropout(0.1));
+  same(Dropout1d({.p = 0.1}), Dropout1d(0.1));
+  same(Dropout2d({.p = 0.1}), Dropout2d(0.1));
+  same(Dropout3d({.p = 0.1}), Dropout3d(0.1));
+  same(AlphaDropout({.p = 0.1}), AlphaDropout(0.1));
+  same(FeatureAlphaDropout({.p = 0.1}), FeatureAlphaDropout(0.1));
+  same(LocalResponseNorm(2, {.alpha = 1e-3, .k = 2}), LocalResponseNorm(2, 1e-3, 0.75, 2));
+  same(Conv1d(4, 8, 3, {.stride = 2, .padding = 1}), Conv1d(4, 8, 3, 2, 1));
+  same(Conv2d(4, 8, 3, {.stride = 2}), Conv2d(4, 8, 3, 2));
+  same(Conv2d(4, 8, 3, {.padding = "same", .bias = false}), Conv2d(4, 8, 3, 1, "same", {.bias = false}));
+  same(Conv3d(4, 8, 3, {.stride = 2, .groups = 2}), Conv3d(4, 8, 3, 2, {.groups = 2}));
+  same(ConvTranspose1d(4, 8, 3, {.stride = 2, .padding = 1}), ConvTranspose1d(4, 8, 3, 2, 1));
+  same(ConvTranspose2d(4, 8, 3, {.stride = 2, .padding = 1, .output_padding = 1}),
+       ConvTranspose2d(4, 8, 3, 2, 1, {.output_padding = 1}));
+  same(ConvTranspose3d(4, 8, 3, {.stride = 2}), ConvTranspose3d(4, 8, 3, 2));
+  same(MaxPool1d(3, {.stride = 2, .padding = 1}), MaxPool1d(3, 2, 1));
+  same(MaxPool2d(2, {.stride = 2}), MaxPool2d(2, 2));
+  same(MaxPool3d(2, {.stride = 2, .ceil_mode = true}), MaxPool3d(2, 2, {.ceil_mode = true}));
+  same(AvgPool1d(3, {.stride = 2, .padding = 1}), AvgPool1d(3, 2, 1));
+  same(AvgPool2d(3, {.stride = 2, .padding = 1, .count_include_pad = false}), AvgPool2d(3, 2, 1, {.count_include_pad = false}));
+  same(AvgPool3d(2, {.stride = 2}), AvgPool3d(2, 2));
+  same(LPPool2d(2, 3, {.stride = 2}), LPPool2d(2, 3, 2));
+  same(MaxUnpool2d(2, {.stride = 2}), MaxUnpool2d(2, 2));
+  same(RNN(5, 8, {.num_layers = 2, .nonlinearity = "relu"}), RNN(5, 8, 2, {.nonlinearity = "relu"}));
+  same(LSTM(5, 8, {.num_layers = 2, .batch_first = true}), LSTM(5, 8, 2, {.batch_first = true}));
+  same(GRU(5, 8, {.num_layers = 2}), GRU(5, 8, 2));
+  same(LSTMCell(5, 8, {.bias = false}), LSTMCell(5, 8, false));
+  same(GRUCell(5, 8, {.bias = false}), GRUCell(5, 8, false));
+  CHECK(Embedding(10, 3, {.padding_idx = 0}).describe() == "Embedding(10, 3, padding_idx=0)");
+  CHECK(RNNCell(5, 8, {.nonlinearity = "relu"}).describe() == "RNNCell(5, 8, nonlinearity=relu)");
+  CHECK(BatchNorm2d(8, {.momentum = std::nullopt}).describe().find("momentum=None") != std::string::npos);
+  CHECK(MultiheadAttention(8, 2, {.dropout = 0.1, .batch_first = true}).parameter_count() > 0);
+  const TransformerOptions small{.num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8};
+  CHECK(Transformer(8, 2, small).parameter_count() ==
+        Transformer({.d_model = 8, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8})
+            .parameter_count());
+  CHECK(TransformerEncoder(TransformerEncoderLayer(8, 2, {.dim_feedforward = 8}), 2, LayerNorm(8)).layers->size() == 2);
+  CHECK(TransformerDecoder(TransformerDecoderLayer(8, 2, {.dim_feedforward = 8}), 2).layers->size() == 2);
+}
+
+TEST_CASE("{} is nothing given, not zero") {
+  same(Linear(5, 4, {}), Linear(5, 4));
+  same(LSTMCell(5, 8, {}), LSTMCell(5, 8));
+  same(LSTM(5, 8, {}), LSTM(5, 8));
+  same(GRU(5, 8, {}), GRU(5, 8));
+  // Where there is nothing else to give, {} could be the layer itself, and does not compile.
+  static_assert(!takes_nothing<ELU> && !takes_nothing<Dropout> && !takes_nothing<MSELoss> && !takes_nothing<HingeEmbeddingLoss>);
+}
+
+TEST_CASE("every loss takes its optional arguments in braces") {
+  const Tensor x = tensor({0.5, 2.0}), y = tensor({0.0, 1.0}), sign = tensor({1.0, -1.0}), rows = tensor({1, 2, 3, 4}, {2, 2});
+  const auto equal = [](const Tensor& a, const Tensor& b) { CHECK(a.to_vector<float>() == b.to_vector<float>()); };
+  const auto sum_ = Reduction::sum;
+  equal(MSELoss({.reduction = sum_})(x, y), MSELoss(sum_)(x, y));
+  equal(L1Loss({.reduction = sum_})(x, y), L1Loss(sum_)(x, y));
+  equal(SmoothL1Loss({.beta = 2})(x, y), smooth_l1_loss(x, y, Reduction::mean, 2));
+  equal(HuberLoss({.reduction = sum_, .delta = 2})(x, y), HuberLoss(sum_, 2)(x, y));
+  equal(KLDivLoss({.reduction = KlReduction::batchmean, .log_target = true})(x, y), KLDivLoss(KlReduction::batchmean, true)(x, y));
+  equal(SoftMarginLoss({.reduction = sum_})(x, sign), SoftMarginLoss(sum_)(x, sign));
+  equal(HingeEmbeddingLoss({.margin = 2, .reduction = sum_})(x, sign), HingeEmbeddingLoss(2, sum_)(x, sign));
+  equal(MultiLabelSoftMarginLoss({.weight = x})(rows, rows * 0.0), MultiLabelSoftMarginLoss(x)(rows, rows * 0.0));
+  const Tensor classes = arange(2);
+  equal(MultiLabelMarginLoss({.reduction = sum_})(rows, rows * 0.0), MultiLabelMarginLoss(sum_)(rows, rows * 0.0));
+  equal(CrossEntropyLoss({.label_smoothing = 0.1})(rows, classes), cross_entropy(rows, classes, {.label_smoothing = 0.1}));
+  equal(NLLLoss({.reduction = sum_})(rows, classes), nll_loss(rows, classes, {.reduction = sum_}));
+  equal(BCELoss({.reduction = sum_})(y, y), binary_cross_entropy(y, y, {}, sum_));
+  equal(BCEWithLogitsLoss({.pos_weight = x})(x, y), binary_cross_entropy_with_logits(x, y, {.pos_weight = x}));
+  equal(PoissonNLLLoss({.log_input = false})(x, y), poisson_nll_loss(x, y, {.log_input = false}));
+  equal(MultiMarginLoss({.p = 2})(rows, classes), multi_margin_loss(rows, classes, {.p = 2}));
+  equal(GaussianNLLLoss({.full = true})(x, y, x), gaussian_nll_loss(x, y, x, {.full = true}));
+  equal(TripletMarginLoss({.margin = 2})(rows, rows, rows + 1.0), triplet_margin_loss(rows, rows, rows + 1.0, {.margin = 2}));
+  equal(CosineEmbeddingLoss({.margin = 0.5})(rows, rows + 1.0, sign), cosine_embedding_loss(rows, rows + 1.0, sign, 0.5));
+  equal(MarginRankingLoss({.margin = 0.5})(x, y, sign), margin_ranking_loss(x, y, sign, 0.5));
+  equal(PairwiseDistance({.p = 1})(rows, rows + 1.0), pairwise_distance(rows, rows + 1.0, 1));
+  equal(CosineSimilarity({.dim = 0})(rows, rows + 1.0), cosine_similarity(rows, rows + 1.0, 0));
+  CHECK(CTCLoss({.zero_infinity = true}).options.zero_infinity);
+}
+
+TEST_CASE("a bool is no number, a fraction no whole number, and a number no bool") {
+  static_assert(makes<Linear, int, int> && makes<Linear, int64_t, size_t, bool>);
+  static_assert(!makes<Linear, int, double> && !makes<Linear, bool, int> && !makes<Linear, int, int, int>);
+  static_assert(!makes<Linear, int, int, const char*> && !makes<Linear, int, int, double>);
+  static_assert(
+      none_of_bools<ELU, CELU, LeakyReLU, Hardshrink, Softshrink, Softplus, GLU, GELU, Softmax, Softmin, LogSoftmax, PReLU, Flatten,
+                    Dropout, Dropout1d, Dropout2d, Dropout3d, AlphaDropout, FeatureAlphaDropout, PixelShuffle, LayerNorm,
+                    BatchNorm1d, MaxPool2d, AvgPool1d, AdaptiveAvgPool2d, ZeroPad2d, ReLU, HingeEmbeddingLoss>);
+  static_assert(!makes<Softmax, double> && !makes<Flatten, double> && !makes<PReLU, double> && !makes<GLU, float>);
+  static_assert(!makes<Conv2d, int, int, int, bool> && !makes<Conv2d, int, int, double> && !makes<MaxPool2d, int, double>);
+  static_assert(!makes<LSTM, int, int, bool> && !makes<LSTM, int, int, double> && !makes<LSTMCell, int, int, int>);
+  static_assert(!makes<Embedding, int, double> && !makes<MultiheadAttention, int, double> &&
+                !makes<TransformerEncoderLayer, int, bool>);
+  static_assert(!makes<Hardtanh, bool, bool> && !makes<Threshold, bool, bool>);
+  static_assert(!makes<MSELoss, int> && !makes<HuberLoss, double> && !makes<KLDivLoss, Reduction>);
+}
+
+TEST_CASE("options of windows are taken by name only") {
+  // PyTorch's MaxPool2d(3, (2, 1)) has two strides; {2, 1} must not be a stride and a padding.
+  static_assert(!by_braces<ConvLayerOptions> && !by_braces<ConvTransposeLayerOptions> && !by_braces<MaxPoolLayerOptions>);
+  static_assert(!by_braces<AvgPoolLayerOptions> && !by_braces<LPPoolLayerOptions> && !by_braces<MaxUnpoolLayerOptions>);
+  static_assert(!by_braces<FoldOptions>);
+  // Names in braces are no list of sizes.
+  static_assert(!by_name<Sizes>);
+  CHECK(MaxPool2d({3, 2}, {.stride = {2, 1}}).describe() ==
+        "MaxPool2d(kernel_size=(3, 2), stride=(2, 1), padding=0, dilation=1, ceil_mode=False)");
+  CHECK(MaxPool2d({3, 2}, Sizes{2, 1}).describe() == MaxPool2d({3, 2}, {.stride = {2, 1}}).describe());
+  refuses<ValueError>("[options] stride is given twice, by position and by name", [] { Conv2d(1, 1, 3, 2, {.stride = 3}); });
+  refuses<ValueError>("[options] padding is given twice, by position and by name", [] { Conv2d(1, 1, 3, 2, 1, {.padding = 2}); });
+  refuses<ValueError>("[options] stride is given twice, by position and by name", [] { MaxPool2d(3, 2, {.stride = 2}); });
+  refuses<ValueError>("[options] num_layers is given twice, by position and by name", [] { LSTM(2, 3, 2, {.num_layers = 3}); });
+  refuses<ValueError>("[options] d_model is given twice, by position and by name", [] { Transformer(8, 2, {.d_model = 16}); });
+}
