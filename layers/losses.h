@@ -35,7 +35,7 @@ class FunctionLoss : public Loss {
 };
 
 struct LossOptions {
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 
 // ---- a number against a number
@@ -50,7 +50,7 @@ class L1Loss : public FunctionLoss {
   explicit L1Loss(std::same_as<Reduction> auto reduction) : L1Loss(LossOptions{reduction}) {}
 };
 struct SmoothL1LossOptions {
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   double beta = 1;
 };
 class SmoothL1Loss : public FunctionLoss {
@@ -60,7 +60,7 @@ class SmoothL1Loss : public FunctionLoss {
       : SmoothL1Loss(SmoothL1LossOptions{reduction, beta}) {}
 };
 struct HuberLossOptions {
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   double delta = 1;
 };
 class HuberLoss : public FunctionLoss {
@@ -73,7 +73,7 @@ class PoissonNLLLoss : public FunctionLoss {
   explicit PoissonNLLLoss(const PoissonNllOptions& options = {});
 };
 struct KLDivLossOptions {
-  KlReduction reduction = KlReduction::mean;
+  KlLossReduction reduction = KlReduction::mean;
   bool log_target = false;
 };
 class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilities, or against their logarithms
@@ -86,7 +86,7 @@ class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilit
 // ---- a probability or its logit against a target in [0, 1]
 struct BCEOptions {
   Tensor weight = {};  // broadcasts
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 class BCELoss : public FunctionLoss {
  public:
@@ -105,7 +105,7 @@ class SoftMarginLoss : public FunctionLoss {
 };
 struct HingeEmbeddingLossOptions {
   double margin = 1;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 class HingeEmbeddingLoss : public FunctionLoss {
  public:
@@ -135,7 +135,7 @@ class MultiLabelMarginLoss : public FunctionLoss {
 };
 struct MultiLabelSoftMarginLossOptions {
   Tensor weight = {};  // [C]
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
 };
 class MultiLabelSoftMarginLoss : public FunctionLoss {
  public:
@@ -159,14 +159,14 @@ struct CosineSimilarity {
 // ---- losses of more than an output and a target; for C++ alone
 struct CosineEmbeddingLoss {
   double margin = 0;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
     return cosine_embedding_loss(x1, x2, y, margin, reduction);
   }
 };
 struct MarginRankingLoss {
   double margin = 0;
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
     return margin_ranking_loss(x1, x2, y, margin, reduction);
   }
@@ -181,7 +181,7 @@ struct TripletMarginWithDistanceLoss {
   std::function<Tensor(const Tensor&, const Tensor&)> distance = PairwiseDistance();
   double margin = 1;
   bool swap = false;  // as of TripletMarginOptions
-  Reduction reduction = Reduction::mean;
+  LossReduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
 };
 struct GaussianNLLLoss {

@@ -28,22 +28,23 @@
 
 namespace halfstep {
 
-// Over the children of a container, as handles.
+// Over the children of a container, as handles: for (auto& layer : layers) x = layer(x). A handle lives until the next step.
 class PartIterator {
  public:
   using value_type = Part<Module>;
   using difference_type = std::ptrdiff_t;
   explicit PartIterator(const std::shared_ptr<ModuleSlot>* at) : at_(at) {}
-  Part<Module> operator*() const;
+  Part<Module>& operator*() const;
   PartIterator& operator++() {
     ++at_;
     return *this;
   }
   PartIterator operator++(int) { return PartIterator(at_++); }
-  bool operator==(const PartIterator&) const = default;
+  bool operator==(const PartIterator& o) const { return at_ == o.at_; }
 
  private:
   const std::shared_ptr<ModuleSlot>* at_;
+  mutable std::shared_ptr<Part<Module>> current_;
 };
 
 // Any module, by value or as a shared_ptr: what `a ? AnyModule(ReLU()) : AnyModule(GELU())` and lists of modules have in common.
@@ -226,7 +227,10 @@ std::shared_ptr<M> as_shared(const Part<M>& part) {
   return part.ptr();
 }
 
-inline Part<Module> PartIterator::operator*() const { return Part<Module>(*at_); }
+inline Part<Module>& PartIterator::operator*() const {
+  current_ = std::make_shared<Part<Module>>(*at_);
+  return *current_;
+}
 
 template <ModulePart P>
 auto Module::add(const std::string& name, P&& child) {

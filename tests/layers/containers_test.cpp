@@ -149,3 +149,13 @@ TEST_CASE("a layer that is called and is no part of the module is warned of, onc
   other(x);
   CHECK(warnings().size() == 1);
 }
+
+TEST_CASE("containers: a loop may take its modules by reference") {
+  ModuleList list{Linear(2, 3), ReLU(), Linear(3, 1)};
+  Tensor x = ones({4, 2});
+  for (auto& layer : list) x = layer(x);
+  CHECK(x.shape() == Shape{4, 1});
+  Sequential net{Linear(2, 3), Tanh()};
+  for (auto& layer : net) layer->requires_grad_(false);
+  for (const Tensor& p : net.parameters()) CHECK(!p.requires_grad());
+}

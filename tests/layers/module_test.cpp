@@ -306,6 +306,6 @@ TEST_CASE("a forward by value of a class without parts names the cure where it i
   } plain;
 #pragma GCC diagnostic pop
   CHECK_THROWS_WITH_AS(plain(ones({1})), doctest::Contains("give it Tensor forward(const Tensor& x) override"), ValueError);
-  CHECK((*make<Plain>())(ones({1})).item() == 2);  // make() has told the class, also for others
+  CHECK((*make<Plain>())(ones({1})).item() == 2);  // make() has noted the class, also for others
   CHECK(plain(ones({1})).item() == 2);
 }

@@ -107,7 +107,13 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction
   return loss_of(Pointwise::huber_loss, x, target, reduction, delta);
 }
 
-Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool log_target) {
+KlReduction parse_kl_reduction(std::string_view text) {
+  if (text == "batchmean") return KlReduction::batchmean;
+  const Reduction plain = parse_reduction(text, "kl_div");
+  return plain == Reduction::none ? KlReduction::none : plain == Reduction::sum ? KlReduction::sum : KlReduction::mean;
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction, bool log_target) {
   check_target("kl_div", x, target);
   const Pointwise row = log_target ? Pointwise::kl_div_log : Pointwise::kl_div;
   const bool by_batch = reduction == KlReduction::batchmean && x.dim() > 0;
@@ -119,16 +125,6 @@ Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction, bool
                    const Tensor each = call_pointwise(row, in, 0, 0, wide);
                    return by_batch ? sum(each) / double(x.size(0)) : each;
                  });
-}
-
-Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target) {
-  if (reduction == "batchmean") return kl_div(x, target, KlReduction::batchmean, log_target);
-  switch (parse_reduction(reduction, "kl_div")) {
-    case Reduction::none: return kl_div(x, target, KlReduction::none, log_target);
-    case Reduction::sum: return kl_div(x, target, KlReduction::sum, log_target);
-    case Reduction::mean: break;
-  }
-  return kl_div(x, target, KlReduction::mean, log_target);
 }
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction) {

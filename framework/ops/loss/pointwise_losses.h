@@ -3,7 +3,9 @@
 // a cast pass: kernels read 16-bit inputs and compute in float32. Both arguments have gradients.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "framework/backend/backend.h"
 #include "framework/ops/core/loss_reduction.h"
@@ -19,9 +21,21 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduc
 Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double delta = 1);
 
 enum class KlReduction : uint8_t { none, mean, sum, batchmean };  // batchmean: the sum divided by the size of dimension 0
+// A KlReduction, or its name: kl_div(x, target, "batchmean"). Throws ValueError for another name.
+KlReduction parse_kl_reduction(std::string_view text);
+class KlLossReduction {
+ public:
+  constexpr KlLossReduction(KlReduction value) : value_(value) {}
+  template <size_t n>
+  KlLossReduction(const char (&name)[n]) : value_(parse_kl_reduction(name)) {}
+  KlLossReduction(const std::string& name) : value_(parse_kl_reduction(name)) {}
+  constexpr operator KlReduction() const { return value_; }
+
+ private:
+  KlReduction value_;
+};
 // target (ln target - x), x in log space; log_target: the target, too. Broadcasts.
-Tensor kl_div(const Tensor& x, const Tensor& target, KlReduction reduction = KlReduction::mean, bool log_target = false);
-Tensor kl_div(const Tensor& x, const Tensor& target, const std::string& reduction, bool log_target = false);  // by its name
+Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction = KlReduction::mean, bool log_target = false);
 
 // -(target ln x + (1 - target) ln(1 - x)) weight; logarithms count from -100 on. x: probabilities, x and target of one shape and,
 // checked on the CPU only, in [0, 1]; weight broadcasts to them. Not allowed in an autocast region.
