@@ -82,7 +82,8 @@ Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {
     const Linear* wrong = stage.linears.size() == 1 ? stage.linears[0].first : nullptr;
     int64_t width = x.dim() > 0 ? x.size(-1) : 0;
     for (const auto& [layer, after] : stage.linears) {
-      const bool fits = layer->weight.size(1) == width && layer->weight.device() == x.device() && layer->weight.dtype() == x.dtype();
+      const bool fits =
+          layer->weight.size(1) == width && layer->weight.device() == x.device() && layer->weight.dtype() == x.dtype();
       if (!wrong && !fits) wrong = layer;
       width = layer->weight.size(0);
     }
