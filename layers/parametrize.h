@@ -108,7 +108,7 @@ M register_parametrization(M&& module, const std::string& name, P&& parametrizat
     using Made = typename decltype(made)::element_type;
     ParametrizationList::add_to(module_in(module), name, made, about_parametrization<Made>(), unsafe);
   } else {
-    static_assert(std::is_invocable_r_v<Tensor, P&, const Tensor&>,
+    static_assert(!std::derived_from<std::remove_cvref_t<P>, Module> && std::is_invocable_r_v<Tensor, P&, const Tensor&>,
                   "a parametrization is a function from a tensor to a tensor, or a module by value: std::move(m), or Net(m)");
     auto made = std::make_shared<FunctionLayer>("Function()", std::forward<P>(parametrization));
     ParametrizationList::add_to(module_in(module), name, std::move(made), about_parametrization<FunctionLayer>(), unsafe);
