@@ -106,6 +106,8 @@ M register_parametrization(M&& module, const std::string& name, P&& parametrizat
   if constexpr (ModulePart<P>) {
     auto made = as_shared(std::forward<P>(parametrization));
     using Made = typename decltype(made)::element_type;
+    static_assert(!std::is_same_v<Made, Module>,
+                  "a parametrization is given as what it is, not as a Module or AnyModule: its right_inverse could not be found");
     ParametrizationList::add_to(module_in(module), name, made, about_parametrization<Made>(), unsafe);
   } else {
     static_assert(!std::derived_from<std::remove_cvref_t<P>, Module> && std::is_invocable_r_v<Tensor, P&, const Tensor&>,
