@@ -28,6 +28,14 @@ void check_same(InPlace in_place, OutOfPlace out_of_place) {
 
 }  // namespace
 
+TEST_CASE("ops in place return the tensor that they changed") {
+  const Tensor x = ones({2}), y = full({2}, 2);
+  CHECK(&x.clamp_(0, 1) == &x);
+  CHECK(&x.addcmul_(y, y) == &x);
+  CHECK(&x.addcdiv_(y, y) == &x);
+  CHECK(&x.lerp_(y, 0.5) == &x);
+}
+
 TEST_CASE("in place gives the handle back and changes every view") {
   const Tensor t = tensor({1.0, 2, 3, 4}).reshape({2, 2});
   const Tensor column = t.select(1, 0);

@@ -136,7 +136,7 @@ Tensor call_pointwise(Pointwise row, Tensors in, double p, double q, std::option
   return call<PointwiseOp>(std::move(in), {row, p, q, dtype, std::move(shapes)});
 }
 
-const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
+void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
   const autocast::Off off;
   const std::string_view op = facts(row).op;
   const Tensor& x = in[0];
@@ -158,15 +158,18 @@ const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p, dou
     const Tensor before = clone(x);
     Tensors now;
     for (const Tensor& t : in) now.push_back(t.same(x) ? before : t);
-    return assign_in_place(x, call_pointwise(row, now, p, q), op);
+    assign_in_place(x, call_pointwise(row, now, p, q), op);
+    return;
   }
   const MemoryFormat format = x.format();
-  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap) return assign_in_place(x, call_pointwise(row, in, p, q), op);
+  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap) {
+    assign_in_place(x, call_pointwise(row, in, p, q), op);
+    return;
+  }
   std::array<TensorView, 3> views;
   for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape, format);
   backend_for(x.device()).pointwise(row, std::span(views).first(in.size()), p, q, ordered(x, format));
   x.bump_version();
-  return x;
 }
 
 Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double value) {
@@ -195,16 +198,21 @@ Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { return half
 Tensor Tensor::lerp(const Tensor& end, double weight) const { return halfstep::lerp(*this, end, weight); }
 const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) const {
   check<ValueError>(a.defined() && b.defined(), "addcmul_", "an input is undefined");
-  if (is_floating(result_type({*this, a, b}))) return pointwise_in_place(Pointwise::addcmul, {*this, a, b}, value);
+  if (is_floating(result_type({*this, a, b}))) {
+    pointwise_in_place(Pointwise::addcmul, {*this, a, b}, value);
+    return *this;
+  }
   check_integers("addcmul_", {*this, a, b}, value);
   return add_(a * b * value);
 }
 const Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value) const {
-  return pointwise_in_place(Pointwise::addcdiv, {*this, a, b}, value);
+  pointwise_in_place(Pointwise::addcdiv, {*this, a, b}, value);
+  return *this;
 }
 const Tensor& Tensor::lerp_(const Tensor& end, double weight) const {
   check_lerp(*this, end);
-  return pointwise_in_place(Pointwise::lerp_number, {*this, end}, weight);
+  pointwise_in_place(Pointwise::lerp_number, {*this, end}, weight);
+  return *this;
 }
 
 void add_pointwise(OpList& list) {

@@ -15,6 +15,6 @@ const OpInfo& info_of(Pointwise row);
 // either way it is computed in float32 (float64) and rounded once.
 Tensor call_pointwise(Pointwise row, Tensors in, double p = 0, double q = 0, std::optional<DType> dtype = {});
 // Gives in[0] the result.
-const Tensor& pointwise_in_place(Pointwise row, const Tensors& in, double p = 0, double q = 0);
+void pointwise_in_place(Pointwise row, const Tensors& in, double p = 0, double q = 0);
 
 }  // namespace halfstep

@@ -122,7 +122,8 @@ const Tensor& Tensor::clamp_(std::optional<double> lo, std::optional<double> hi)
   check_bounds(*this, lo, hi);
   if (is_floating_point() && !is_nan(lo) && !is_nan(hi)) {
     const auto [p, q] = interval(lo, hi);
-    return pointwise_in_place(Pointwise::clamp, {*this}, p, q);
+    pointwise_in_place(Pointwise::clamp, {*this}, p, q);
+    return *this;
   }
   return assign_in_place(*this, halfstep::clamp(*this, lo, hi), "clamp_");
 }
