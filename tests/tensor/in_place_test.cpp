@@ -29,7 +29,7 @@ void check_same(InPlace in_place, OutOfPlace out_of_place) {
 }  // namespace
 
 TEST_CASE("ops in place return the tensor that they changed") {
-  const Tensor x = ones({2}), y = full({2}, 2);
+  const Tensor x = ones({2}), y = full({2}, 2.0);
   CHECK(&x.clamp_(0, 1) == &x);
   CHECK(&x.addcmul_(y, y) == &x);
   CHECK(&x.addcdiv_(y, y) == &x);
