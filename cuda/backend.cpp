@@ -51,7 +51,8 @@ std::string text_of(const T& argument) {
 
 void check_argument(std::string_view call, const TensorView& v) {
   if (!v.number) return;
-  const bool takes_numbers = call == "binary" || call == "binary_backward" || call == "test" || call == "where";
+  const bool takes_numbers = call == "binary" || call == "binary_backward" || call == "test" || call == "bitwise" ||
+                             call == "where";
   check<DeviceError>(takes_numbers, call, "takes tensors of the device, got a C++ number");
 }
 template <class T>

@@ -62,6 +62,9 @@ class ModuleDict : public Module {
   explicit ModuleDict(const std::vector<std::pair<std::string, AnyModule>>& modules) {
     for (const auto& [name, module] : modules) insert(name, module);
   }
+  ModuleDict(std::initializer_list<std::pair<std::string, AnyModule>> modules) {
+    for (const auto& [name, module] : modules) insert(name, module);
+  }
   template <ModulePart P>
   void insert(const std::string& name, P&& module) {
     register_listed(name, as_shared(std::forward<P>(module)));

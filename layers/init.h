@@ -30,11 +30,24 @@ void dirac_(const Tensor& w, int64_t groups = 1);
 // U(-b, b) and N(0, s): s = gain sqrt(2 / (fan in + fan out)), b = s sqrt(3).
 void xavier_uniform_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
 void xavier_normal_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
+// Arguments by name: kaiming_normal_(w, {.mode = "fan_out", .nonlinearity = "relu"}).
+struct KaimingOptions {
+  double a = 0;
+  std::string mode = "fan_in";
+  std::string nonlinearity = "leaky_relu";
+  Generator* generator = nullptr;
+};
 // s = calculate_gain(nonlinearity, a) / sqrt(fan), of mode fan_in or fan_out.
 void kaiming_uniform_(const Tensor& w, double a = 0, const std::string& mode = "fan_in",
                       const std::string& nonlinearity = "leaky_relu", Generator* generator = nullptr);
 void kaiming_normal_(const Tensor& w, double a = 0, const std::string& mode = "fan_in",
                      const std::string& nonlinearity = "leaky_relu", Generator* generator = nullptr);
+inline void kaiming_uniform_(const Tensor& w, const KaimingOptions& o) {
+  kaiming_uniform_(w, o.a, o.mode, o.nonlinearity, o.generator);
+}
+inline void kaiming_normal_(const Tensor& w, const KaimingOptions& o) {
+  kaiming_normal_(w, o.a, o.mode, o.nonlinearity, o.generator);
+}
 
 // Orthonormal rows, or columns where there are more rows, times gain; w is seen as [w.size(0), rest]. On the host, in float64.
 void orthogonal_(const Tensor& w, double gain = 1, Generator* generator = nullptr);

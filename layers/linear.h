@@ -26,6 +26,8 @@ class Linear : public Module {
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
+  int64_t in_features() const { return weight.size(1); }
+  int64_t out_features() const { return weight.size(0); }
   Parameter weight, bias;  // bias undefined without one
 };
 

@@ -183,6 +183,8 @@ class Module {
   Module& to(Device device);                          // moves parameters and buffers in place
   Module& to_empty(Device device);                    // the same without their values, as from Device::meta, which has none
   Module& to(DType dtype);                            // floating parameters and buffers
+  Module& half() { return to(DType::f16); }
+  Module& bfloat16() { return to(DType::bf16); }
   Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
@@ -191,20 +193,23 @@ class Module {
   // Copies values in. strict: throws ValueError listing every missing, unexpected and misshapen key, with near names.
   LoadReport load_state_dict(const StateDict& state, bool strict = true);
 
+  // For a member of type Parameter: sets requires_grad and the label. An undefined tensor: an option left out, such as a bias.
+  Registered<Parameter> register_parameter(const std::string& name, const Tensor& t);
+  // For a member of type ModuleBuffer. persistent: saved with the parameters.
+  Registered<ModuleBuffer> register_buffer(const std::string& name, const Tensor& t, bool persistent = true);
+  // `fc = add("fc", Linear(2, 3))`, for a member of type Part<Linear>; add_module and register_module are PyTorch's names for it.
+  template <ModulePart P>
+  auto add(const std::string& name, P&& child);
+  template <ModulePart P>
+  auto add_module(const std::string& name, P&& child);
+  template <ModulePart P>
+  auto register_module(const std::string& name, P&& child);
+
  protected:
   Module(const Module& other);
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other);
 
-  // For a member of type Parameter: sets requires_grad and the label. An undefined tensor: an option left out, such as a bias.
-  Registered<Parameter> register_parameter(const std::string& name, const Tensor& t);
-  // For a member of type ModuleBuffer. persistent: saved with the parameters.
-  Registered<ModuleBuffer> register_buffer(const std::string& name, const Tensor& t, bool persistent = true);
-  // `fc = add("fc", Linear(2, 3))`, for a member of type Part<Linear>; register_module is PyTorch's name for it.
-  template <ModulePart P>
-  auto add(const std::string& name, P&& child);
-  template <ModulePart P>
-  auto register_module(const std::string& name, P&& child);
   // For containers, which find their children by number or name: copied with the container though no Part holds it.
   void register_listed(const std::string& name, std::shared_ptr<Module> child);
   // For lazy layers: parameters and buffers with dimensions get their size later, when a module is moved into this one.

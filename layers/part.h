@@ -150,6 +150,8 @@ class Part {
   // The module's call, with its hooks.
   template <class... Args>
   decltype(auto) operator()(Args&&... arguments) const {
+    static_assert(!std::is_same_v<M, Module> || sizeof...(Args) == 1,
+                  "a Module takes one tensor: name the class, Part<Block>, layers.at<Block>(i)(x, mask)");
     return (**this)(std::forward<Args>(arguments)...);
   }
   template <class N = M>
@@ -236,6 +238,10 @@ template <ModulePart P>
 auto Module::add(const std::string& name, P&& child) {
   using M = typename decltype(as_shared(std::forward<P>(child)))::element_type;
   return RegisteredPart<M>{add_slot(name, as_shared(std::forward<P>(child)))};
+}
+template <ModulePart P>
+auto Module::add_module(const std::string& name, P&& child) {
+  return add(name, std::forward<P>(child));
 }
 template <ModulePart P>
 auto Module::register_module(const std::string& name, P&& child) {

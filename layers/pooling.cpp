@@ -40,6 +40,22 @@ FunctionLayer max_pool(const char* type, int dims, const Sizes& kernel_size, con
           [=](const Tensor& x) { return pool(x, w.kernel, options); }};
 }
 
+FractionalMaxPoolOptions fractional_options(const char* type, int dims, const FractionalMaxPoolLayerOptions& o) {
+  check<ValueError>(o.output_size.empty() != o.output_ratio.empty(), type, "takes exactly one of output_size and output_ratio");
+  for (double ratio : o.output_ratio)
+    check<ValueError>(ratio > 0 && ratio < 1, type, "output_ratio must lie in (0, 1), got ", ratio);
+  return {.output_size = o.output_size.empty() ? Dims() : o.output_size.each(dims, type, "output_size", 1),
+          .output_ratio = o.output_ratio,
+          .generator = o.generator};
+}
+
+FunctionLayer fractional_max_pool(const char* type, int dims, const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o) {
+  const auto pool = dims == 2 ? fractional_max_pool2d : fractional_max_pool3d;
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  return {Repr(type).str(),
+          [pool, kernel, options = fractional_options(type, dims, o)](const Tensor& x) { return pool(x, kernel, options); }};
+}
+
 FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& o) {
   const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
   check<ValueError>(!o.divisor_override || dims > 1, type, "has no divisor_override");
@@ -140,6 +156,14 @@ Tensor MaxUnpoolNd::forward(const Tensor& x, const Tensor& indices, const Dims& 
 
 std::string MaxUnpoolNd::describe() const {
   return Repr(type_).arg("kernel_size", kernel_).arg("stride", stride_).arg("padding", padding_).str();
+}
+
+FractionalMaxPoolNd::FractionalMaxPoolNd(const char* type, int dims, const Sizes& kernel_size,
+                                         const FractionalMaxPoolLayerOptions& o)
+    : FunctionLayer(fractional_max_pool(type, dims, kernel_size, o)) {
+  const auto pool = dims == 2 ? fractional_max_pool2d_with_indices : fractional_max_pool3d_with_indices;
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  with_indices_ = [pool, kernel, options = fractional_options(type, dims, o)](const Tensor& x) { return pool(x, kernel, options); };
 }
 
 AvgPoolNd::AvgPoolNd(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& options)

@@ -195,6 +195,34 @@ class LPPool3d : public LPPoolNd {
       : LPPool3d(norm_type, kernel, with(rest, stride)) {}
 };
 
+// Exactly one of the first two; of the ratio: sizes become floor(in * output_ratio).
+struct FractionalMaxPoolLayerOptions {
+  ByName by_name = ByName();
+  Sizes output_size = {};
+  ScaleFactors output_ratio = {};
+  Generator* generator = nullptr;  // of the windows' places, drawn at each call, in evaluation, too; null: the default one
+};
+class FractionalMaxPoolNd : public FunctionLayer {
+ public:
+  TensorAndIndices forward_with_indices(const Tensor& x) const { return with_indices_(x); }
+
+ protected:
+  FractionalMaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& options);
+
+ private:
+  std::function<TensorAndIndices(const Tensor&)> with_indices_;
+};
+class FractionalMaxPool2d : public FractionalMaxPoolNd {
+ public:
+  FractionalMaxPool2d(const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o)
+      : FractionalMaxPoolNd("FractionalMaxPool2d", 2, kernel_size, o) {}
+};
+class FractionalMaxPool3d : public FractionalMaxPoolNd {
+ public:
+  FractionalMaxPool3d(const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o)
+      : FractionalMaxPoolNd("FractionalMaxPool3d", 3, kernel_size, o) {}
+};
+
 // The sizes that an adaptive pooling makes: one number for all, or one each, where an unset one stays the input's.
 class AdaptiveSizes {
  public:

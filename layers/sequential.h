@@ -26,6 +26,10 @@ class Sequential : public Module {
     (append(std::forward<Ps>(layers)), ...);
   }
   Sequential(std::initializer_list<AnyModule> layers) { extend(layers); }
+  // With names: Sequential{{"fc", Linear(2, 3)}, {"act", ReLU()}}.
+  Sequential(std::initializer_list<std::pair<std::string, AnyModule>> layers) {
+    for (const auto& [name, layer] : layers) push_back(name, layer);
+  }
   Sequential(const Sequential& other) : Module(other) { structure_changed(); }
   Sequential(Sequential&&) noexcept = default;
   Sequential& operator=(Sequential&& other) {
@@ -55,6 +59,13 @@ class Sequential : public Module {
   size_t size() const { return child_slots().size(); }
   bool empty() const { return size() == 0; }
   Part<Module> operator[](int64_t i) const;  // -1: the last. Throws IndexError
+  // The layer as what it is: `model.at<Linear>(0).weight`. Throws ValueError when it is something else.
+  template <class M>
+  M& at(size_t i) const {
+    auto* const m = dynamic_cast<M*>((*this)[int64_t(i)].get());
+    if (!m) fail<ValueError>("Sequential", "layer ", i, " is ", (*this)[int64_t(i)]->describe(), ", not of the requested type");
+    return *m;
+  }
   PartIterator begin() const { return PartIterator(child_slots().data()); }
   PartIterator end() const { return PartIterator(child_slots().data() + size()); }
   Tensor forward(const Tensor& x) override;

@@ -17,6 +17,9 @@ namespace optim {
 using halfstep::ASGD, halfstep::Adadelta, halfstep::Adafactor, halfstep::Adagrad, halfstep::Adam, halfstep::AdamW,
     halfstep::Adamax, halfstep::LBFGS, halfstep::Muon, halfstep::NAdam, halfstep::Optimizer, halfstep::RAdam, halfstep::RMSprop,
     halfstep::Rprop, halfstep::SGD;
+using halfstep::ASGDOptions, halfstep::AdadeltaOptions, halfstep::AdafactorOptions, halfstep::AdagradOptions, halfstep::AdamOptions,
+    halfstep::AdamWOptions, halfstep::AdamaxOptions, halfstep::LBFGSOptions, halfstep::MuonOptions, halfstep::NAdamOptions,
+    halfstep::ParamGroup, halfstep::RAdamOptions, halfstep::RMSpropOptions, halfstep::RpropOptions, halfstep::SGDOptions;
 
 namespace lr_scheduler {
 

@@ -29,6 +29,9 @@ struct PlateauOptions {
 class ReduceLROnPlateau : public Schedule {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
+  template <std::convertible_to<std::string> Mode>
+  ReduceLROnPlateau(Optimizer& optimizer, const Mode& mode, double factor = 0.1, int64_t patience = 10)
+      : ReduceLROnPlateau(optimizer, PlateauOptions{.mode = mode, .factor = factor, .patience = patience}) {}
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
   using Schedule::observe;

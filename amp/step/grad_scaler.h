@@ -58,6 +58,8 @@ class GradScaler {
   using Closure = std::function<Tensor()>;
 
   explicit GradScaler(const GradScalerOptions& options = {});
+  // As torch.amp.GradScaler("cuda"). The state lies where the losses are, so that the device says nothing more.
+  explicit GradScaler(Device, const GradScalerOptions& options = {}) : GradScaler(options) {}
   ~GradScaler();
   GradScaler(GradScaler&&) noexcept;
   GradScaler& operator=(GradScaler&&) noexcept;

@@ -36,6 +36,9 @@ Arg<std::string> nonlinearity() {
                                  "the nonlinearity after the layer"));
 }
 
+// The overload whose arguments are in order.
+using Kaiming = void (*)(const Tensor&, double, const std::string&, const std::string&, Generator*);
+
 void add_rows(Catalog<InitRow>& all) {
   using namespace init;
   all.add(init_row("zeros", "0", zeros_));
@@ -52,8 +55,8 @@ void add_rows(Catalog<InitRow>& all) {
                    arg<int64_t>(integer("groups", 1, "of the convolution").at_least(1))));
   all.add(init_row("xavier_uniform", "Glorot and Bengio's, uniform", xavier_uniform_, gain()));
   all.add(init_row("xavier_normal", "Glorot and Bengio's, normal", xavier_normal_, gain()));
-  all.add(init_row("kaiming_uniform", "He's, uniform", kaiming_uniform_, slope(), mode(), nonlinearity()));
-  all.add(init_row("kaiming_normal", "He's, normal", kaiming_normal_, slope(), mode(), nonlinearity()));
+  all.add(init_row("kaiming_uniform", "He's, uniform", Kaiming(kaiming_uniform_), slope(), mode(), nonlinearity()));
+  all.add(init_row("kaiming_normal", "He's, normal", Kaiming(kaiming_normal_), slope(), mode(), nonlinearity()));
   all.add(init_row("orthogonal", "orthonormal rows or columns", orthogonal_, gain()));
   all.add(init_row("sparse", "columns with a share of zeros, else normal; of matrices", sparse_,
                    arg<double>(number("sparsity", nullptr, "share of zeros").required().at_least(0).at_most(1)),

@@ -22,7 +22,10 @@ Json entry(const Op& op) {
   return j;
 }
 
-const char* takes_text(Takes takes) { return takes == Takes::floating ? "floating" : takes == Takes::numbers ? "numbers" : "any"; }
+const char* takes_text(Takes takes) {
+  constexpr const char* texts[] = {"floating", "numbers", "any", "bits"};
+  return texts[size_t(takes)];
+}
 
 int ops(bool json) {
   Json all = Json::array();

@@ -10,7 +10,7 @@ std::vector<std::string> cpp_only_components(const std::string& what) {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"layer",
        {"Bilinear", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "TransformerDecoderLayer", "TransformerDecoder", "Transformer",
-        "AdaptiveLogSoftmaxWithLoss", "PairwiseDistance", "CosineSimilarity"}},
+        "AdaptiveLogSoftmaxWithLoss", "PairwiseDistance", "CosineSimilarity", "FractionalMaxPool2d", "FractionalMaxPool3d"}},
       {"loss",
        {"CosineEmbeddingLoss", "MarginRankingLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "GaussianNLLLoss"}},
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons, logic and selection.
+// Comparisons, logic, bits and selection.
 #include "cuda/kernels/elementwise.cuh"
+#include "framework/math/bitwise.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -20,6 +21,10 @@ constexpr AnyKernels<2> kAny[] = {
 constexpr PacksKernel<2> kPacks[] = {
 #include "framework/math/elementwise.def"
 };
+
+constexpr AnyKernels<2> kBits[] = {AnyKernels<2>::whole<functor::bit_and>(), AnyKernels<2>::whole<functor::bit_or>(),
+                                   AnyKernels<2>::whole<functor::bit_xor>(), AnyKernels<2>::whole<functor::left_shift>(),
+                                   AnyKernels<2>::whole<functor::right_shift>()};
 
 // A number beside floats counts in the type that they are computed in.
 Compute compute_beside(const TensorView& v, const TensorView& other) {
@@ -41,6 +46,10 @@ const TensorView* rounded(const TensorView& v, DType t, float& number, TensorVie
 
 void test(const Queue& q, Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
   run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b}, true);
+}
+
+void bitwise(const Queue& q, Bitwise op, const TensorView& a, const TensorView& b, const TensorView& out) {
+  run_elementwise<2>(q, nullptr, kBits[int(op)], Compute::integer, {&out, &a, &b});
 }
 
 void where(const Queue& q, const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {

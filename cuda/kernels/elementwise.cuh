@@ -71,6 +71,10 @@ struct AnyKernels {
     return {any_kernel<Fn, float, Inputs>, any_kernel<Fn, double, Inputs>, any_kernel<Fn, int64_t, Inputs>};
   }
   template <class Fn>
+  static constexpr AnyKernels whole() {
+    return {nullptr, nullptr, any_kernel<Fn, int64_t, Inputs>};
+  }
+  template <class Fn>
   static constexpr AnyKernels number() {
     return any<Fn>();
   }

@@ -7,8 +7,8 @@
 //  * inputs of elementwise functions have the output's shape; broadcasting is a stride of 0; any strides are legal;
 //  * arithmetic is done in float for f16, bf16 and f32, in double for f64, in int64 for integers and bool; operands of
 //    different dtypes may be mixed; the result is rounded once, to the output's dtype;
-//  * an input of binary, binary_backward, test and where may be a C++ number (TensorView::number), which is read before the call
-//    returns. Beside floats it is converted to the type that they are computed in;
+//  * an input of binary, binary_backward, test, bitwise and where may be a C++ number (TensorView::number), which is read before
+//    the call returns. Beside floats it is converted to the type that they are computed in;
 //  * zero-size tensors are legal everywhere;
 //  * scalars that a step reads or writes (scale, found_inf, step counts) are pointers to device memory: no host reads;
 //  * the same calls give the same bits in every run; apart from matrix products, whose library may split long sums over

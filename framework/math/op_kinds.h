@@ -19,6 +19,7 @@ enum class Test : uint8_t {
 #define HS_TEST(name) name,
 #include "generated/elementwise_names.def"
 };
+enum class Bitwise : uint8_t { bit_and, bit_or, bit_xor, left_shift, right_shift };  // bitwise.h
 enum class Pointwise : uint8_t {
 #define HS_POINTWISE(name) name,
 #include "generated/pointwise_names.def"

@@ -13,12 +13,14 @@
 
 // Families with headers of their own.
 #include "framework/ops/elementwise/activations.h"
+#include "framework/ops/elementwise/bitwise.h"
 #include "framework/ops/linalg/attention.h"
 #include "framework/ops/linalg/contractions.h"
 #include "framework/ops/window/convolution.h"
 #include "framework/ops/shape/create.h"
 #include "framework/ops/loss/ctc_loss.h"
 #include "framework/ops/linalg/distances.h"
+#include "framework/ops/window/fractional_pool.h"
 #include "framework/ops/window/grid_sample.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/loss/margin_losses.h"
@@ -65,6 +67,10 @@ template <PlainNumber Start, PlainNumber End, PlainNumber Step = int>
 Tensor arange(Start start, End end, Step step = 1, const NumberOptions& options = {}) {
   const bool whole = std::is_integral_v<Start> && std::is_integral_v<End> && std::is_integral_v<Step>;
   return arange_of(double(start), double(end), double(step), whole ? DType::i64 : DType::f32, options);
+}
+template <PlainNumber Start, PlainNumber End>
+Tensor arange(Start start, End end, const NumberOptions& options) {
+  return arange(start, end, 1, options);
 }
 template <PlainNumber End>
 Tensor arange(End end, const NumberOptions& options = {}) {
@@ -195,6 +201,7 @@ Tensor where(const Tensor& cond, A a, B b) {
   return where(cond, full({}, a, options), full({}, b, options));
 }
 Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi = {});  // min(max(x, lo), hi); unset: no bound
+inline Tensor clip(const Tensor& x, std::optional<double> lo, std::optional<double> hi = {}) { return clamp(x, lo, hi); }
 Tensor isfinite(const Tensor& x);  // bool
 Tensor isnan(const Tensor& x);     // bool
 
@@ -209,6 +216,7 @@ Tensor contiguous(const Tensor& x);         // elements in row-major order, with
 // ---- views: they share x's memory. Negative dimensions count from the end.
 Tensor reshape(const Tensor& x, const Shape& shape);  // one size may be -1; a copy where the strides do not allow a view
 Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);  // dimensions start to end as one; a copy as reshape
+inline Tensor ravel(const Tensor& x) { return flatten(x); }
 Tensor transpose(const Tensor& x, int64_t a, int64_t b);  // dimensions a and b exchanged
 Tensor permute(const Tensor& x, const Dims& order);       // dimension i of the result is order[i] of x
 Tensor squeeze(const Tensor& x, int64_t dim);             // without this dimension where its size is 1, else x

@@ -28,6 +28,7 @@ namespace halfstep {
 
 class Node;          // framework/autograd/node.h
 class TensorIndex;   // framework/ops/index/slicing.h
+class TensorLiteral; // framework/ops/shape/literal.h
 class Generator;     // framework/base/generator.h
 struct TensorImpl;   // below
 class Tensor;
@@ -83,6 +84,7 @@ class Tensor {
   }
   Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
   Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
+  Tensor new_tensor(const TensorLiteral& values) const;  // as tensor() takes them
   // Same memory, other geometry; no autograd. `offset` in elements from this tensor's first.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset = 0) const;
 
@@ -171,6 +173,18 @@ class Tensor {
   const Tensor& operator%=(const Tensor& o) const { return remainder_(o); }
   const Tensor& operator%=(double o) const { return remainder_(o); }
   Tensor logical_not() const;
+  Tensor bitwise_not() const;
+#define HS_BITS(name)                  \
+  Tensor name(const Tensor& o) const;  \
+  template <std::integral Number>      \
+  Tensor name(Number o) const;         \
+  const Tensor& name##_(const Tensor& o) const;
+  HS_BITS(bitwise_and)
+  HS_BITS(bitwise_or)
+  HS_BITS(bitwise_xor)
+  HS_BITS(bitwise_left_shift)
+  HS_BITS(bitwise_right_shift)
+#undef HS_BITS
   Tensor clamp(std::optional<double> lo, std::optional<double> hi = {}) const;
   Tensor clip(std::optional<double> lo, std::optional<double> hi = {}) const { return clamp(lo, hi); }
 
@@ -408,6 +422,7 @@ class Tensor {
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, double value) const;
   const Tensor& masked_fill_(const Tensor& mask, double value) const;
+  const Tensor& index_fill_(int64_t dim, const Tensor& index, double value) const;
   const Tensor& tril_(int64_t diagonal = 0) const;
   const Tensor& triu_(int64_t diagonal = 0) const;
 

@@ -167,3 +167,18 @@ TEST_CASE("options of windows are taken by name only") {
   refuses<ValueError>("[options] num_layers is given twice, by position and by name", [] { LSTM(2, 3, 2, {.num_layers = 3}); });
   refuses<ValueError>("[options] d_model is given twice, by position and by name", [] { Transformer(8, 2, {.d_model = 16}); });
 }
+
+TEST_CASE("FractionalMaxPool draws its windows at each call, also in evaluation, from the generator that it is given") {
+  Generator a(3), b(3);
+  FractionalMaxPool2d pool(2, {.output_ratio = 0.5, .generator = &a});
+  pool.eval();
+  const Tensor x = arange(200).to(DType::f32).reshape({1, 2, 10, 10});
+  const Tensor first = pool(x), second = pool(x);
+  CHECK(first.shape() == Shape{1, 2, 5, 5});
+  CHECK(!first.equal(second));
+  CHECK(first.equal(fractional_max_pool2d(x, 2, {.output_ratio = 0.5, .generator = &b})));
+  const auto [values, indices] = pool.forward_with_indices(x);
+  CHECK(values.equal(x.flatten(2).gather(2, indices.flatten(2)).reshape(values.shape())));
+  // The last window ends at the end, whatever the numbers are.
+  CHECK(values[0][1][4][4].item() == 199);
+}

@@ -20,11 +20,11 @@ TEST_CASE("docs/ops.md lists every op as registered") {
           "its inputs'\n"
           "dtypes, `banned` throws; of those on no list `builtin_promote` promotes two dtypes by itself, `keep` takes its inputs "
           "as they are.\n"
-          "Dtypes: `floating` float16, bfloat16, float32, float64; `numbers` integers, too; `any` also bool. Every op with a "
-          "gradient\n"
-          "differentiates any number of times.\n\n"
+          "Dtypes: `floating` float16, bfloat16, float32, float64; `numbers` integers, too; `any` also bool; `bits` integers and "
+          "bool\n"
+          "alone. Every op with a gradient differentiates any number of times.\n\n"
           "| op | policy | dtypes | gradient | what it computes |\n| --- | --- | --- | --- | --- |\n";
-  constexpr const char* takes[] = {"floating", "numbers", "any"};
+  constexpr const char* takes[] = {"floating", "numbers", "any", "bits"};
   for (const Op& op : all_ops()) {
     std::string doc(op.doc);
     for (size_t at = 0; (at = doc.find('|', at)) != std::string::npos; at += 2) doc.replace(at, 1, "\\|");

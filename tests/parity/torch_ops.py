@@ -36,6 +36,8 @@ NAMES = {
     "binary_cross_entropy_with_logits": (F.binary_cross_entropy_with_logits, ["input", "target", "weight", "pos_weight"]),
     "multi_margin_loss": (F.multi_margin_loss, ["input", "target", "weight"]),
     "max_unpool2d": (F.max_unpool2d, ["input", "indices"]),
+    "fractional_max_pool2d": (F.fractional_max_pool2d, ["input", "_random_samples"]),
+    "fractional_max_pool3d": (F.fractional_max_pool3d, ["input", "_random_samples"]),
     "slice_scatter": (torch.slice_scatter, ["input", "src"]),
     "select_scatter": (torch.select_scatter, ["input", "src"]),
 }
@@ -284,7 +286,8 @@ SPECIAL = {
     **{n: one_number(getattr(torch, n)) for n in (
         "add", "sub", "mul", "maximum", "minimum", "atan2", "remainder", "fmod", "floor_divide", "logaddexp", "xlogy",
         "fmax", "fmin", "logaddexp2", "hypot", "copysign", "heaviside",
-        "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
+        "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift")},
     "div": div,
     "pad": pad,
     "trunc_divide": one_number(lambda x, y: torch.div(x, y, rounding_mode="trunc")),

@@ -46,16 +46,41 @@ TEST_CASE("operators that change a tensor in place take tensors and numbers") {
   CHECK(floats(x) == Floats{2.25, 2.25, 2.25});
 }
 
-TEST_CASE("operators of masks; whole numbers, whose bits they would mean, are refused") {
+TEST_CASE("operators on bits: masks, integers and numbers") {
   const Tensor a = tensor({1.0, 1, 0, 0}) > 0, b = tensor({1.0, 0, 1, 0}) > 0;
   CHECK(floats(a & b) == Floats{1, 0, 0, 0});
   CHECK(floats(a | b) == Floats{1, 1, 1, 0});
   CHECK(floats(a ^ b) == Floats{0, 1, 1, 0});
   CHECK(floats(~a) == Floats{0, 0, 1, 1});
   CHECK((~a).dtype() == DType::boolean);
+  CHECK((a & true).dtype() == DType::boolean);
+  CHECK((a & 1).dtype() == DType::i64);
   CHECK(floats(tensor({0.0, 2}).logical_not()) == Floats{1, 0});
-  CHECK_THROWS_WITH_AS(a & arange(4), doctest::Contains("[operator&] needs bool tensors, got int64"), DTypeError);
-  CHECK_THROWS_AS(~arange(4), DTypeError);
+
+  const Tensor i = arange(4), u = tensor({200, 7}, {.dtype = DType::u8});
+  CHECK(floats(i & 2) == Floats{0, 0, 2, 2});
+  CHECK(floats(2 | i) == Floats{2, 3, 2, 3});
+  CHECK(floats(1 << i) == Floats{1, 2, 4, 8});
+  CHECK(floats((i - 4) >> 1) == Floats{-2, -2, -1, -1});
+  CHECK(floats(~i) == Floats{-1, -2, -3, -4});
+  CHECK((u ^ 255).dtype() == DType::u8);
+  CHECK(floats(u << 1) == Floats{144, 14});
+  CHECK(floats(i.bitwise_xor(i + 1)) == Floats{1, 3, 1, 7});
+  CHECK(floats(a & i) == Floats{0, 1, 0, 0});
+
+  Tensor mask = a.clone(), bits = i.clone();
+  mask &= b;
+  mask |= tensor({false, false, false, true});
+  CHECK(floats(mask) == Floats{1, 0, 0, 1});
+  bits <<= 2;
+  bits ^= i;
+  bits &= 6;
+  CHECK(floats(bits) == Floats{0, 4, 2, 6});
+
+  CHECK_THROWS_WITH_AS(ones({2}) & 1, doctest::Contains("[bitwise_and] needs integers or masks, got float32"), DTypeError);
+  CHECK_THROWS_WITH_AS(~ones({2}), doctest::Contains("[bitwise_not] needs integers or masks"), DTypeError);
+  CHECK_THROWS_WITH_AS(a << b, doctest::Contains("[bitwise_left_shift] has no result for bool tensors"), DTypeError);
+  CHECK_THROWS_AS(mask &= i, DTypeError);  // a result of int64 does not go into bool
 }
 
 TEST_CASE("factories take what is at hand") {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons, logic and selection.
+// Comparisons, logic, bits and selection.
 #include <algorithm>
 #include <type_traits>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/loops.h"
+#include "framework/math/bitwise.h"
 #include "framework/math/functors.h"
 
 namespace halfstep::cpu {
@@ -16,6 +17,15 @@ HS_CLONES void compare(const C* const* in, Out* out, int64_t n, const void*) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(a[i], b[i]) ? Out(1) : Out(0);
 }
+
+template <class Fn>
+HS_CLONES void bits(const int64_t* const* in, int64_t* out, int64_t n, const void*) {
+  const int64_t *a = in[0], *b = in[1];
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(a[i], b[i]);
+}
+constexpr Chunk<int64_t> kBits[] = {bits<functor::bit_and>, bits<functor::bit_or>, bits<functor::bit_xor>,
+                                    bits<functor::left_shift>, bits<functor::right_shift>};
 
 template <class C>
 HS_CLONES void choose(const C* const* in, C* out, int64_t n, const void*) {
@@ -79,6 +89,11 @@ void test(Test op, const TensorView& a, const TensorView& b, const TensorView& o
     else
       map<C>(out, in, kCompare<C, C>[int(op)]);
   });
+}
+
+void bitwise(Bitwise op, const TensorView& a, const TensorView& b, const TensorView& out) {
+  const TensorView in[] = {a, b};
+  map<int64_t>(out, in, kBits[int(op)]);
 }
 
 void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {

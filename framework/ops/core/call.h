@@ -28,7 +28,8 @@
 
 namespace halfstep {
 
-enum class Takes : uint8_t { floating, numbers, any };  // which tensors an op computes with: floating, integers too, bool too
+// Which tensors an op computes with: floating; integers too; bool too; integers and bool alone.
+enum class Takes : uint8_t { floating, numbers, any, bits };
 
 struct OpInfo {
   std::string_view name;

@@ -50,6 +50,7 @@ Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const
 // One function a family, defined beside its ops.
 void add_elementwise(OpList& list);
 void add_pointwise(OpList& list);
+void add_bitwise(OpList& list);
 void add_activations(OpList& list);
 void add_where(OpList& list);
 void add_copies(OpList& list);
@@ -83,6 +84,7 @@ void add_inverse(OpList& list);
 void add_convolution(OpList& list);
 void add_unfold(OpList& list);
 void add_pooling(OpList& list);
+void add_fractional_pool(OpList& list);
 void add_resample(OpList& list);
 void add_grid_sample(OpList& list);
 void add_pixel_shuffle(OpList& list);

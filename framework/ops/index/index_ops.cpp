@@ -283,6 +283,11 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double valu
   return index_fill(x, dim, index, scalar(value, like(x)));
 }
 
+const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, double value) const {
+  const auto filled = [&](const Tensor& x) { return halfstep::index_fill(x, dim, index, value); };
+  return change_in_place("index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
+}
+
 Tensor take(const Tensor& x, const Tensor& index) {
   check_same_device("take", {x, index});
   const Tensor wrapped = wrap_index("take", index_tensor("take", index), x.numel()).reshape({-1});

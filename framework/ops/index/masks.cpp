@@ -95,35 +95,12 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
   return out.to(device);
 }
 
-void check_masks(std::string_view op, const Tensors& masks) {
-  for (const Tensor& t : masks)
-    check<DTypeError>(t.dtype() == DType::boolean, op, "needs bool tensors, got ", t.dtype(),
-                      Help{"logical_and, logical_or, logical_xor and logical_not treat nonzero as true"});
-}
-
 constexpr OpInfo kLogicalNot{.name = "logical_not", .doc = "is it 0", .differentiable = false, .takes = Takes::any};
 
 }  // namespace
 
 Tensor logical_not(const Tensor& x) { return eq(x, 0.0); }
 Tensor Tensor::logical_not() const { return halfstep::logical_not(*this); }
-Tensor operator~(const Tensor& mask) {
-  check_masks("operator~", {mask});
-  return logical_not(mask);
-}
-Tensor operator&(const Tensor& a, const Tensor& b) {
-  check_masks("operator&", {a, b});
-  return logical_and(a, b);
-}
-Tensor operator|(const Tensor& a, const Tensor& b) {
-  check_masks("operator|", {a, b});
-  return logical_or(a, b);
-}
-Tensor operator^(const Tensor& a, const Tensor& b) {
-  check_masks("operator^", {a, b});
-  return logical_xor(a, b);
-}
-
 Tensors where(const Tensor& cond) { return nonzero_as_tuple(cond); }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {

@@ -6,11 +6,6 @@
 
 namespace halfstep {
 
-// For masks, that is bool tensors; throws DTypeError for other dtypes, on whose bits these operators would work.
-Tensor operator~(const Tensor& mask);
-Tensor operator&(const Tensor& a, const Tensor& b);
-Tensor operator|(const Tensor& a, const Tensor& b);
-Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);  // bool: x == 0
 // value where mask (broadcast to x's shape) is true, else x. A tensor value is 0-dim. The result has x's dtype.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);

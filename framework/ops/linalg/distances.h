@@ -16,6 +16,14 @@ Tensor normalize(const Tensor& x, double p = 2, const Dims& dims = {1}, double e
 Tensor dist(const Tensor& a, const Tensor& b, double p = 2);
 // norm(a - b + eps) along the last dimension.
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false);
+struct PairwiseDistanceArguments {  // by name: pairwise_distance(a, b, {.keepdim = true})
+  double p = 2;
+  double eps = 1e-6;
+  bool keepdim = false;
+};
+inline Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceArguments& o) {
+  return pairwise_distance(a, b, o.p, o.eps, o.keepdim);
+}
 // Between all rows: a [..., P, M], b [..., R, M] -> [..., P, R]; batches broadcast. p >= 0. Above 25 rows, p = 2 goes through a
 // matrix product (as in PyTorch), which loses digits between points much closer to each other than to the origin; `mode` may ask
 // for it always or never.

@@ -46,6 +46,7 @@ Tensor TensorLiteral::tensor(const NumberOptions& options) const {
   return out;
 }
 
+Tensor Tensor::new_tensor(const TensorLiteral& values) const { return values.tensor({.dtype = dtype(), .device = device()}); }
 Tensor tensor(const TensorLiteral& values, const NumberOptions& options) { return values.tensor(options); }
 
 }  // namespace halfstep

@@ -160,7 +160,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
            : dims == 2 ? adaptive_avg_pool2d(in[0], out)
                        : adaptive_avg_pool3d(in[0], out);
   }
-  return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? std::vector<double>() : o.scale_factor},
+  return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? ScaleFactors() : o.scale_factor},
                   o.align_corners.value_or(false));
 }
 

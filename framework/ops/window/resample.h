@@ -3,21 +3,32 @@
 // positions: output o reads at (o + 0.5) in / out - 0.5, with align_corners at o (in - 1) / (out - 1); `nearest` at
 // floor(o in / out).
 //
-//   y = interpolate(x, {.scale_factor = {2}, .mode = "bilinear"});
+//   y = interpolate(x, {.scale_factor = 2, .mode = "bilinear"});
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
+// One number for all spatial dimensions, or one each.
+struct ScaleFactors : std::vector<double> {
+  ScaleFactors() = default;
+  template <class T>
+  requires std::is_arithmetic_v<T> ScaleFactors(T all) : std::vector<double>{double(all)} {}
+  ScaleFactors(std::initializer_list<double> each) : std::vector<double>(each) {}
+  ScaleFactors(const std::vector<double>& each) : std::vector<double>(each) {}
+};
+
 // Exactly one of size and scale_factor; one entry for all spatial dimensions, or one each.
 struct InterpolateOptions {
   Dims size{};
-  std::vector<double> scale_factor{};        // sizes become floor(in * scale_factor)
+  ScaleFactors scale_factor{};               // sizes become floor(in * scale_factor)
   std::string mode = "nearest";              // nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area
   std::optional<bool> align_corners = {};    // linear to trilinear, bicubic: the corner elements keep their places
   bool recompute_scale_factor = false;       // positions from the sizes, not from scale_factor
@@ -29,7 +40,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 // What sizes an upsample_...: sizes, or scale factors with empty sizes; both: the factors decide on the positions.
 struct UpsampleSize {
   Dims output_size{};
-  std::vector<double> scale_factors{};
+  ScaleFactors scale_factors{};
 };
 Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size);

@@ -348,3 +348,25 @@ TEST_CASE("elementwise results do not depend on the number of threads") {
     return a.raw() + b.raw();
   });
 }
+
+TEST_CASE("bits of integers: shifts by all bits and more, and by negative numbers") {
+  const auto run = [](Bitwise op, DType t, std::initializer_list<double> x, double by) {
+    const Shape n{int64_t(x.size())};
+    const Buffer a = make(t, n, x), y = make(t, n);
+    const Buffer b = make(DType::i64, n);
+    for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, by);
+    cpu().bitwise(op, a, b, y);
+    return y.values();
+  };
+  using Values = std::vector<double>;
+  CHECK(run(Bitwise::bit_and, DType::i32, {-1, 12, 7}, 6) == Values{6, 4, 6});
+  CHECK(run(Bitwise::bit_or, DType::u8, {255, 12, 0}, 3) == Values{255, 15, 3});
+  CHECK(run(Bitwise::bit_xor, DType::i8, {-1, 12, 0}, 3) == Values{-4, 15, 3});
+  CHECK(run(Bitwise::left_shift, DType::u8, {200, 1}, 1) == Values{144, 2});
+  CHECK(run(Bitwise::left_shift, DType::i32, {1, -1}, 31) == Values{-2147483648.0, -2147483648.0});
+  CHECK(run(Bitwise::left_shift, DType::i64, {1, -1}, 64) == Values{0, 0});
+  CHECK(run(Bitwise::left_shift, DType::i64, {1, -1}, -1) == Values{0, 0});
+  CHECK(run(Bitwise::right_shift, DType::i64, {-5, 5}, 1) == Values{-3, 2});
+  CHECK(run(Bitwise::right_shift, DType::i16, {-5, 5}, 100) == Values{-1, 0});
+  CHECK(run(Bitwise::right_shift, DType::u8, {200, 5}, -1) == Values{0, 0});
+}

@@ -273,3 +273,26 @@ TEST_CASE("comparisons, logic and selection") {
     CHECK(y.values() == std::vector<double>{1, 1, 0, 0});
   }
 }
+
+TEST_CASE("bits of integers and bool, also beside a number") {
+  const double six = 6;
+  for (DType t : {DType::boolean, DType::u8, DType::i8, DType::i16, DType::i32, DType::i64}) {
+    const bool flags = t == DType::boolean;
+    const Buffer a = flags ? make(t, {2, 3}, {0, 1, 0, 1, 1, 0}) : make(t, {2, 3}, {0, 1, 100, 5, 64, 127}),
+                 b = flags ? make(t, {2, 3}, {0, 0, 1, 1, 0, 1}) : make(t, {2, 3}, {1, 0, 3, 7, 8, 70});
+    for (int op = 0; op < (flags ? 3 : 5); ++op) {
+      const Buffer y = poisoned(t, {2, 3}), want = make(t, {2, 3});
+      const OnDevice dev_a(a), dev_b(b), dev_y(y);
+      cpu().bitwise(Bitwise(op), a, b, want);
+      cuda::bitwise(queue(), Bitwise(op), dev_a, dev_b, dev_y);
+      dev_y.fetch();
+      CHECK_MESSAGE(y.values() == want.values(), "op ", op, " ", name(t));
+      if (flags) continue;
+      const TensorView number{const_cast<double*>(&six), DType::f64, Shape{2, 3}, {0, 0}, true};
+      cpu().bitwise(Bitwise(op), a, number, want);
+      cuda::bitwise(queue(), Bitwise(op), dev_a, number, dev_y);
+      dev_y.fetch();
+      CHECK_MESSAGE(y.values() == want.values(), "op ", op, " beside a number, ", name(t));
+    }
+  }
+}
