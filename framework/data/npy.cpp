@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/zip.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/mapped_file.h"
+#include "framework/io/zip.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {

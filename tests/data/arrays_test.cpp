@@ -5,8 +5,8 @@
 
 #include "framework/base/check.h"
 #include "framework/data/npy.h"
-#include "framework/data/zip.h"
 #include "framework/io/safetensors.h"
+#include "framework/io/zip.h"
 #include "framework/ops/ops.h"
 #include "tests/data/array_files.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/zip.h"
+#include "framework/io/zip.h"
 
 #include <zlib.h>
 
@@ -18,7 +18,7 @@ constexpr uint64_t kPiece = 1 << 20;
 // Little-endian numbers of a file, which is checked to have them.
 class Reader {
  public:
-  Reader(const std::string& path, const std::string& bytes) : path_(path), bytes_(bytes) {}
+  Reader(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
   template <class T>
   T at(uint64_t offset) const {
     need(offset, sizeof(T));
@@ -28,7 +28,7 @@ class Reader {
   }
   std::string text(uint64_t offset, uint64_t size) const {
     need(offset, size);
-    return bytes_.substr(offset, size);
+    return std::string(bytes_.substr(offset, size));
   }
   void need(uint64_t offset, uint64_t size) const {
     check<DataError>(offset <= bytes_.size() && size <= bytes_.size() - offset, kZip, path_,
@@ -37,11 +37,11 @@ class Reader {
 
  private:
   const std::string& path_;
-  const std::string& bytes_;
+  std::string_view bytes_;
 };
 
 // The record at the end that says where the directory is.
-uint64_t find_end(const std::string& path, const std::string& bytes) {
+uint64_t find_end(const std::string& path, std::string_view bytes) {
   constexpr uint64_t kSize = 22, kComment = 65535;
   const Reader in(path, bytes);
   for (uint64_t back = kSize; back <= std::min<uint64_t>(bytes.size(), kSize + kComment); ++back)
@@ -75,9 +75,25 @@ std::string inflated(const std::string& where, const char* from, uint64_t packed
   return out;
 }
 
+uint32_t checksum_of(std::string_view bytes) {
+  uint32_t crc = 0;
+  for (uint64_t done = 0; done < bytes.size(); done += kPiece)
+    crc = uint32_t(
+        crc32(crc, reinterpret_cast<const Bytef*>(bytes.data() + done), uInt(std::min<uint64_t>(kPiece, bytes.size() - done))));
+  return crc;
+}
+
 }  // namespace
 
-ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), bytes_(read_file(path)) {
+ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), held_(read_file(path)), bytes_(held_) {
+  read_directory();
+}
+
+ZipFile::ZipFile(const std::filesystem::path& path, std::string_view bytes) : path_(path.string()), bytes_(bytes) {
+  read_directory();
+}
+
+void ZipFile::read_directory() {
   const Reader in(path_, bytes_);
   const uint64_t end = find_end(path_, bytes_);
   uint64_t count = in.at<uint16_t>(end + 10), at = in.at<uint32_t>(end + 16);
@@ -103,20 +119,26 @@ ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), byte
         value += 8;
       }
     }
+    places_.emplace(names_.back(), entries_.size());
     entries_.push_back(e);
     at = extras + extra + comment;
   }
 }
 
-std::string ZipFile::read(const std::string& name) const {
-  const auto found = std::find(names_.begin(), names_.end(), name);
-  if (found == names_.end()) {
+const ZipFile::Entry& ZipFile::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found == places_.end()) {
     std::string all;
-    for (const std::string& n : names_) all += (all.empty() ? "" : ", ") + n;
+    for (const std::string& n : names_) {
+      all += (all.empty() ? "" : ", ") + n;
+      if (all.size() > 500) break;
+    }
     fail<DataError>(kZip, path_, " has no \"", name, "\"; it has ", all.empty() ? "nothing" : all.substr(0, 500));
   }
-  const Entry& e = entries_[size_t(found - names_.begin())];
-  const std::string where = path_ + ": \"" + name + '"';
+  return entries_[found->second];
+}
+
+std::string_view ZipFile::packed_bytes(const Entry& e, const std::string& where) const {
   const Reader in(path_, bytes_);
   check<DataError>((e.flags & 1) == 0, kZip, where, " is encrypted");
   check<DataError>(e.method == 0 || e.method == 8, kZip, where, " must be stored or deflated, got method ", e.method);
@@ -124,12 +146,25 @@ std::string ZipFile::read(const std::string& name) const {
   const uint64_t data = e.header + 30 + in.at<uint16_t>(e.header + 26) + in.at<uint16_t>(e.header + 28);
   in.need(data, e.packed);
   check<DataError>(e.method == 8 || e.packed == e.size, kZip, where, " is stored, but has ", e.packed, " bytes for ", e.size);
-  std::string out = e.method == 0 ? bytes_.substr(data, e.packed) : inflated(where, bytes_.data() + data, e.packed, e.size);
-  uint32_t crc = 0;
-  for (uint64_t done = 0; done < out.size(); done += kPiece)
-    crc = uint32_t(
-        crc32(crc, reinterpret_cast<const Bytef*>(out.data() + done), uInt(std::min<uint64_t>(kPiece, out.size() - done))));
-  check<DataError>(crc == e.crc, kZip, where, " is damaged: its checksum is not the one that the archive has");
+  return bytes_.substr(data, e.packed);
+}
+
+std::string ZipFile::read(std::string_view name) const {
+  const Entry& e = find(name);
+  const std::string where = joined(path_, ": \"", name, '"');
+  const std::string_view packed = packed_bytes(e, where);
+  std::string out = e.method == 0 ? std::string(packed) : inflated(where, packed.data(), packed.size(), e.size);
+  check<DataError>(checksum_of(out) == e.crc, kZip, where, " is damaged: its checksum is not the one that the archive has");
+  return out;
+}
+
+std::string_view ZipFile::stored(std::string_view name) const {
+  const Entry& e = find(name);
+  const std::string where = joined(path_, ": \"", name, '"');
+  check<DataError>(e.method == 0, kZip, where, " must be stored without compression, got method ", e.method);
+  const std::string_view out = packed_bytes(e, where);
+  check<DataError>(e.crc == 0 || checksum_of(out) == e.crc, kZip, where,
+                   " is damaged: its checksum is not the one that the archive has");
   return out;
 }
 
