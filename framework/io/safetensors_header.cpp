@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/io/json.h"
+#include "framework/io/printable.h"
 
 namespace halfstep {
 namespace {
@@ -18,14 +19,6 @@ constexpr SafetensorsType kTypes[] = {
     {"I8", 1, DType::i8},   {"I16", 2, DType::i16},   {"I32", 4, DType::i32}, {"I64", 8, DType::i64}, {"BOOL", 1, DType::boolean},
     {"U16", 2, DType::i32}, {"U32", 4, DType::i64},   {"U64", 8, DType::i64},
 };
-
-// At most `n` printable characters of text that may hold anything.
-std::string printable(std::string_view text, size_t n = 160) {
-  std::string out;
-  for (char c : text.substr(0, n)) out += (c >= 0x20 && c < 0x7f) ? c : '?';
-  if (text.size() > n) out += "...";
-  return out;
-}
 
 // Takes the header's few legal forms as they come and refuses anything else at once, so a hostile header cannot make a tree
 // that is larger than itself.

@@ -99,8 +99,7 @@ void ZipFile::read_directory() {
   uint64_t count = in.at<uint16_t>(end + 10), at = in.at<uint32_t>(end + 16);
   if (end >= 20 && in.at<uint32_t>(end - 20) == kLocator64) {
     const uint64_t record = in.at<uint64_t>(end - 20 + 8);
-    check<DataError>(in.at<uint32_t>(record) == kEnd64, kZip, path_,
-                     ": the archive's 64-bit directory is not where it should be");
+    check<DataError>(in.at<uint32_t>(record) == kEnd64, kZip, path_, ": the archive's 64-bit directory is not where it should be");
     count = in.at<uint64_t>(record + 32), at = in.at<uint64_t>(record + 48);
   }
   for (uint64_t i = 0; i < count; ++i) {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's pickle format, protocols 2 to 5, read from untrusted bytes without running anything: what the bytes would have Python
+// import and call is recorded as a value, for the caller to look at. Only the opcodes that PyTorch writes for tensors, numbers,
+// texts and containers are known. Format: https://github.com/python/cpython/blob/main/Lib/pickletools.py
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace halfstep {
+
+struct PickleValue {
+  enum class Kind : uint8_t {
+    none,
+    boolean,     // integer: 0 or 1
+    integer,     // integer
+    large,       // an integer of more than 64 bits: text has its bytes, least significant first
+    real,        // real
+    text,        // text
+    tuple,       // items
+    list,        // items
+    map,         // items: key, value, key, value ...; also collections.OrderedDict
+    global,      // integer: what the caller's function made of the name
+    call,        // items: a global, and the tuple of its arguments
+    persistent,  // items: the id of an object outside the pickle
+  };
+  Kind kind = Kind::none;
+  int64_t integer = 0;
+  double real = 0;
+  std::string_view text{};        // lies in the pickle's bytes
+  std::vector<uint32_t> items{};  // numbers of other values. They may form a cycle
+};
+
+class Pickle {
+ public:
+  // Called with each name that the bytes import, "torch" and "FloatStorage": returns a number for it, or throws if the class or
+  // function must not be in the file.
+  using Globals = std::function<int64_t(std::string_view module, std::string_view name)>;
+
+  // Reads one pickle at the beginning of `bytes`, which must outlive the object. Takes time and memory proportional to it, and
+  // never recurses. Throws DataError "[pickle] where: ..." for an opcode that is not known, damaged or missing bytes, and more than
+  // four million values.
+  Pickle(std::string where, std::string_view bytes, const Globals& globals);
+
+  const PickleValue& root() const { return values_[root_]; }
+  const PickleValue& operator[](uint32_t value) const { return values_[value]; }
+  const std::deque<PickleValue>& values() const { return values_; }
+  size_t size() const { return size_; }  // bytes of the pickle: what follows it begins there
+
+ private:
+  friend class PickleReader;
+  std::deque<PickleValue> values_;
+  uint32_t root_ = 0;
+  size_t size_ = 0;
+};
+
+// What a value is, for messages: "a list".
+std::string_view pickle_kind_words(PickleValue::Kind kind);
+
+}  // namespace halfstep
