@@ -31,6 +31,7 @@
 #include "framework/distributions/distributions.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/safetensors.h"
+#include "framework/io/torch_file.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"

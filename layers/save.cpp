@@ -5,8 +5,23 @@
 #include <utility>
 
 #include "framework/io/safetensors.h"
+#include "framework/io/torch_file.h"
 
 namespace halfstep {
+namespace {
+
+StateDict state_of_file(const std::filesystem::path& path) {
+  StateDict out;
+  if (is_torch_file(path)) {
+    const TorchFile file = map_torch_file(path);
+    for (const std::string& name : file.names) out.push_back({name, file.tensors.at(name)});
+  } else {
+    for (auto& [name, tensor] : map_safetensors(path).tensors) out.push_back({name, tensor});
+  }
+  return out;
+}
+
+}  // namespace
 
 SavedState saved_state(const Module& module) {
   SavedState out;
@@ -31,14 +46,14 @@ void save(const Module& module, const std::filesystem::path& path, const std::ma
 }
 
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
-  const TensorFile file = map_safetensors(path);
+  const StateDict file = state_of_file(path);
   StateDict state;
-  for (const auto& [name, tensor] : file.tensors) {
+  for (const auto& [name, tensor] : file) {
     if (!name.starts_with(options.prefix)) continue;
     const std::string rest = name.substr(options.prefix.size());
     state.push_back({options.rename ? options.rename(rest) : rest, tensor});
   }
-  check<ValueError>(!state.empty() || file.tensors.empty() || !options.strict, "load", "no name in ", path.string(),
+  check<ValueError>(!state.empty() || file.empty() || !options.strict, "load", "no name in ", path.string(),
                     " begins with \"", options.prefix, '"');
   if (!options.device) return module.load_state_dict(state, options.strict);
   const StateDict mine = module.state_dict();

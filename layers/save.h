@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A module's state as a safetensors file, and back. Python reads the file with safetensors.torch.load_file and load_state_dict, or
-// with safetensors.torch.load_model where weights are shared; files that save_file and save_model wrote are read here.
+// with safetensors.torch.load_model where weights are shared; files that save_file, save_model and torch.save wrote are read here.
 #pragma once
 
 #include <filesystem>
@@ -33,8 +33,9 @@ struct LoadOptions {
   std::function<std::string(const std::string&)> rename{};  // a name of the file (without the prefix) to one of the module
   std::optional<Device> device{};                           // where the module goes before; from meta without values
 };
-// Copies the file's tensors into the module's. Throws IoError for a file that is malformed, and ValueError listing all names and
-// shapes that do not fit; then nothing has changed.
+// Copies the file's tensors into the module's. The file is safetensors or one that torch.save wrote (framework/io/torch_file.h): its
+// first bytes decide, not its name. Throws IoError and, for torch.save, DataError for a file that is malformed, and ValueError
+// listing all names and shapes that do not fit; then nothing has changed.
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace halfstep

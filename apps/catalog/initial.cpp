@@ -7,6 +7,7 @@
 #include "apps/catalog/modules.h"
 #include "apps/schema/pattern.h"
 #include "framework/io/checkpoint.h"
+#include "framework/io/torch_file.h"
 #include "layers/init.h"
 #include "layers/save.h"
 
@@ -72,7 +73,7 @@ const Section& rename_section() {
 
 const Section& weights_section() {
   static const Section made{"weights",
-                            {text("path", nullptr, "a .safetensors file, or a run or checkpoint of halfstep").required(),
+                            {text("path", nullptr, "a file of safetensors or torch.save, or a run or checkpoint of halfstep").required(),
                              boolean("strict", true, "file and layer must have the same names"),
                              text("prefix", "", "use only names that begin with it, and remove it from them"),
                              list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
@@ -119,7 +120,7 @@ void freeze_parameters(const Module& module, const Json& patterns) {
 
 void load_file(Module& module, const Json& weights) {
   std::filesystem::path file = weights["path"].get<std::string>();
-  if (file.extension() != ".safetensors") {
+  if (file.extension() != ".safetensors" && !is_torch_file(file)) {
     file = resolve_checkpoint(file);
     verify_checkpoint(file);
     file /= "model.safetensors";
