@@ -94,6 +94,7 @@ def main():
     torch.serialization.set_crc32_options(False)
     save(layer().state_dict(), OUT / "no_checksums.pt", True)
     torch.serialization.set_crc32_options(True)
+    save(torch.nn.Sequential(torch.nn.Linear(5, 5)).state_dict(), OUT / "linear.pt", True)  # of tests/docs
     save(layer(), OUT / "whole_model.pt", True)
     torch.jit.save(torch.jit.script(torch.nn.ReLU()), str(OUT / "script.pt"))
     (OUT / "plain_pickle.pt").write_bytes(pickle.dumps({"w": [1.0, 2.0]}, protocol=2))

@@ -46,5 +46,6 @@ class InTempDir {
   [[maybe_unused]] const Device device = Device::cpu;                                                                              \
   Sequential model(std::make_shared<Linear>(5, 5));                                                                                \
   save(model, "m.safetensors");                                                                                                    \
+  std::filesystem::copy_file(HALFSTEP_SOURCE_DIR "/tests/io/torch/linear.pt", "m.pt");                                             \
   SGD optimizer(model.parameters(), {.lr = 0.1});                                                                                  \
   GradScaler scaler;

@@ -33,13 +33,17 @@ def write(doc, target):
 
 def check_torch(doc):
     import copy
+    import os
+    import tempfile
 
     import torch
     import torch.utils.checkpoint
     import torchvision.transforms.v2
 
-    wrong = 0
-    for number, left, _ in rows(doc):
+    wrong, found = 0, rows(doc)
+    folder = tempfile.TemporaryDirectory()
+    os.chdir(folder.name)
+    for number, left, _ in found:
         if "safetensors" in left or "from_numpy" in left or "hook" in left:
             continue
         x, y = torch.rand(4, 5), torch.rand(4, 5)
@@ -53,13 +57,14 @@ def check_torch(doc):
                  "optimizer": torch.optim.SGD(model.parameters()),
                  "scaler": torch.amp.GradScaler("cpu"), "copy": copy, "wide": True,
                  "images": torch.rand(2, 3, 4, 4)}
+        torch.save(model.state_dict(), "m.pt")
         text = left.replace("[1:, rows]", "[1:, rows]")
         try:
             exec(text, names)
         except Exception as e:  # the report names it
             wrong += 1
             print(f"{doc}:{number}: {left}: {e}")
-    print(f"{len(rows(doc))} rows, {wrong} wrong")
+    print(f"{len(found)} rows, {wrong} wrong")
     return wrong
 
 
