@@ -33,8 +33,8 @@ struct LoadOptions {
   std::function<std::string(const std::string&)> rename{};  // a name of the file (without the prefix) to one of the module
   std::optional<Device> device{};                           // where the module goes before; from meta without values
 };
-// Copies the file's tensors into the module's. The file is safetensors or one that torch.save wrote (framework/io/torch_file.h): its
-// first bytes decide, not its name. Throws IoError and, for torch.save, DataError for a file that is malformed, and ValueError
+// Copies the file's tensors into the module's. The file is one of safetensors or of torch.save (framework/io/torch_file.h), which
+// its content decides, not its name. Throws IoError and, for torch.save, DataError for a file that is malformed, and ValueError
 // listing all names and shapes that do not fit; then nothing has changed.
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options = {});
 

@@ -73,7 +73,7 @@ const Section& rename_section() {
 
 const Section& weights_section() {
   static const Section made{"weights",
-                            {text("path", nullptr, "a file of safetensors or torch.save, or a run or checkpoint of halfstep").required(),
+                            {text("path", nullptr, "a file of safetensors or PyTorch, or a halfstep run or checkpoint").required(),
                              boolean("strict", true, "file and layer must have the same names"),
                              text("prefix", "", "use only names that begin with it, and remove it from them"),
                              list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -80,6 +81,30 @@ TEST_CASE("a shared weight is saved once, under its first name, as safetensors.t
   Sequential apart;
   apart.push_back("encoder", std::make_shared<Linear>(3, 3, false)).push_back("head", std::make_shared<Linear>(3, 3));
   CHECK_THROWS_WITH_AS(load(apart, path), doctest::Contains("missing: head.weight"), ValueError);
+}
+
+TEST_CASE("a module is filled from a file of torch.save, which its content and not its name decides") {
+  const testing::TempDir folder;
+  const std::filesystem::path files = std::filesystem::path(HALFSTEP_SOURCE_DIR) / "tests/io/torch";
+  for (const char* name : {"layer.pt", "layer.old.pt", "checkpoint.pt"}) {
+    std::filesystem::copy_file(files / name, folder / name);
+    std::filesystem::rename(folder / name, folder / "net.safetensors");
+    Sequential net{Linear(3, 2), BatchNorm1d(2)};
+    const LoadReport report = load(net, folder / "net.safetensors");
+    CHECK((report.missing.empty() && report.unexpected.empty()));
+    CHECK(floats_of(net.parameters()[0]) == std::vector<float>{0, 1, 2, 3, 4, 5});
+    CHECK(floats_of(net.parameters()[3]) == std::vector<float>{0, 1});
+    Linear part(3, 2);
+    load(part, folder / "net.safetensors", {.prefix = "0."});
+    CHECK(floats_of(part.bias) == std::vector<float>{0, 1});
+    save(net, folder / "net.pt");
+    Sequential again{Linear(3, 2), BatchNorm1d(2)};
+    load(again, folder / "net.pt");
+    CHECK(floats_of(again.parameters()[0]) == floats_of(net.parameters()[0]));
+  }
+  Linear other(3, 2);
+  CHECK_THROWS_WITH_AS(load(other, files / "whole_model.pt"), doctest::Contains("got the Python object torch.nn.modules"),
+                       DataError);
 }
 
 TEST_CASE("a module that was planned on meta is filled from a file") {

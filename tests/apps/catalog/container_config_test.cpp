@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "apps/catalog/initial.h"
 #include "apps/catalog/optimizers.h"
@@ -225,6 +227,13 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
                               file + R"(", "strict": false, "rename": [{"match": "^1\\.(.*)$", "replace": "first.\\1"}]}},
     {"type": "Linear", "out_features": "auto"}])";
   CHECK(loaded(renamed).at("0.first.weight").to_vector<float>() == first);
+  // A file of torch.save, whatever its name.
+  const std::string torch = std::string(HALFSTEP_SOURCE_DIR) + "/tests/io/torch/";
+  const auto last = [&](const std::string& name) {
+    return R"(["Flatten", {"type": "Linear", "out_features": 3}, {"type": "Linear", "out_features": 2,
+      "weights": {"path": ")" + torch + name + R"(", "prefix": "0."}}, "Tanh", {"type": "Linear", "out_features": 4}])";
+  };
+  CHECK(loaded(last("layer.pt")).at("2.weight").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
 
   const auto says = [&](const std::string& layers, const std::string& text) {
     std::string got;
@@ -236,6 +245,7 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
   };
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": ")" + file + R"("}])",
        "[model.layers.1.weights] [load_state_dict] the state does not fit Linear");
+  says(last("whole_model.pt"), "[model.layers.2.weights] [torch_file] " + torch + "whole_model.pt: may have tensors, names");
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": "/no/where.safetensors"}])",
        "[model.layers.1.weights] [safetensors] /no/where.safetensors: cannot read: No such file or directory");
 }
