@@ -27,7 +27,7 @@ bool is_torch_file(const std::filesystem::path& path);
 // Throws IoError when the file cannot be read; DataError when it is damaged or cut off, from a big-endian machine, a whole model or
 // another Python object, for complex, quantised and sparse tensors and other dtypes, and for tensors that together need more than
 // twice the file and 64 MiB, which only repeated views do. Sizes are checked against the file before memory is allocated, and the
-// checksums of the zip format are compared where the file has them.
+// checksums of the zip format are compared where the file has them. It must not be shortened meanwhile (map_safetensors).
 TorchFile load_torch_file(const std::filesystem::path& path, Device device = Device::cpu);
 
 // The same with the file mapped into memory (framework/io/mapped_file.h): tensors of the CPU that show it where it lies, if they

@@ -16,6 +16,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr const char* kTorch = "torch_file";
+constexpr size_t kMaxKey = 200;  // PyTorch writes decimal numbers
 
 // What a name of PyTorch is for.
 enum class Role : uint8_t {
@@ -268,6 +269,9 @@ TorchStorage torch_storage_of(const std::string& file, const Pickle& pickle, con
                      part(4).kind == Kind::integer && part(4).integer >= 0;
   const TorchName* type = whole ? name_of(pickle, id.items[1]) : nullptr;
   check<DataError>(type && type->role == Role::storage, kTorch, file, ": is damaged: a storage lacks its type, key or size");
+  // Many tensors may refer to one key, and each compares it: a long one would take time without bound.
+  check<DataError>(part(2).text.size() <= kMaxKey, kTorch, file, ": is damaged: the key of a storage may have ", kMaxKey,
+                   " bytes, got ", part(2).text.size());
   TorchStorage out{part(2).text, type->dtype, type->name, type->element_bytes, uint64_t(part(4).integer)};
   uint64_t bytes = 0;
   check<DataError>(!__builtin_mul_overflow(out.elements, out.element_bytes, &bytes), kTorch, file,

@@ -266,6 +266,9 @@ TEST_CASE("torch files: tensors must lie in their storage, and sizes are checked
   // Four bytes that would become 2^40.
   const std::string wide = "\x8a\x06\x00\x00\x00\x00\x00\x01"s, zero = "K\x00\x85"s;
   CHECK(contains(error(one_tensor(none, wide + "\x85", zero, "K\x01"s), 1, 4), "bytes is too much"));
+  std::string long_key = one_tensor(none, one, one, "K\x02"s);
+  long_key.replace(long_key.find(unicode("7")), unicode("7").size(), unicode(std::string(201, '7')));
+  CHECK(contains(error(long_key, 2, 8), "the key of a storage may have 200 bytes, got 201"));
   // Nine dimensions.
   CHECK(contains(error(one_tensor(none, "(K\1K\1K\1K\1K\1K\1K\1K\1K\1t", one, "K\x02"s), 2, 8), "may have 8 dimensions, got 9"));
 }
@@ -282,6 +285,12 @@ TEST_CASE("torch files: pickles that are damaged, deep, or contain themselves") 
   CHECK(contains(torch_error_of(old_file("K\1)R")), "what is called is no function"));
   CHECK(contains(torch_error_of(old_file("}Nr\xff\xff\xff\xff"s)), "too large a number"));
   CHECK(contains(torch_error_of(old_file("X\xff\xff\xff\xff"s)), "it is cut off"));
+  const std::string call = "ccollections\nOrderedDict\nq\x02("s;
+  std::string many, twice;  // one list of 1000 pairs, for 200 dictionaries
+  for (int i = 0; i < 1000; ++i) many += "h\x03";
+  for (int i = 0; i < 200; ++i) twice += "h\x02(h\x01tR";
+  CHECK(
+      contains(torch_error_of(old_file(call + "](K\1K\1\x86q\x03" + many + "eq\x01tR" + twice)), "it copies lists more than once"));
   CHECK(contains(torch_error_of("\x80\x02}.\x80\x07........"), "got a pickle of another program"));
 }
 
