@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "amp/step/param_groups.h"
 
+#include <set>
 #include <utility>
 
 #include "layers/normalization.h"
@@ -28,17 +29,18 @@ void collect(const Module& m, const std::string& prefix, std::set<std::string>& 
 
 }  // namespace
 
-std::set<std::string> norms_and_biases(const Module& model) {
+std::vector<std::string> norms_and_biases(const Module& model) {
   std::set<std::string> names;
   collect(model, "", names);
   for (const NamedTensor& p : model.named_parameters()) {
     if (is_bias(p.name)) names.insert(p.name);
   }
-  return names;
+  return {names.begin(), names.end()};
 }
 
 std::vector<ParamGroup> groups_without_decay(const Module& model) {
-  const std::set<std::string> spared = norms_and_biases(model);
+  const std::vector<std::string> names = norms_and_biases(model);
+  const std::set<std::string> spared(names.begin(), names.end());
   ParamGroup decaying, rest{.params = {}, .lr = {}, .weight_decay = 0.0};
   for (const NamedTensor& p : model.named_parameters()) (spared.contains(p.name) ? rest : decaying).params.push_back(p.tensor);
   std::vector<ParamGroup> out;

@@ -2,7 +2,6 @@
 // Groups of parameters by their kind: biases, normalisations and others.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,8 @@
 namespace halfstep {
 
 // The names of those parameters that weight decay does harm to: all of normalisations, and biases (of recurrent and attention
-// layers as well). Embeddings are not among them.
-std::set<std::string> norms_and_biases(const Module& model);
+// layers as well). Embeddings are not among them. In alphabetic order.
+std::vector<std::string> norms_and_biases(const Module& model);
 
 // All parameters of a model in two groups, of which the second, those of norms_and_biases, has no weight decay:
 //   AdamW opt(groups_without_decay(net), {.lr = 1e-3, .weight_decay = 0.1});

@@ -113,7 +113,8 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
   const bool spare = self["no_decay_norm_bias"] == true;
   check<ConfigError>(!spare || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
                      " has no weight decay that no_decay_norm_bias could spare a parameter");
-  const std::set<std::string> spared = spare ? norms_and_biases(model) : std::set<std::string>{};
+  const std::vector<std::string> names = spare ? norms_and_biases(model) : std::vector<std::string>{};
+  const std::set<std::string> spared(names.begin(), names.end());
   for (Rule& r : rules) {
     r.other = r.decaying;
     r.other.weight_decay = 0.0;

@@ -147,10 +147,12 @@ TEST_CASE("layers of several tensors refuse what does not fit") {
   refuses<ShapeError>("[MaxUnpool2d] output_size must lie between 2 and 6 in spatial dimension 1, got [5, 6]", [] {
     MaxUnpool2d(2)(ones({1, 2, 2}), zeros({1, 2, 2}, {.dtype = DType::i64}), {5, 6});
   });
-  refuses<ValueError>("[FractionalMaxPool2d] takes exactly one of output_size and output_ratio", [] { FractionalMaxPool2d(2, {}); });
+  refuses<ValueError>("[FractionalMaxPool2d] takes exactly one of output_size and output_ratio",
+                      [] { FractionalMaxPool2d(2, {}); });
   refuses<ValueError>("[FractionalMaxPool3d] output_ratio must lie in (0, 1), got 1",
                       [] { FractionalMaxPool3d(2, {.output_ratio = 1}); });
-  refuses<ShapeError>("[fractional_max_pool2d] output_size [4, 4] and kernel_size [2, 2] do not fit an input of [1, 4, 4]",
+  refuses<ShapeError>("[fractional_max_pool2d] output_size [4, 4] and kernel_size [2, 2] do not fit an input of [1, 4, 4]\n"
+                      "help: output_size + kernel_size - 1 is at most the input's size",
                       [] { FractionalMaxPool2d(2, {.output_size = 4})(ones({1, 4, 4})); });
   refuses<ShapeError>("[ConvTranspose2d] output_size must be 5 to 6 in spatial dimension 0, got [7, 5]", [] {
     ConvTranspose2d(1, 1, 3, {.stride = 2})(ones({1, 2, 2}), {7, 5});
