@@ -58,7 +58,8 @@ CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
 # Written by CMake.
-GENERATED = {"generated/halfstep_version.h", "generated/elementwise_names.def", "generated/pointwise_names.def"}
+GENERATED = {"generated/halfstep_version.h", "generated/halfstep_release.h", "generated/elementwise_names.def",
+             "generated/pointwise_names.def"}
 
 MAX_LINES = 400  # without the line of the license
 MAX_COLUMNS = 132  # of code, but for the tables of rows

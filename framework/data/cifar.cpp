@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/published.h"
 
 namespace halfstep {
@@ -114,6 +115,15 @@ TensorDataset<> load(const fs::path& root, const CifarOptions& o) {
 
 }  // namespace
 
-CifarDataset::CifarDataset(const fs::path& root, const CifarOptions& options) : TensorDataset(load(root, options)) {}
+CifarDataset::CifarDataset(const fs::path& root, const CifarOptions& options)
+    : TensorDataset(load(root, options)), labels_(options.labels) {}
+
+DataForm CifarDataset::form() const {
+  DataForm out = Dataset::form();
+  if (labels_ == CifarLabels::ten)
+    out.names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
+  out.source = ImageForm{.fit = PictureFit::pad};
+  return out;
+}
 
 }  // namespace halfstep

@@ -29,6 +29,10 @@ struct CifarOptions {
 class CifarDataset : public TensorDataset<> {
  public:
   explicit CifarDataset(const std::filesystem::path& root, const CifarOptions& options = {});
+  DataForm form() const override;
+
+ private:
+  CifarLabels labels_;
 };
 
 }  // namespace halfstep

@@ -6,12 +6,15 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "framework/base/check.h"
 #include "framework/data/csv_columns.h"
 #include "framework/data/csv_sheet.h"
+#include "framework/data/form.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
 
@@ -22,6 +25,7 @@ struct CsvDataset::Parsed {
   std::vector<std::string> feature_names;
   CsvEncoding encoding;
   std::string label;
+  CsvOptions options;
   DataNotes notes;
 };
 
@@ -168,6 +172,8 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   const std::vector<size_t> chosen = columns.choose(target, path.string());
 
   Parsed out;
+  out.options = o;
+  out.options.format = sheet.format();
   out.label = "CSV " + path.string();
   if (o.missing == CsvMissing::drop_row) {
     std::vector<size_t> used = chosen;
@@ -222,7 +228,118 @@ CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& opti
 CsvDataset::CsvDataset(Parsed p)
     : TensorDataset(p.input, p.target, int64_t(p.encoding.classes.size()), {}, p.label),
       feature_names_(std::move(p.feature_names)),
+      options_(std::move(p.options)),
       encoding_(std::move(p.encoding)),
       notes_(std::move(p.notes)) {}
+
+DataForm CsvDataset::form() const {
+  DataForm out = Dataset::form();
+  CsvOptions options = options_;
+  options.part = {};  // it refers to what may be gone
+  options.encoding = encoding_;
+  out.names = classes() > 0 ? encoding_.classes : std::vector<std::string>{encoding_.target};
+  out.source = TableForm{std::move(options)};
+  return out;
+}
+
+// ---- rows to be predicted
+
+namespace {
+
+// The file's columns of the training data's features, in their order.
+std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path) {
+  const std::vector<std::string>& all = sheet.names();
+  std::vector<size_t> out;
+  std::string missing, wanted;
+  for (const CsvEncoding::Column& c : encoding.columns) {
+    wanted += (wanted.empty() ? "" : ", ") + c.name;
+    const auto found = std::find(all.begin(), all.end(), c.name);
+    if (found == all.end())
+      missing += (missing.empty() ? "\"" : ", \"") + c.name + '"';
+    else
+      out.push_back(size_t(found - all.begin()));
+  }
+  if (missing.empty()) return out;
+  if (encoding.header) {
+    fail<DataError>(kCsv, path, " has no column ", missing, ", which the model takes", Help{"it takes the columns " + wanted});
+  }
+  check<DataError>(all.size() == encoding.columns.size(), kCsv, path, " has ", all.size(), " columns, but the model takes ",
+                   encoding.columns.size());
+  out.resize(all.size());
+  std::iota(out.begin(), out.end(), size_t(0));
+  return out;
+}
+
+// The place of the target's column; empty: the file does not have it.
+std::optional<size_t> find_target(const CsvSheet& sheet, const std::vector<size_t>& features, const CsvEncoding& encoding) {
+  const auto found = std::find(sheet.names().begin(), sheet.names().end(), encoding.target);
+  if (found == sheet.names().end()) return {};
+  const size_t place = size_t(found - sheet.names().begin());
+  return std::find(features.begin(), features.end(), place) == features.end() ? std::optional(place) : std::nullopt;
+}
+
+// The target in a row, NaN if it has none.
+double target_of(const CsvSheet& sheet, size_t column, const CsvOptions& o) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const std::string_view cell = sheet.cell(0, column);
+  if (cell.empty() || std::find(o.missing_words.begin(), o.missing_words.end(), cell) != o.missing_words.end()) return kNone;
+  return o.classification ? double(find_classes(sheet, column, o.encoding->classes)[0]) : sheet.number(0, column);
+}
+
+// The inputs of the row that the sheet shows. Throws DataError for one that cannot be read.
+std::vector<double> inputs_of_row(const CsvSheet& sheet, const std::vector<size_t>& columns, const CsvOptions& o,
+                                  const std::string& path) {
+  const CsvEncoding& e = *o.encoding;
+  CsvColumns cells(sheet, o);
+  std::vector<CsvFeature> features;
+  for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &e.columns[i], features);
+  if (o.missing == CsvMissing::drop_row && cells.missing() > 0)
+    fail<DataError>(kCsv, path, ": a value is missing, and the model was trained on whole rows");
+  std::vector<double> fills = e.fill;
+  fill_missing(features, {0}, o, path, fills);
+  std::vector<double> out;
+  for (size_t j = 0; j < features.size(); ++j)
+    out.push_back(e.mean.empty() ? features[j].values[0] : (features[j].values[0] - e.mean[j]) / e.std[j]);
+  return out;
+}
+
+}  // namespace
+
+CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
+  check<ValueError>(o.encoding && !o.encoding->columns.empty(), kCsv, "rows are read by the training data's encoding, got none");
+  const CsvEncoding& e = *o.encoding;
+  auto read = std::make_unique<CsvSheet>(kCsv, path, o.format, e.header);
+  if (read->names().size() == 1 && e.columns.size() > 1) {  // the same table in a file with another delimiter
+    CsvFormat format = o.format;
+    format.delimiter = 0;
+    read = std::make_unique<CsvSheet>(kCsv, path, format, e.header);
+  }
+  CsvSheet& sheet = *read;
+  const std::vector<size_t> columns = find_features(sheet, e, path.string());
+  const std::optional<size_t> target = find_target(sheet, columns, e);
+  CsvRows out;
+  if (sheet.has_header()) out.header = sheet.names();
+  out.delimiter = sheet.format().delimiter;
+  const size_t rows = sheet.rows();
+  out.faults.resize(rows);
+  std::vector<float> values;
+  for (size_t r = 0; r < rows; ++r) {
+    sheet.show_row(r);
+    std::vector<std::string> cells;
+    for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(0, c));
+    out.cells.push_back(std::move(cells));
+    try {
+      const std::vector<double> inputs = inputs_of_row(sheet, columns, o, path.string());
+      if (target) out.targets.push_back(target_of(sheet, *target, o));
+      values.insert(values.end(), inputs.begin(), inputs.end());
+      out.rows.push_back(r);
+    } catch (const DataError& error) { out.faults[r] = error.what(); }
+  }
+  const int64_t n = int64_t(out.rows.size());
+  const MemoryScope scope(MemoryTag::data);
+  out.input = Tensor::empty({n, n > 0 ? int64_t(values.size()) / n : 0}, {.device = Device::cpu});
+  std::copy(values.begin(), values.end(), out.input.data_ptr<float>());
+  return out;
+}
 
 }  // namespace halfstep

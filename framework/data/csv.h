@@ -79,14 +79,32 @@ class CsvDataset : public TensorDataset<> {
   // What this part was read by: mean and std empty unless standardized, fill unless missing values are filled in.
   const CsvEncoding& encoding() const { return encoding_; }
   DataNotes notes() const override { return notes_; }
+  DataForm form() const override;
 
  private:
   struct Parsed;
   explicit CsvDataset(Parsed parsed);
   static Parsed parse(const std::filesystem::path& path, const CsvOptions& options);
   std::vector<std::string> feature_names_;
+  CsvOptions options_;  // with the delimiter that was found
   CsvEncoding encoding_;
   DataNotes notes_;
 };
+
+// Rows of a table that a model is to answer for.
+struct CsvRows {
+  std::vector<std::string> header{};              // the file's; empty: it has none
+  std::vector<std::vector<std::string>> cells{};  // of every row
+  std::vector<std::string> faults{};              // of every row: why it cannot be read; "": it can
+  std::vector<size_t> rows{};                     // those that can be read
+  Tensor input{};                                 // of those, [rows, inputs] f32
+  // Of those: the target, a number or the number of the class; NaN where there is none. Empty: the file has no such column.
+  std::vector<double> targets{};
+  char delimiter = ',';
+};
+// training: how the training data was read, with its encoding. Columns are found by name, in any order and beside others, if the
+// training data had a header, and else by place; the target's may be missing. With CsvMissing::drop_row a row with a missing value
+// has a fault. Throws IoError, and DataError for a file that is no table or lacks a column.
+CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& training);
 
 }  // namespace halfstep

@@ -40,7 +40,7 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
   format_.delimiter = table_.delimiter();
   const std::optional<bool> found = header ? header : find_header(table_, format_);
   has_header_ = found.value_or(false), guessed_ = !found;
-  for (size_t r = has_header_ ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
+  show_all();
   for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(has_header_ ? std::string(table_.cell(0, c)) : std::to_string(c));
   check<DataError>(
       rows() > 0, where_, path_, ": the file has a header but no rows",
@@ -51,6 +51,11 @@ void CsvSheet::keep(const std::vector<size_t>& rows) {
   std::vector<size_t> kept;
   for (const size_t r : rows) kept.push_back(rows_[r]);
   rows_ = std::move(kept);
+}
+
+void CsvSheet::show_all() {
+  rows_.clear();
+  for (size_t r = has_header_ ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
 }
 
 size_t CsvSheet::find(const std::string& what) const {

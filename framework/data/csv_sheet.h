@@ -27,6 +27,9 @@ class CsvSheet {
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);
+  // Shows one row of the table alone, or all again.
+  void show_row(size_t row) { rows_ = {(has_header_ ? 1 : 0) + row}; }
+  void show_all();
   // By name or 0-based index, negative from the end. Throws ConfigError for one that is not there.
   size_t find(const std::string& column) const;
   bool is_number(size_t row, size_t column) const;

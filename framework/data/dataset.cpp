@@ -5,6 +5,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/image_transforms.h"
 
 namespace halfstep {
@@ -75,6 +76,7 @@ class Transformed : public Dataset {
   int64_t streams() const override { return base_->streams(); }
   bool label_sequences() const override { return base_->label_sequences(); }
   TargetScale target_scale() const override { return base_->target_scale(); }
+  DataForm form() const override { return base_->form(); }
   std::vector<int64_t> lengths() const override { return base_->lengths(); }
   DataNotes notes() const override { return base_->notes(); }
   std::vector<int64_t> labels() const override { return base_->labels(); }

@@ -17,6 +17,8 @@
 
 namespace halfstep {
 
+struct DataForm;  // framework/data/form.h
+
 struct Batch {
   Tensor input;   // f32 [B, ...], or i64 [B, ...]: the numbers of tokens
   Tensor target;  // i64 [B, ...] for classes: one a sample, or one a position of it; f32 [B, ...] for regression
@@ -58,6 +60,8 @@ class Dataset {
   // Targets are labels in a row, fewer than the model's steps, with -1 behind the last one: for CTCLoss.
   virtual bool label_sequences() const { return false; }
   virtual TargetScale target_scale() const { return {}; }
+  // How files are to be read to be like this data, and what answers mean. The default is that of tensors, with numbered classes.
+  virtual DataForm form() const;
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
   // The same in an epoch, on which random transforms depend. A DataLoader calls this.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/sample_numbers.h"
 #include "framework/tensor/storage.h"
 
@@ -145,5 +146,11 @@ TensorDataset<> make(const DigitsOptions& o) {
 }  // namespace
 
 DigitsDataset::DigitsDataset(const DigitsOptions& options) : TensorDataset(make(options)) {}
+
+DataForm DigitsDataset::form() const {
+  DataForm out = Dataset::form();
+  out.source = ImageForm{.fit = PictureFit::pad};
+  return out;
+}
 
 }  // namespace halfstep

@@ -21,6 +21,7 @@ struct DigitsOptions {
 class DigitsDataset : public TensorDataset<> {
  public:
   explicit DigitsDataset(const DigitsOptions& options = {});
+  DataForm form() const override;
 };
 
 }  // namespace halfstep

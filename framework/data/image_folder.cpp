@@ -8,6 +8,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/image_file.h"
 #include "framework/ops/window/resample.h"
 #include "framework/tensor/storage.h"
@@ -64,17 +65,18 @@ std::vector<fs::path> pictures_in(const fs::path& folder, std::vector<fs::path>&
   return out;
 }
 
-// [C, H, W] in [0, 1].
+}  // namespace
+
 void to_planes(const Picture& p, float* to) {
   for (int64_t c = 0; c < p.channels; ++c)
     for (int64_t i = 0; i < p.height * p.width; ++i) *to++ = float(p.pixels[size_t(i * p.channels + c)]) / 255;
 }
 
-void fit(const Picture& p, const ImageFolderOptions& o, float* to) {
+void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background background, float* to) {
   const NoGrad off;
-  const int64_t size = o.size, side = o.fit == PictureFit::pad ? std::max(p.height, p.width) : std::min(p.height, p.width);
+  const int64_t side = fit == PictureFit::pad ? std::max(p.height, p.width) : std::min(p.height, p.width);
   const auto resized = [&](int64_t length) {
-    return o.fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / side);
+    return fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / side);
   };
   const int64_t height = resized(p.height), width = resized(p.width);
   Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
@@ -85,15 +87,13 @@ void fit(const Picture& p, const ImageFolderOptions& o, float* to) {
   const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
   const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
   const int64_t there = std::min(size - first, width - std::max<int64_t>(0, left));
-  std::fill_n(to, p.channels * size * size, o.background == Background::white ? 1.f : 0.f);
+  std::fill_n(to, p.channels * size * size, background == Background::white ? 1.f : 0.f);
   for (int64_t c = 0; c < p.channels; ++c) {
     for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
       std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, there,
                   to + (c * size + y) * size + first);
   }
 }
-
-}  // namespace
 
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
@@ -117,7 +117,7 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
 
 void ImageFolderDataset::read(const File& file, float* to) const {
   const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background);
-  if (options_.size > 0) return fit(p, options_, to);
+  if (options_.size > 0) return fit_picture(p, options_.size, options_.fit, options_.background, to);
   check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
                    " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
                    Help{"set \"size\" to resize all to one size"});
@@ -159,6 +159,15 @@ int64_t ImageFolderDataset::check_sizes(double seconds) const {
 std::vector<int64_t> ImageFolderDataset::labels() const {
   std::vector<int64_t> out;
   for (const File& f : files_) out.push_back(f.label);
+  return out;
+}
+
+DataForm ImageFolderDataset::form() const {
+  DataForm out = Dataset::form();
+  out.names = class_names_;
+  ImageForm image{.background = options_.background};
+  if (options_.size > 0) image.fit = options_.fit;
+  out.source = image;
   return out;
 }
 

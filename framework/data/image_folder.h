@@ -25,6 +25,11 @@ struct ImageFolderOptions {
   Background background = Background::black;  // behind transparent pixels and of `pad`, where none is black
 };
 
+// Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].
+void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Background background, float* to);
+// The same without a change of size: [C, H, W].
+void to_planes(const Picture& picture, float* to);
+
 // Images [3, H, W] f32, [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that the file lies in, at any
 // depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Files whose names do
 // not end in .png, .jpg or .jpeg are passed over; notes() warns of pictures in other formats. Throws DataError: for a root that is
@@ -42,6 +47,7 @@ class ImageFolderDataset : public Dataset {
   std::string describe() const override;
   DataNotes notes() const override;
   std::vector<int64_t> labels() const override;
+  DataForm form() const override;
 
   // Without a size: checks that all pictures have the size of the first one, from their headers. Stops after `seconds`, and returns
   // how many pictures were checked. Throws DataError with an example and the number of pictures that differ.

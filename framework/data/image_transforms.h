@@ -61,6 +61,7 @@ struct RandomCropOptions {
 class RandomCrop : public MoveTransform {
  public:
   explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {});
+  bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
   std::string_view name() const override { return "RandomCrop"; }
   std::optional<float> fill() const override { return float(options_.pad.fill); }
@@ -97,6 +98,7 @@ class Pad : public MoveTransform {
 class RandomHorizontalFlip : public MoveTransform {
  public:
   explicit RandomHorizontalFlip(double p = 0.5);
+  bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
   std::string_view name() const override { return "RandomHorizontalFlip"; }
 
@@ -107,6 +109,7 @@ class RandomHorizontalFlip : public MoveTransform {
 class RandomVerticalFlip : public MoveTransform {
  public:
   explicit RandomVerticalFlip(double p = 0.5);
+  bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
   std::string_view name() const override { return "RandomVerticalFlip"; }
 
@@ -140,6 +143,7 @@ void warp_image(const float* from, float* to, const Shape& sample, const std::ar
 class RandomRotation : public Transform {
  public:
   explicit RandomRotation(std::array<double, 2> degrees, const WarpOptions& options = {});
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:
@@ -157,6 +161,7 @@ struct RandomAffineOptions {
 class RandomAffine : public Transform {
  public:
   explicit RandomAffine(RandomAffineOptions options);
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:
@@ -186,6 +191,7 @@ struct RandomErasingOptions {
 class RandomErasing : public Transform {
  public:
   explicit RandomErasing(RandomErasingOptions options = {});
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:
@@ -207,6 +213,7 @@ struct ColorJitterOptions {
 class ColorJitter : public Transform {
  public:
   explicit ColorJitter(const ColorJitterOptions& options);
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:
@@ -218,6 +225,7 @@ class ColorJitter : public Transform {
 class Mixup : public Transform {
  public:
   explicit Mixup(double alpha = 1);
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:
@@ -229,6 +237,7 @@ class Mixup : public Transform {
 class CutMix : public Transform {
  public:
   explicit CutMix(double alpha = 1);
+  bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
 
  private:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/idx.h"
 #include "framework/data/published.h"
 
@@ -138,10 +139,39 @@ TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
                        o.normalize.value_or(Normalize()).for_u8(), std::string(c.label) + ' ' + std::string(name(o.split)));
 }
 
+// The characters of classes.
+std::vector<std::string> letters(const std::string& all) {
+  std::vector<std::string> out;
+  for (const char c : all) out.emplace_back(1, c);
+  return out;
+}
+std::vector<std::string> class_names(MnistKind kind) {
+  const std::string digits = "0123456789", capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", small = "abcdefghijklmnopqrstuvwxyz";
+  switch (kind) {
+    case MnistKind::fashion:
+      return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"};
+    case MnistKind::kmnist: return {"お", "き", "す", "つ", "な", "は", "ま", "や", "れ", "を"};
+    case MnistKind::byclass: return letters(digits + capitals + small);
+    case MnistKind::bymerge:
+    case MnistKind::balanced: return letters(digits + capitals + "abdefghnqrt");
+    case MnistKind::letters: return letters(capitals);
+    default: return letters(digits);
+  }
+}
+
 }  // namespace
 
 int64_t classes_of(MnistKind kind) { return of(kind).classes; }
 
-MnistDataset::MnistDataset(const fs::path& root, const MnistOptions& options) : TensorDataset(load(root, options)) {}
+MnistDataset::MnistDataset(const fs::path& root, const MnistOptions& options)
+    : TensorDataset(load(root, options)), kind_(options.kind) {}
+
+DataForm MnistDataset::form() const {
+  DataForm out = Dataset::form();
+  out.names = class_names(kind_);
+  const bool upright = kind_ == MnistKind::mnist || kind_ == MnistKind::fashion || kind_ == MnistKind::kmnist;
+  out.source = ImageForm{.fit = PictureFit::pad, .on_side = !upright};
+  return out;
+}
 
 }  // namespace halfstep

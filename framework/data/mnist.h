@@ -30,6 +30,10 @@ class MnistDataset : public TensorDataset<> {
   explicit MnistDataset(const std::filesystem::path& root, const MnistOptions& options);
   explicit MnistDataset(const std::filesystem::path& root, Split split = Split::train, std::optional<Normalize> normalize = {})
       : MnistDataset(root, MnistOptions{split, normalize}) {}
+  DataForm form() const override;
+
+ private:
+  MnistKind kind_;
 };
 
 int64_t classes_of(MnistKind kind);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/permutation.h"
 
 namespace halfstep {
@@ -81,6 +82,8 @@ Subset<Dataset>::Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t
   check<ValueError>(base_ != nullptr, "subset", "needs a data set");
   indices_ = samples::checked_indices(std::move(indices), base_->size());
 }
+
+DataForm Subset<Dataset>::form() const { return base_->form(); }
 
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return base_->batch(samples::mapped(indices_, indices)); }
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {

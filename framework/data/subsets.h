@@ -111,6 +111,7 @@ class Subset<Dataset> : public Dataset {
   int64_t vocabulary() const override { return base_->vocabulary(); }
   bool label_sequences() const override { return base_->label_sequences(); }
   TargetScale target_scale() const override { return base_->target_scale(); }
+  DataForm form() const override;
   Batch batch(std::span<const int64_t> indices) const override;
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/io/atomic_file.h"
 #include "framework/tensor/storage.h"
 
@@ -219,6 +220,13 @@ Batch TextDataset::batch(std::span<const int64_t> indices) const {
         }
       },
       part_);
+  return out;
+}
+
+DataForm TextDataset::form() const {
+  DataForm out = Dataset::form();
+  out.names = options_.vocabulary.tokens();
+  out.source = TextForm{options_};
   return out;
 }
 

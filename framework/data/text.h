@@ -71,6 +71,7 @@ class TextDataset : public Dataset {
   int64_t streams() const override { return options_.streams; }
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
+  DataForm form() const override;
 
   const Vocabulary& tokens() const { return options_.vocabulary; }
   std::vector<int64_t> encode(std::string_view text) const;   // throws as the constructor, with "text" for the path

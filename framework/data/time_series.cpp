@@ -6,6 +6,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/csv_sheet.h"
+#include "framework/data/form.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -35,6 +36,23 @@ void check_times(const CsvSheet& sheet, size_t column) {
   }
 }
 
+// The column's values. Sets the names and the format of `o` to those that were found.
+std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOptions& o) {
+  const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));
+  const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
+  if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
+  std::vector<double> values;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    if (sheet.cell(r, column).empty())
+      sheet.fail_at(r, column, "has a gap: the cell is empty", Help{"fill it in, or leave the rows before it out"});
+    values.push_back(sheet.number(r, column));
+  }
+  o.column = sheet.names()[column];
+  o.header = sheet.has_header() ? CsvOptions::Header::yes : CsvOptions::Header::no;
+  o.format = sheet.format();
+  return values;
+}
+
 TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t end) {
   double sum = 0, squares = 0;
   for (int64_t i = begin; i < end; ++i) sum += values[size_t(i)];
@@ -53,15 +71,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
                     "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
-  const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));
-  const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
-  if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
-  std::vector<double> values;
-  for (size_t r = 0; r < sheet.rows(); ++r) {
-    if (sheet.cell(r, column).empty())
-      sheet.fail_at(r, column, "has a gap: the cell is empty", Help{"fill it in, or leave the rows before it out"});
-    values.push_back(sheet.number(r, column));
-  }
+  const std::vector<double> values = read_values(path, options_);
   const auto row_at = [&](double f) {
     return std::min(int64_t(values.size()), int64_t(std::floor(f * double(values.size()) + 1e-9)));
   };
@@ -90,6 +100,27 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
     input = std::copy_n(now - window, window, input);
     target = std::copy_n(now, horizon, target);
   }
+  return out;
+}
+
+DataForm TimeSeriesDataset::form() const {
+  DataForm out = Dataset::form();
+  TimeSeriesOptions options = options_;
+  options.scaling = scaling_;
+  out.names = {options.column};
+  out.source = SeriesForm{std::move(options)};
+  return out;
+}
+
+Tensor read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
+  TimeSeriesOptions o = training;
+  const std::vector<double> values = read_values(path, o);
+  check<DataError>(int64_t(values.size()) >= o.window, kSeries, path.string(), " has ", values.size(),
+                   " rows, but a window has ", o.window);
+  const TargetScale scale = o.scaling.value_or(TargetScale());
+  const Tensor out = Tensor::empty({o.window, 1}, {.device = Device::cpu});
+  float* to = out.data_ptr<float>();
+  for (auto v = values.end() - o.window; v != values.end(); ++v) *to++ = float((*v - scale.mean) / scale.std);
   return out;
 }
 

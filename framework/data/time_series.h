@@ -40,6 +40,7 @@ class TimeSeriesDataset : public Dataset {
   TargetScale target_scale() const override { return scaling_; }
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
+  DataForm form() const override;
 
  private:
   std::string label_;
@@ -48,5 +49,9 @@ class TimeSeriesDataset : public Dataset {
   TargetScale scaling_;
   int64_t first_ = 0, size_ = 0;  // row of the first target; samples
 };
+
+// The last `window` values of a file, scaled: [window, 1] f32, from which the values after the file's end are predicted. Throws as
+// TimeSeriesDataset, and DataError for a file that has fewer.
+Tensor read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training);
 
 }  // namespace halfstep

@@ -82,6 +82,8 @@ class Transform {
   // targets i64 [B] may become float32 [B, draws.classes], shares of each class.
   virtual Batch apply(const Batch& batch, const Draws& draws) const;
 
+  // Does it draw random numbers? Then it is for training alone.
+  virtual bool is_random() const { return false; }
   // Where it does no more than this, a data set of bytes can do it while it turns them into floats.
   virtual std::optional<Normalize> as_normalize() const { return {}; }
   // Where it does no more than these, neighbours in a list are done in one pass.

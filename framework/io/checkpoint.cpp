@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -14,6 +16,7 @@
 #include "framework/io/checksum.h"
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"
+#include "generated/halfstep_release.h"
 
 namespace halfstep {
 namespace {
@@ -23,8 +26,9 @@ using nlohmann::json;
 
 constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFormat = "halfstep-checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;  // 1 has no data.json
 constexpr const char* kFiles[] = {"model.safetensors", "state.safetensors", "state.json"};
+constexpr const char* kData = "data.json";
 constexpr const char *kBeingWritten = ".tmp", *kToGo = ".old", *kUnreadable = ".unreadable";
 constexpr const char *kLatest = "latest", *kBest = "best";
 
@@ -67,11 +71,18 @@ json read_json_file(const fs::path& path) {
   } catch (const JsonError& e) { fail<CheckpointError>(kCheckpoint, path.string(), ": not valid JSON: ", e.what()); }
 }
 
+// Those that a checkpoint has, by its manifest.
+std::vector<std::string> files_of(const json& manifest_files) {
+  std::vector<std::string> out(std::begin(kFiles), std::end(kFiles));
+  if (manifest_files.is_object() && manifest_files.contains(kData)) out.emplace_back(kData);
+  return out;
+}
+
 // The entries of the manifest's files, after checking that they describe files of these sizes.
 json read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "manifest.json";
   const json manifest = read_json_file(path);
-  const auto value = [](const json& object, const char* key) {
+  const auto value = [](const json& object, const std::string& key) {
     const auto found = object.is_object() ? object.find(key) : object.end();
     return found == object.end() ? json() : *found;
   };
@@ -81,10 +92,10 @@ json read_manifest(const fs::path& checkpoint) {
     fail<NewerVersion>(kCheckpoint, path.string(), ": version ", version.dump(),
                        " was written by a newer halfstep, this build reads version ", kVersion);
   }
-  check<CheckpointError>(version == kVersion, kCheckpoint, path.string(), ": version ", version.dump(),
-                         " is not known, this build reads version ", kVersion);
+  check<CheckpointError>(version == 1 || version == kVersion, kCheckpoint, path.string(), ": version ", version.dump(),
+                         " is not known, this build reads versions 1 and ", kVersion);
   const json files = value(manifest, "files");
-  for (const char* file : kFiles) {
+  for (const std::string& file : files_of(files)) {
     const json entry = value(files, file), bytes = value(entry, "bytes");
     check<CheckpointError>(bytes.is_number_unsigned() && value(entry, "sha256").is_string(), kCheckpoint, path.string(),
                            ": must hold bytes and sha256 of ", file, ", got ", entry.dump().substr(0, 100));
@@ -202,11 +213,14 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
       fs::create_directories(dir);
       fs::remove_all(temporary);
       fs::create_directory(temporary);
-      save_safetensors(temporary / kFiles[0], contents.model);
+      save_safetensors(temporary / kFiles[0], contents.model,
+                       {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}});
       save_safetensors(temporary / kFiles[1], contents.state);
       atomic_write(temporary / kFiles[2], contents.meta->dump(2) + '\n');
+      if (contents.data) atomic_write(temporary / kData, (*contents.data)->dump(1) + '\n');
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
-      for (const char* file : kFiles) {
+      if (contents.data) manifest["files"][kData] = json::object();
+      for (const std::string& file : files_of(manifest["files"])) {
         manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
       }
       atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n');
@@ -230,7 +244,7 @@ void mark_best(const fs::path& dir, int64_t step) { point(dir, kBest, step); }
 void verify_checkpoint(const fs::path& checkpoint) {
   guarded([&] {
     const json files = read_manifest(checkpoint);
-    for (const char* file : kFiles) {
+    for (const std::string& file : files_of(files)) {
       const std::string digest = sha256_file(checkpoint / file);
       check<CheckpointError>(files[file]["sha256"] == digest, kCheckpoint, (checkpoint / file).string(),
                              ": the file is damaged: its SHA-256 is ", digest, ", the manifest says ",
@@ -256,8 +270,10 @@ CheckpointContents load_checkpoint(const fs::path& path, Device device) {
   const fs::path checkpoint = resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
   try {
-    return {load_safetensors(checkpoint / kFiles[0], device).tensors, load_safetensors(checkpoint / kFiles[1], device).tensors,
-            read_json_file(checkpoint / kFiles[2])};
+    CheckpointContents out{load_safetensors(checkpoint / kFiles[0], device).tensors,
+                           load_safetensors(checkpoint / kFiles[1], device).tensors, read_json_file(checkpoint / kFiles[2])};
+    if (read_manifest(checkpoint).contains(kData)) out.data = read_json_file(checkpoint / kData);
+    return out;
   } catch (const IoError& e) { throw CheckpointError(e.what()); }
 }
 

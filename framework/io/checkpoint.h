@@ -4,6 +4,7 @@
 //   <dir>/step-00001234/model.safetensors   the model's state_dict
 //                       state.safetensors   every other tensor (optimizer, EMA, ...)
 //                       state.json          everything else (counters, configs, random state, versions)
+//                       data.json           what the model takes and gives (framework/data/form.h), where that is known
 //                       manifest.json       bytes and SHA-256 of each of the above; written last
 //   <dir>/latest, <dir>/best                text files holding the name of such a directory
 //
@@ -36,6 +37,7 @@ struct CheckpointContents {
   TensorMap model;
   TensorMap state;
   JsonValue meta;
+  std::optional<JsonValue> data{};  // data.json
 };
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.

@@ -9,7 +9,7 @@ namespace halfstep {
 
 StoredJson StoredJson::part(const std::string& key) const {
   expect(get(key).is_object(), key, "an object");
-  return StoredJson(get(key), path_ + key + ".");
+  return StoredJson(get(key), subject_, path_ + key + ".");
 }
 
 bool StoredJson::has(const std::string& key) const { return !get(key).is_null(); }
@@ -43,7 +43,7 @@ const nlohmann::json& StoredJson::get(const std::string& key) const {
 void StoredJson::expect(bool ok, const std::string& key, const char* what) const {
   if (ok) return;
   const std::string got = has(key) ? get(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
-  fail<CheckpointError>("resume", "the state of a run must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
+  fail<CheckpointError>("resume", subject_, " must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
                         Help{"checkpoints of halfstep do; this one was changed, or written by something else"});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that names the
-// key.
+// The state.json or data.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that
+// names the key.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace halfstep {
 class StoredJson {
  public:
   // `json` must outlive it.
-  explicit StoredJson(const nlohmann::json& json) : StoredJson(json, "") {}
+  // subject: what holds it, for messages.
+  explicit StoredJson(const nlohmann::json& json, const char* subject = "the state of a run") : StoredJson(json, subject, "") {}
   StoredJson part(const std::string& key) const;  // the object there
   bool has(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t least) const;
@@ -24,8 +25,10 @@ class StoredJson {
   void expect(bool ok, const std::string& key, const char* what) const;
 
  private:
-  StoredJson(const nlohmann::json& json, std::string path) : json_(json), path_(std::move(path)) {}
+  StoredJson(const nlohmann::json& json, const char* subject, std::string path)
+      : json_(json), subject_(subject), path_(std::move(path)) {}
   const nlohmann::json& json_;
+  const char* subject_;
   std::string path_;
 };
 

@@ -209,6 +209,6 @@ TEST_CASE("checkpoints: manifests that are not") {
   CHECK(contains(verify_with("nonsense"), "not valid JSON"));
   CHECK(contains(verify_with("[]"), "not the manifest of a checkpoint"));
   CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 99}"),
-                 "version 99 was written by a newer halfstep, this build reads version 1"));
+                 "version 99 was written by a newer halfstep, this build reads version 2"));
   CHECK(contains(verify_with("{\"format\": \"halfstep-checkpoint\", \"version\": 1, \"files\": {}}"), "model.safetensors"));
 }

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/form.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "framework/base/check.h"
+#include "framework/io/checkpoint.h"
+#include "framework/io/stored_json.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSubject = "the form of the training data";
+constexpr int64_t kFormVersion = 1;
+constexpr int64_t kMostNames = 1 << 24, kMostValues = int64_t(1) << 40;
+
+// The words of enumerations, in the order of their values.
+constexpr std::array<const char*, 5> kSources = {"tensor", "image", "table", "series", "text"};
+constexpr std::array<const char*, 3> kFits = {"crop", "squash", "pad"};
+constexpr std::array<const char*, 3> kBackgrounds = {"black", "white", "none"};
+constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};
+constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
+constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
+
+template <size_t n, class E>
+const char* word(const std::array<const char*, n>& words, E value) {
+  return words[size_t(value)];
+}
+
+// ---- writing
+
+json text_of(char c) { return c == 0 ? std::string() : std::string(1, c); }
+
+json to_json(const CsvFormat& f) {
+  return {{"delimiter", text_of(f.delimiter)}, {"decimal", text_of(f.decimal)}, {"thousands", text_of(f.thousands)}};
+}
+
+json to_json(const TargetScale& s) { return {{"mean", s.mean}, {"std", s.std}}; }
+
+json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
+
+json to_json(const TensorForm&) { return json::object(); }
+
+json to_json(const ImageForm& f) {
+  return {{"fit", f.fit ? json(word(kFits, *f.fit)) : json()},
+          {"background", word(kBackgrounds, f.background)},
+          {"on_side", f.on_side}};
+}
+
+json to_json(const TableForm& form) {
+  const CsvOptions& o = form.options;
+  const CsvEncoding e = o.encoding.value_or(CsvEncoding());
+  json columns = json::array();
+  for (const CsvEncoding::Column& c : e.columns)
+    columns.push_back({{"name", c.name}, {"categories", c.categories}, {"date", c.date}});
+  return {{"header", e.header},
+          {"format", to_json(o.format)},
+          {"classification", o.classification},
+          {"columns", columns},
+          {"target", e.target},
+          {"exclude", o.exclude},
+          {"date_order", word(kDateOrders, o.date_order)},
+          {"date_parts", o.date_parts},
+          {"one_hot", o.one_hot},
+          {"missing", word(kMissing, o.missing)},
+          {"missing_words", o.missing_words},
+          {"fill", o.fill},
+          {"fills", e.fill},
+          {"standardize", o.standardize},
+          {"mean", e.mean},
+          {"std", e.std}};
+}
+
+json to_json(const SeriesForm& form) {
+  const TimeSeriesOptions& o = form.options;
+  return {{"column", o.column},         {"time", o.time},     {"window", o.window},
+          {"horizon", o.horizon},       {"stride", o.stride}, {"header", word(kHeaders, o.header)},
+          {"format", to_json(o.format)}};
+}
+
+json to_json(const TextForm& form) {
+  const TextOptions& o = form.options;
+  return {{"tokenizer", name(o.tokenizer)}, {"seq_len", o.seq_len}, {"tokens", o.vocabulary.tokens()}, {"max_words", o.max_words}};
+}
+
+// ---- reading
+
+bool is_texts(const json& list) {
+  return list.is_array() && std::all_of(list.begin(), list.end(), [](const json& t) { return t.is_string(); });
+}
+
+std::vector<std::string> texts(const StoredJson& s, const std::string& key) {
+  const json& list = s.get(key);
+  s.expect(is_texts(list) && int64_t(list.size()) <= kMostNames, key, "a list of texts");
+  return list.get<std::vector<std::string>>();
+}
+std::string text(const StoredJson& s, const std::string& key) {
+  s.expect(s.get(key).is_string(), key, "a text");
+  return s.get(key).get<std::string>();
+}
+bool flag(const StoredJson& s, const std::string& key) {
+  s.expect(s.get(key).is_boolean(), key, "true or false");
+  return s.get(key).get<bool>();
+}
+char letter(const StoredJson& s, const std::string& key) {
+  const std::string given = text(s, key);
+  s.expect(given.size() <= 1, key, "one character or none");
+  return given.empty() ? '\0' : given[0];
+}
+std::vector<double> numbers(const StoredJson& s, const std::string& key, size_t count) {
+  const json& list = s.get(key);
+  const bool all = list.is_array() && std::all_of(list.begin(), list.end(), [](const json& v) { return v.is_number(); });
+  s.expect(all && (list.empty() || list.size() == count), key, "a list with a number for each input, or none");
+  return list.get<std::vector<double>>();
+}
+template <class E, size_t n>
+E chosen(const StoredJson& s, const std::string& key, const std::array<const char*, n>& words) {
+  const std::string given = text(s, key);
+  const auto found = std::find(words.begin(), words.end(), given);
+  s.expect(found != words.end(), key, "one of its words");
+  return E(found - words.begin());
+}
+
+Shape shape_of(const StoredJson& s, const std::string& key) {
+  const json& list = s.get(key);
+  s.expect(list.is_array() && list.size() < kMaxDims, key, "a list of sizes");
+  Shape out;
+  int64_t values = 1;
+  for (const json& size : list) {
+    const bool fits = size.is_number_integer() && size.get<int64_t>() >= 0 &&
+                      (size.get<int64_t>() == 0 || values <= kMostValues / size.get<int64_t>());
+    s.expect(fits, key, "a list of sizes");
+    out.push_back(size.get<int64_t>());
+    values *= std::max<int64_t>(out[out.size() - 1], 1);
+  }
+  return out;
+}
+
+TargetScale scale_of(const StoredJson& s) {
+  const TargetScale out{s.number("mean"), s.number("std")};
+  s.expect(std::isfinite(out.mean) && std::isfinite(out.std) && out.std > 0, "std", "a positive number");
+  return out;
+}
+
+CsvFormat format_of(const StoredJson& s) { return {letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")}; }
+
+ImageForm read_image(const StoredJson& s) {
+  ImageForm out;
+  if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit", kFits);
+  out.background = chosen<Background>(s, "background", kBackgrounds);
+  out.on_side = flag(s, "on_side");
+  return out;
+}
+
+CsvEncoding::Column column_of(const StoredJson& s, size_t place) {
+  static const std::vector<std::string> kParts = {"days", "year", "month", "day", "weekday", "hour"};
+  const json& one = s.get("columns")[place];
+  s.expect(one.is_object(), "columns", "a list of columns");
+  const StoredJson c(one, kSubject);
+  CsvEncoding::Column out{text(c, "name"), texts(c, "categories"), texts(c, "date")};
+  const auto known = [](const std::string& part) { return std::find(kParts.begin(), kParts.end(), part) != kParts.end(); };
+  c.expect(std::all_of(out.date.begin(), out.date.end(), known), "date", "a list of parts of a date");
+  return out;
+}
+
+// How many inputs the columns become.
+size_t inputs_of(const CsvEncoding& e, bool one_hot) {
+  size_t out = 0;
+  for (const CsvEncoding::Column& c : e.columns)
+    out += !c.date.empty() ? c.date.size() : !c.categories.empty() && one_hot ? c.categories.size() : 1;
+  return out;
+}
+
+TableForm read_table(const StoredJson& s, const DataForm& form) {
+  CsvOptions o;
+  CsvEncoding e;
+  e.header = flag(s, "header");
+  o.header = e.header ? CsvOptions::Header::yes : CsvOptions::Header::no;
+  o.format = format_of(s.part("format"));
+  o.classification = flag(s, "classification");
+  s.expect(s.get("columns").is_array() && !s.get("columns").empty(), "columns", "a list of columns");
+  for (size_t i = 0; i < s.get("columns").size(); ++i) e.columns.push_back(column_of(s, i));
+  e.target = text(s, "target");
+  o.exclude = texts(s, "exclude");
+  o.date_order = chosen<CsvDateOrder>(s, "date_order", kDateOrders);
+  o.date_parts = flag(s, "date_parts");
+  o.one_hot = flag(s, "one_hot");
+  o.missing = chosen<CsvMissing>(s, "missing", kMissing);
+  o.missing_words = texts(s, "missing_words");
+  o.fill = s.number("fill");
+  o.standardize = flag(s, "standardize");
+  const size_t inputs = inputs_of(e, o.one_hot);
+  s.expect(form.input == Shape{int64_t(inputs)}, "columns", "as many columns as inputs");
+  s.expect(o.classification == (form.classes > 0), "classification", "true for classes alone");
+  e.fill = numbers(s, "fills", inputs);
+  e.mean = numbers(s, "mean", inputs);
+  e.std = numbers(s, "std", inputs);
+  s.expect(e.mean.size() == e.std.size(), "std", "as long as mean");
+  s.expect(std::all_of(e.std.begin(), e.std.end(), [](double v) { return v > 0; }), "std", "a list of positive numbers");
+  const bool fills = o.missing != CsvMissing::refuse && o.missing != CsvMissing::drop_row;
+  s.expect(!fills || e.fill.size() == inputs, "fills", "a list with a number for each input");
+  if (o.classification) e.classes = form.names;
+  o.encoding = std::move(e);
+  return {std::move(o)};
+}
+
+SeriesForm read_series(const StoredJson& s, const DataForm& form) {
+  TimeSeriesOptions o;
+  o.column = text(s, "column");
+  o.time = text(s, "time");
+  o.window = s.integer("window", 1);
+  o.horizon = s.integer("horizon", 1);
+  o.stride = s.integer("stride", 1);
+  s.expect(form.input == Shape{o.window, 1} && form.target == Shape{o.horizon}, "window", "as long as the model's input");
+  o.header = chosen<CsvOptions::Header>(s, "header", kHeaders);
+  o.format = format_of(s.part("format"));
+  o.scaling = form.scale;
+  return {std::move(o)};
+}
+
+TextForm read_text(const StoredJson& s, const DataForm& form) {
+  TextOptions o;
+  const std::string tokenizer = text(s, "tokenizer");
+  try {
+    o.tokenizer = parse_tokenizer(tokenizer);
+  } catch (const ValueError&) { s.expect(false, "tokenizer", "the name of a tokenizer"); }
+  o.seq_len = s.integer("seq_len", 1);
+  o.max_words = s.integer("max_words", 0);
+  std::vector<std::string> tokens = texts(s, "tokens");
+  const bool words = o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::word;
+  s.expect(words ? int64_t(tokens.size()) == form.vocabulary : tokens.empty(), "tokens", "a text for each token of the vocabulary");
+  try {
+    o.vocabulary = Vocabulary(std::move(tokens));
+  } catch (const ValueError&) { s.expect(false, "tokens", "a list without the same token twice"); }
+  o.vocab_size = form.vocabulary;
+  return {std::move(o)};
+}
+
+}  // namespace
+
+std::string_view kind_of(const DataForm& form) { return kSources[form.source.index()]; }
+
+DataForm Dataset::form() const {
+  return {.input = untransformed().input_shape(),
+          .target = target_shape(),
+          .input_dtype = input_dtype(),
+          .vocabulary = vocabulary(),
+          .classes = classes(),
+          .label_sequences = label_sequences(),
+          .scale = target_scale()};
+}
+
+Tensor read_input_picture(const std::filesystem::path& path, const DataForm& form, bool invert) {
+  const ImageForm& image = std::get<ImageForm>(form.source);
+  const int64_t channels = form.input[0], height = form.input[1], width = form.input[2];
+  Picture picture = read_picture(path, int(channels), image.background);
+  if (invert) {  // before anything is put around it
+    for (uint8_t& v : picture.pixels) v = uint8_t(255 - v);
+  }
+  const MemoryScope scope(MemoryTag::data);
+  Tensor out = Tensor::empty(form.input, {.device = Device::cpu});
+  if (image.fit && height == width) {
+    fit_picture(picture, height, *image.fit, image.background, out.data_ptr<float>());
+  } else {
+    check<DataError>(picture.height == height && picture.width == width, "picture", path.string(), ": the model takes pictures of ",
+                     width, " x ", height, " pixels, got ", picture.width, " x ", picture.height,
+                     Help{"a model trained with \"size\" takes pictures of any size"});
+    to_planes(picture, out.data_ptr<float>());
+  }
+  return image.on_side ? out.transpose(1, 2).contiguous() : out;
+}
+
+JsonValue to_json(const DataForm& form) {
+  json source = std::visit([](const auto& f) { return to_json(f); }, form.source);
+  source["kind"] = kind_of(form);
+  return json{{"version", kFormVersion},
+              {"input", sizes_of(form.input)},
+              {"input_dtype", name(form.input_dtype)},
+              {"vocabulary", form.vocabulary},
+              {"target", sizes_of(form.target)},
+              {"classes", form.classes},
+              {"label_sequences", form.label_sequences},
+              {"names", form.names},
+              {"scale", to_json(form.scale)},
+              {"source", source}};
+}
+
+DataForm read_form(const JsonValue& stored) {
+  check<CheckpointError>(stored->is_object(), "form", kSubject, " must be an object");
+  const StoredJson s(*stored, kSubject);
+  const int64_t version = s.integer("version", 1);
+  check<CheckpointError>(version <= kFormVersion, "form", "version ", version,
+                         " of the data's form was written by a newer halfstep, ", "this one reads version ", kFormVersion);
+  DataForm out;
+  out.input = shape_of(s, "input");
+  out.target = shape_of(s, "target");
+  const auto dtype = parse_dtype(text(s, "input_dtype"));
+  s.expect(dtype == DType::f32 || dtype == DType::i64, "input_dtype", "float32 or int64");
+  out.input_dtype = *dtype;
+  out.vocabulary = s.integer("vocabulary", 0);
+  out.classes = s.integer("classes", 0);
+  out.label_sequences = flag(s, "label_sequences");
+  out.names = texts(s, "names");
+  s.expect(out.classes == 0 || out.names.empty() || int64_t(out.names.size()) == out.classes, "names", "a name for each class");
+  out.scale = scale_of(s.part("scale"));
+  const StoredJson source = s.part("source");
+  switch (chosen<int>(source, "kind", kSources)) {
+    case 1: out.source = read_image(source); break;
+    case 2: out.source = read_table(source, out); break;
+    case 3: out.source = read_series(source, out); break;
+    case 4: out.source = read_text(source, out); break;
+    default: break;
+  }
+  if (std::holds_alternative<ImageForm>(out.source))
+    s.expect(out.input.size() == 3 && (out.input[0] == 1 || out.input[0] == 3), "input", "[1, H, W] or [3, H, W]");
+  return out;
+}
+
+}  // namespace halfstep
