@@ -29,7 +29,10 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   if (!self["classes"].is_null()) o.classes = self["classes"];
   if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
   const SplitRequest train = train_of(r);
-  if (r.split != "train" &&
+  if (r.known) {
+    if (o.classes == 0) o.classes = r.known->classes;
+    if (o.tokens && o.vocabulary == 0) o.vocabulary = r.known->vocabulary;
+  } else if (r.split != "train" &&
       train.self()["type"] == self["type"]) {  // held-out data has the classes and tokens of the training data
     const auto known = [&](const char* key, int64_t& value, const auto& of_data) {
       if (value == 0) value = train.self()[key].is_null() ? of_data(*make_arrays(train, make)) : train.self()[key].get<int64_t>();

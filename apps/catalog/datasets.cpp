@@ -47,7 +47,7 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     if (!cuts(row, self)) return row.make(wanted);
     Json whole = wanted.config;
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
-    auto all = row.make({whole, wanted.split, wanted.device});
+    auto all = row.make({whole, wanted.split, wanted.device, wanted.known});
     std::vector<int64_t> classes;
     if (self["stratified"] == true) classes = class_labels(*all);
     auto part = rows_of_part(wanted, all->size(), classes);
@@ -110,6 +110,41 @@ std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span
   return chosen(r.self(), r.split, stratified ? stratified_order(classes, seed) : split_order(size, seed));
 }
 
+Json with_statistics(const Json& config) {
+  Json out = config;
+  for (const char* split : {"train", "val", "test"})
+    if (!config["data"][split].is_null()) out = with_statistics(out, split);
+  return out;
+}
+
+Json transforms_in_use(const Json& config) {
+  const Json& data = config["data"];
+  Json out = Json::array();
+  for (const Json& t : data[data["val"].is_null() ? "train" : "val"]["transforms"]) {
+    if (t["type"] == "RandomCrop")
+      out.push_back({{"type", "CenterCrop"}, {"size", t["size"]}});
+    else if (!transform_catalog().row(t).make(t)->is_random())
+      out.push_back(t);
+  }
+  return out;
+}
+
+DataFacts facts_of(const DataForm& form, const Json& config) {
+  DataFacts out{.input = form.input,
+                .target = form.target,
+                .classes = form.classes,
+                .size = {},
+                .input_dtype = form.input_dtype,
+                .vocabulary = form.vocabulary,
+                .label_sequences = form.label_sequences};
+  const Json& loader = config["data"]["loader"];
+  if (loader["stateful"] == true) out.streams = loader["batch_size"];
+  const SavedGenerator generator;
+  const Json& transforms = config["data"]["train"]["transforms"];
+  if (!transforms.empty()) out.input = transformed_shape(build_transforms(transforms), out.input, out.classes);
+  return out;
+}
+
 DataFacts facts_of(const Dataset& data) {
   return {data.input_shape(), data.target_shape(), data.classes(),         data.size(), data.input_dtype(),
           data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
@@ -140,9 +175,9 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
   return facts;
 }
 
-std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device) {
+std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device, const DataForm* known) {
   const Json filled = with_statistics(config, split);
-  const SplitRequest wanted{filled, split, device};
+  const SplitRequest wanted{filled, split, device, known};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
   auto data = make_part(row, wanted);
   Transforms after = transforms_after(row, wanted.self());

@@ -11,6 +11,7 @@
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
 #include "framework/data/dataset.h"
+#include "framework/data/form.h"
 
 namespace halfstep::app {
 
@@ -19,6 +20,8 @@ struct SplitRequest {
   const Json& config;
   const std::string& split;
   Device device = Device::cpu;
+  // What was learnt from the training data: classes, categories, scale, vocabulary. Null: it is read again.
+  const DataForm* known = nullptr;
   const Json& self() const { return config["data"][split]; }
 };
 struct DatasetRow {
@@ -47,13 +50,23 @@ DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
 
 DataFacts facts_of(const Dataset& data);
+// Those of the training data, behind its transforms in the config.
+DataFacts facts_of(const DataForm& form, const Json& config);
 
 // The tokens of the training data's text, for a run's config to hold, so that what is evaluated later agrees; null where there are
 // none. Throws as build_dataset.
 Json stored_vocabulary(const Json& config);
 
-// Throws DataError for missing or malformed files.
-std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu);
+// The config, with the numbers that "from": "data" asks for written into the transforms of all splits, so that the training data
+// need not be read again. Throws as build_dataset.
+Json with_statistics(const Json& config);
+// What is done to inputs when the model is used: the transforms of data.val, or without it those of data.train, without those that
+// are random; a random crop is one in the middle.
+Json transforms_in_use(const Json& config);
+
+// Throws DataError for missing or malformed files. known: see SplitRequest.
+std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu,
+                                       const DataForm* known = nullptr);
 
 }  // namespace halfstep::app
 

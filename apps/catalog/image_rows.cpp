@@ -61,7 +61,10 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   options.fit = place_in<PictureFit>(picture_fits(), self["fit"]);
   options.background = place_in<Background>(backgrounds(), self["background"]);
   const SplitRequest train = train_of(r);
-  if (r.split != "train" && train.self()["type"] == "ImageFolder") options.classes = make_folder(train)->class_names();
+  if (r.known && std::holds_alternative<ImageForm>(r.known->source))
+    options.classes = r.known->names;
+  else if (r.split != "train" && train.self()["type"] == "ImageFolder")
+    options.classes = make_folder(train)->class_names();
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
 }
 
@@ -112,7 +115,7 @@ Split split_of(const SplitRequest& r) {
 
 SplitRequest train_of(const SplitRequest& r) {
   static const std::string train = "train";
-  return {r.config, train, r.device};
+  return {r.config, train, r.device, r.known};
 }
 
 void add_image_rows(Catalog<DatasetRow>& all) {

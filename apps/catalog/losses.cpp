@@ -239,6 +239,17 @@ Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& 
   return {output.to(DType::f32) * scale.std + scale.mean, target * scale.std + scale.mean};
 }
 
+Tensor last_step(const Json& loss, const Tensor& outputs) {
+  const std::string type = loss["type"];
+  if (type == "CrossEntropyLoss") return softmax(outputs, -1);
+  if (type == "NLLLoss") return exp(outputs);
+  if (type == "BCEWithLogitsLoss") return sigmoid(outputs);
+  if (type == "PoissonNLLLoss" && loss.value("log_input", true)) return exp(outputs);
+  return outputs;
+}
+
+bool gives_probabilities(const Json& loss) { return loss["type"] == "CrossEntropyLoss" || loss["type"] == "NLLLoss"; }
+
 std::unique_ptr<Loss> build_loss(const Json& loss) {
   const LossRow& row = loss_catalog().row(loss);
   auto made = row.make(loss);

@@ -40,6 +40,11 @@ Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& 
 
 // A loss of classes gets the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
+// What a model's outputs mean to one that is trained with this loss: probabilities of classes by softmax (CrossEntropyLoss) or exp
+// (NLLLoss), of independent ones by sigmoid (BCEWithLogitsLoss), counts by exp (PoissonNLLLoss). Others stay as they are.
+Tensor last_step(const Json& loss, const Tensor& outputs);
+// Are those of classes probabilities?
+bool gives_probabilities(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues);
 

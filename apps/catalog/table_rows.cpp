@@ -70,9 +70,12 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   // Held-out data has the columns, categories, classes and scale of the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
-  if (r.split != "train" && train.self()["type"] == "CSV" &&
-      (options.standardize || options.missing != CsvMissing::refuse || data_path(train) != data_path(r))) {
+  const TableForm* const known = r.known ? std::get_if<TableForm>(&r.known->source) : nullptr;
+  if (known) options.encoding = known->options.encoding;
+  if (!known && r.split != "train" && train.self()["type"] == "CSV" &&
+      (options.standardize || options.missing != CsvMissing::refuse || data_path(train) != data_path(r)))
     options.encoding = make_csv(train)->encoding();
+  if (options.encoding) {
     if (!alike("standardize") || !alike("categories")) options.encoding->mean.clear(), options.encoding->std.clear();
     if (!alike("missing") || !alike("categories")) options.encoding->fill.clear();
     if (!alike("task")) options.encoding->classes.clear();
@@ -91,7 +94,9 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   options.header = header_of(self);
   options.format = format_of(self);
   const SplitRequest train = train_of(r);
-  if (options.standardize && r.split != "train" && train.self()["type"] == "TimeSeries" && train.self()["standardize"] == true)
+  if (options.standardize && r.known && std::holds_alternative<SeriesForm>(r.known->source))
+    options.scaling = r.known->scale;
+  else if (options.standardize && r.split != "train" && train.self()["type"] == "TimeSeries" && train.self()["standardize"] == true)
     options.scaling = make_series(train)->target_scale();
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }

@@ -10,6 +10,9 @@ namespace {
 Vocabulary vocabulary_of(const SplitRequest& r) {
   const auto& listed = r.self()["vocabulary"];
   if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
+  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr;
+      known && name(known->options.tokenizer) == r.self()["tokenizer"])
+    return known->options.vocabulary;
   if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
     return vocabulary_of(train_of(r));
   return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"]);
@@ -32,7 +35,9 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
   TextOptions options = options_of(r);
   const SplitRequest train = train_of(r);
   const bool tokens = options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32;
-  if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
+  if (tokens && options.vocab_size == 0 && r.known)
+    options.vocab_size = r.known->vocabulary;
+  else if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
     options.vocab_size =
         train.self()["vocab_size"].is_null() ? make_text(train)->vocabulary() : train.self()["vocab_size"].get<int64_t>();
   return std::make_shared<TextDataset>(data_path(r), options);

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/commands/commands.h"
@@ -36,6 +37,15 @@ void print_table(const MetricValue& m) {
   }
 }
 
+// Data that the rules of the config did not look at must fit the model.
+void check_alike(const Dataset& data, const DataForm& form, const Config& config, const std::string& split) {
+  const DataFacts wanted = facts_of(form, config.json);
+  check<DataError>(data.input_shape() == wanted.input && data.target_shape() == wanted.target && data.classes() == wanted.classes,
+                   "eval", "data.", split, " must have the training data's input ", wanted.input, ", target ", wanted.target,
+                   " and ", wanted.classes, " classes, but has ", data.input_shape(), ", ", data.target_shape(), " and ",
+                   data.classes());
+}
+
 int eval(const EvalArguments& o) {
   apply_threads(o.threads);
   const auto replaced = replaced_run(o.path);
@@ -43,10 +53,13 @@ int eval(const EvalArguments& o) {
     fail<CheckpointError>("eval", o.path, " holds no checkpoint yet: it is being overwritten",
                           Help{"the run that it held before is in " + replaced->string()});
   }
-  const std::filesystem::path checkpoint = resolve_checkpoint(o.path);
+  const std::filesystem::path checkpoint = checkpoint_in_use(o.path);
   const CheckpointContents contents = load_checkpoint(checkpoint);
   const int64_t step = stored_step(contents);
-  Config config = resolve_config(stored_config(contents), checkpoint.string(), o.config);
+  const std::optional<StoredData> data = stored_data(contents);
+  ConfigOptions options = o.config;
+  options.known = data ? &data->form : nullptr;
+  Config config = resolve_config(stored_config(contents), checkpoint.string(), options);
   apply_log_level(config.logging, true);
   std::string split = o.split;
   if (split.empty()) split = config.data.has("val") ? "val" : config.data.has("test") ? "test" : "train";
@@ -60,7 +73,8 @@ int eval(const EvalArguments& o) {
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   config.data.loader.sampler = nullptr;
-  const auto loader = make_loader(config, split);
+  const auto loader = make_loader(config, split, nullptr, options.known);
+  if (data) check_alike(loader->dataset(), data->form, config, split);
   const auto metrics = make_metrics(config, loader->dataset());
   const EvalResult r = evaluate(*parts.model, *parts.loss, metrics, *loader, parts.device, parts.low);
 
@@ -93,7 +107,7 @@ int eval(const EvalArguments& o) {
 void add_eval(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<EvalArguments>();
   CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
-  c->add_option("path", o->path, "a run's folder (its latest checkpoint), a checkpoint, or RUN/best")->required();
+  c->add_option("path", o->path, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")->required();
   c->add_option("--split", o->split, "data to evaluate on; default: val, else test")
       ->check(CLI::IsMember({"train", "val", "test"}));
   add_set(*c, o->config);

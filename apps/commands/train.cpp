@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "amp/autocast/autocast.h"
+#include "apps/catalog/datasets.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
@@ -54,7 +55,7 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
 int train(const TrainArguments& o) {
   catch_stop_signals();
   apply_threads(o.threads);
-  const Config config = load_config(o.file, o.config);
+  Config config = load_config(o.file, o.config);
   const bool first = detect_launch().rank == 0;
   if (first) print_warnings(config);
   apply_log_level(config.logging, o.quiet || !first);
@@ -78,6 +79,7 @@ int train(const TrainArguments& o) {
   backend_for(config.device);  // before any file is touched
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
+  config.json = with_statistics(config.json);
   Progress progress(
       {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());

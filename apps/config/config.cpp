@@ -20,7 +20,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   expand(parsed, file, issues);
   Config config{};
   config.json = validate(Json(parsed.json), root_schema(), "", issues);
-  RuleResult result = apply_rules(config.json, issues);
+  RuleResult result = apply_rules(config.json, issues, options.known);
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // already merged in
   static_cast<Sections&>(config) = read_sections(config.json);

@@ -11,6 +11,7 @@
 #include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
+#include "framework/data/form.h"
 
 namespace halfstep::app {
 
@@ -18,6 +19,8 @@ struct ConfigOptions {
   std::vector<std::string> sets = {};  // "a.b=c", left to right
   bool no_amp = false;
   std::optional<std::string> device = {};
+  // Of a trained model: what is known of its training data, so that no rule reads a file of data.
+  const DataForm* known = nullptr;
 };
 
 struct Config : Sections, MixedPrecision {

@@ -21,7 +21,7 @@ constexpr int64_t kMaxParameters = int64_t(1) << 50;
 
 class Rules : private RuleSet {
  public:
-  using RuleSet::RuleSet;
+  Rules(Json& config, Issues& issues, const DataForm* known) : RuleSet(config, issues), known_(known) {}
 
   RuleResult run() {
     length();
@@ -103,6 +103,10 @@ class Rules : private RuleSet {
   }
 
   void facts(RuleResult& out) {
+    if (known_) {
+      out.facts = facts_of(*known_, c_);
+      return;
+    }
     out.facts = facts_of_split("train", out);
     if (!out.facts) return;
     hold(*out.facts);
@@ -261,10 +265,12 @@ class Rules : private RuleSet {
                    "ends in Linear, but NLLLoss takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss");
   }
 
+
+  const DataForm* known_;
 };
 
 }  // namespace
 
-RuleResult apply_rules(Json& config, Issues& issues) { return Rules(config, issues).run(); }
+RuleResult apply_rules(Json& config, Issues& issues, const DataForm* known) { return Rules(config, issues, known).run(); }
 
 }  // namespace halfstep::app

@@ -6,6 +6,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/config/sections.h"
+#include "framework/data/form.h"
 
 namespace halfstep::app {
 
@@ -17,6 +18,7 @@ struct RuleResult {
   std::vector<LayerRow> layers;
   std::string data_fault;  // why data that is there cannot be read
 };
-RuleResult apply_rules(Json& config, Issues& issues);
+// known: of the training data, which is then not read.
+RuleResult apply_rules(Json& config, Issues& issues, const DataForm* known = nullptr);
 
 }  // namespace halfstep::app

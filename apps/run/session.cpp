@@ -65,14 +65,15 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
 
 }  // namespace
 
-std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group) {
+std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group,
+                                          const DataForm* known) {
   const MemoryScope scope(MemoryTag::data);
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
   const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
-  auto data = build_dataset(config.json, split, config.device);
+  auto data = build_dataset(config.json, split, config.device, known);
   if (const auto batches = config.train.overfit_batches; batches && split != "test") {
-    data = build_dataset(config.json, "train", config.device);
+    data = build_dataset(config.json, "train", config.device, known);
     std::vector<int64_t> some = permutation(data->size(), config.seed);
     if (!l.shuffle) std::iota(some.begin(), some.end(), 0);
     some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
@@ -151,7 +152,8 @@ Session make_session(Config config, const ProcessGroup* group) {
   recompute_activations(*s.model, config.train.checkpoint_activations);
   if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
   s.metrics = make_metrics(config, s.train->dataset());
-  if (config.data.has("val")) s.val = make_loader(config, "val", group);
+  s.form = s.train->dataset().form();
+  if (config.data.has("val")) s.val = make_loader(config, "val", group, &s.form);
   s.optimizer = build_optimizer(config.optimizer, *s.model);
   s.optimizer_text = s.optimizer->describe();
   s.scaler = GradScaler(config.scaler);
@@ -225,6 +227,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
   out.meta["trainer"] = trainer;
   out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
   out.meta["config"] = config;
+  out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
   return out;
 }
 
@@ -285,6 +288,23 @@ Json stored_config(const CheckpointContents& contents) {
   const StoredJson meta = stored_meta(contents);
   meta.part("config");
   return Json(meta.get("config"));
+}
+
+std::optional<StoredData> stored_data(const CheckpointContents& contents) {
+  if (!contents.data) return {};
+  const StoredJson data(**contents.data, "data.json");
+  data.part("form");
+  const auto& transforms = data.get("transforms");
+  data.expect(transforms.is_array(), "transforms", "a list");
+  return StoredData{read_form(data.get("form")), Json(transforms)};
+}
+
+std::filesystem::path checkpoint_in_use(const std::filesystem::path& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none) && checkpoint_step(path) < 0) {
+    if (const auto best = best_checkpoint(path)) return *best;
+  }
+  return resolve_checkpoint(path);
 }
 
 }  // namespace halfstep::app

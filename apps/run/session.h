@@ -2,6 +2,7 @@
 // The objects that a config describes: data, model, loss, optimizer, scaler, schedule.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "amp/step/train_step.h"
 #include "apps/config/config.h"
 #include "apps/run/evaluate.h"
+#include "framework/data/form.h"
 #include "framework/data/loader.h"
 #include "framework/io/checkpoint.h"
 #include "layers/layers.h"
@@ -38,6 +40,7 @@ struct Session : ModelParts {
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;      // may be null
   std::unique_ptr<DataLoader<>> train, val;  // val may be null
+  DataForm form;                             // of the training data
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
 };
@@ -51,7 +54,9 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
 // Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // The data of "train", "val" or "test", on the config's device.
-std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr);
+// known: what the training data taught, if that is not to be read again.
+std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr,
+                                          const DataForm* known = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);
 
 // The progress of a run; a checkpoint holds this besides the parts of a session.
@@ -85,5 +90,15 @@ Counters unpack(const CheckpointContents& contents, Session& session);
 // Parts of a state for those that need no more. Throw CheckpointError.
 int64_t stored_step(const CheckpointContents& contents);
 Json stored_config(const CheckpointContents& contents);
+// What a model was trained on; nothing for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
+struct StoredData {
+  DataForm form;
+  Json transforms;  // see transforms_in_use
+};
+std::optional<StoredData> stored_data(const CheckpointContents& contents);
+
+// The checkpoint that a path names for use: of a run's folder the best, or the latest where no best one is marked; RUN/latest,
+// RUN/best or a checkpoint itself. Throws as resolve_checkpoint.
+std::filesystem::path checkpoint_in_use(const std::filesystem::path& path);
 
 }  // namespace halfstep::app

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
@@ -25,7 +26,7 @@ constexpr double kScaleFloor = 0x1p-24;
 // A checkpoint's config, with defaults for keys newer than the halfstep that wrote it.
 Json with_defaults(const Json& stored) {
   try {
-    return resolve_config(stored, "the checkpoint's config").json;
+    return with_statistics(resolve_config(stored, "the checkpoint's config").json);
   } catch (const Error&) { return stored; }  // then it differs in more than its age
 }
 

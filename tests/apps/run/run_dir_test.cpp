@@ -29,8 +29,8 @@ TEST_CASE("--resume auto refuses when no checkpoint can be read, and touches not
     const char* said;
   };
   const Case cases[] = {
-      {"a newer version", [](const fs::path& c) { replace_in(c / "manifest.json", "\"version\": 1", "\"version\": 2"); },
-       "version 2 was written by a newer halfstep, this build reads version 1"},
+      {"a newer version", [](const fs::path& c) { replace_in(c / "manifest.json", "\"version\": 2", "\"version\": 3"); },
+       "version 3 was written by a newer halfstep, this build reads version 2"},
       {"models a byte short",
        [](const fs::path& c) { fs::resize_file(c / "model.safetensors", fs::file_size(c / "model.safetensors") - 1); },
        "model.safetensors: must have "},
@@ -64,7 +64,7 @@ TEST_CASE("a checkpoint of a newer version is not passed over; one that cannot b
   REQUIRE(dir.train().code == 0);
   const fs::path newest = dir / "r/step-00000012";
   const std::string manifest = read(newest / "manifest.json");
-  replace_in(newest / "manifest.json", "\"version\": 1", "\"version\": 3");
+  replace_in(newest / "manifest.json", "\"version\": 2", "\"version\": 3");
   const auto before = snapshot(dir / "r");
   const Ran newer = dir.train("--resume auto");
   CHECK(newer.code == 3);

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/predictor.h"
+#include "apps/run/progress.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kProgressSeconds = 5;
+
+struct PredictArguments {
+  std::string model;
+  std::vector<std::string> inputs;
+  FileOptions files;
+  std::optional<std::string> device, out;
+  std::optional<int> threads;
+  bool csv = false, json = false, wrong = false, no_amp = false, trained_weights = false;
+};
+
+std::string percent(double share) { return number_text(100 * share, 4) + " %"; }
+
+// A cell of a CSV file.
+std::string cell_text(const std::string& text, char delimiter) {
+  if (text.find_first_of(std::string("\"\r\n") + delimiter) == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
+std::string joined_labels(const Prediction& p, const DataForm& form) {
+  // Characters make a word; longer names are apart.
+  const bool letters =
+      std::all_of(form.names.begin(), form.names.end(), [](const std::string& n) { return n.size() <= 4; }) && form.label_sequences;
+  std::string out;
+  for (const std::string& l : p.labels) out += (out.empty() || letters ? "" : " ") + l;
+  return out;
+}
+
+// What the answers are written as.
+class Writer {
+ public:
+  Writer(const PredictArguments& arguments, const DataForm& form, std::ostream& out) : a_(arguments), form_(form), out_(out) {}
+
+  void table(const CsvRows& rows) {
+    header_ = rows.header;
+    delimiter_ = rows.delimiter;
+    if (a_.csv) csv_header();
+  }
+
+  void write(const Prediction& p) {
+    if (a_.json) return json(p);
+    if (a_.csv) return csv(p);
+    if (!p.fault.empty()) return;  // stderr has it
+    text(p);
+  }
+
+ private:
+  void text(const Prediction& p) {
+    out_ << p.input << ": ";
+    for (size_t k = 0; k < p.top.size(); ++k) {
+      out_ << (k ? ", " : "") << p.top[k].name;
+      if (!std::isnan(p.top[k].probability)) out_ << ' ' << percent(p.top[k].probability);
+    }
+    for (size_t k = 0; k < p.numbers.size(); ++k) out_ << (k ? " " : "") << number_text(p.numbers[k], 6);
+    out_ << joined_labels(p, form_);
+    if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << *p.truth_name << ')';
+    if (p.truth && form_.classes == 0) out_ << "  (it is " << number_text(*p.truth, 6) << ')';
+    for (size_t c = 0; c < p.probabilities.size(); ++c)
+      out_ << (c ? ", " : "  [") << form_.class_name(int64_t(c)) << ' ' << percent(p.probabilities[c])
+           << (c + 1 == p.probabilities.size() ? "]" : "");
+    out_ << '\n';
+  }
+
+  std::vector<std::string> columns() const {
+    std::vector<std::string> out;
+    if (form_.classes > 0 && !form_.label_sequences && form_.target.empty()) {
+      out = {"prediction", "probability"};
+      for (int64_t c = 0; a_.files.probabilities && c < form_.classes; ++c) out.push_back("p(" + form_.class_name(c) + ')');
+    } else if (form_.classes > 0 || numel(form_.target) == 1) {
+      out = {"prediction"};
+    } else {
+      for (int64_t i = 0; i < numel(form_.target); ++i) out.push_back("prediction." + std::to_string(i + 1));
+    }
+    out.emplace_back("error");
+    return out;
+  }
+
+  void csv_header() {
+    if (headed_) return;
+    headed_ = true;
+    std::vector<std::string> names = std::holds_alternative<TableForm>(form_.source) ? header_ : std::vector<std::string>{"input"};
+    if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without names stays one
+    for (const std::string& c : columns()) names.push_back(c);
+    line(names);
+  }
+
+  void csv(const Prediction& p) {
+    csv_header();
+    std::vector<std::string> cells = std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{p.input};
+    std::vector<std::string> answer(columns().size());
+    if (!p.fault.empty()) {
+      answer.back() = p.fault.substr(0, p.fault.find('\n'));
+    } else if (!p.top.empty()) {
+      answer[0] = p.top[0].name;
+      if (!std::isnan(p.top[0].probability)) answer[1] = number_text(p.top[0].probability, 6);
+      for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = number_text(p.probabilities[c], 6);
+    } else if (!p.numbers.empty()) {
+      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i) answer[i] = number_text(p.numbers[i], 9);
+    } else {
+      answer[0] = joined_labels(p, form_);
+    }
+    cells.insert(cells.end(), answer.begin(), answer.end());
+    line(cells);
+  }
+
+  void line(const std::vector<std::string>& cells) {
+    for (size_t i = 0; i < cells.size(); ++i) out_ << (i ? std::string(1, delimiter_) : "") << cell_text(cells[i], delimiter_);
+    out_ << '\n';
+  }
+
+  void json(const Prediction& p) {
+    Json j = {{"input", p.input}};
+    const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
+    if (!p.fault.empty()) {
+      j["error"] = p.fault;
+    } else if (!p.top.empty()) {
+      j["class"] = p.top[0].name;
+      j["probability"] = number(p.top[0].probability);
+      j["top"] = Json::array();
+      for (const Share& s : p.top)
+        j["top"].push_back({{"class", s.name}, {"number", s.number}, {"probability", number(s.probability)}});
+      for (size_t c = 0; c < p.probabilities.size(); ++c) j["probabilities"][form_.class_name(int64_t(c))] = p.probabilities[c];
+    } else if (!p.labels.empty() || form_.classes > 0) {
+      j["labels"] = p.labels;
+    } else {
+      j["values"] = Json::array();
+      for (const double v : p.numbers) j["values"].push_back(number(v));
+    }
+    if (p.truth_name)
+      j["truth"] = *p.truth_name;
+    else if (p.truth)
+      j["truth"] = *p.truth;
+    out_ << j.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  }
+
+  const PredictArguments& a_;
+  const DataForm& form_;
+  std::ostream& out_;
+  std::vector<std::string> header_;
+  char delimiter_ = ',';
+  bool headed_ = false;
+};
+
+// Metrics over the answers whose truth is known, to stderr: stdout has the answers alone.
+void print_metrics(const Predictor& model) {
+  if (model.known() == 0) return;
+  std::cerr << model.known() << " with a known answer:";
+  const char* before = " ";
+  for (const MetricValue& m : model.metrics()) {
+    if (!m.in_lines()) continue;
+    std::cerr << before << m.name << ' ' << (m.is_share ? percent(m.value) : number_text(m.value, 6));
+    before = ", ";
+  }
+  std::cerr << '\n';
+}
+
+int predict(const PredictArguments& o) {
+  apply_threads(o.threads);
+  Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
+  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
+            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  std::ofstream file;
+  if (o.out) {
+    file.open(*o.out, std::ios::binary | std::ios::trunc);
+    check<IoError>(bool(file), "predict", *o.out, " cannot be written");
+  }
+  std::ostream& out = o.out ? static_cast<std::ostream&>(file) : std::cout;
+  Writer writer(o, model.form(), out);
+  std::vector<Prediction> wrong;
+  int64_t answered = 0, faults = 0;
+  auto shown = std::chrono::steady_clock::now();
+  const auto receive = [&](const Prediction& p) {
+    if (!p.fault.empty()) std::cerr << "error: " << p.input << ": " << p.fault << '\n';
+    ++(p.fault.empty() ? answered : faults);
+    if (!o.wrong)
+      writer.write(p);
+    else if (p.fault.empty() && p.is_wrong())
+      wrong.push_back(p);
+    if (const auto now = std::chrono::steady_clock::now(); now - shown > std::chrono::duration<double>(kProgressSeconds)) {
+      std::cerr << answered << " answered\n";
+      shown = now;
+    }
+  };
+  std::vector<std::string> inputs = o.inputs;
+  std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
+  model.files(inputs, o.files, receive, [&](const CsvRows& rows) { writer.table(rows); });
+  if (o.wrong) {
+    check<DataError>(model.known() > 0, "predict",
+                     "--wrong needs inputs whose answers are known: a target's column, or pictures in a folder ",
+                     "named like their class");
+    std::stable_sort(wrong.begin(), wrong.end(),
+                     [](const Prediction& a, const Prediction& b) { return a.top[0].probability > b.top[0].probability; });
+    for (const Prediction& p : wrong) writer.write(p);
+  }
+  out.flush();
+  check<IoError>(bool(out), "predict", o.out.value_or("stdout"), ": writing failed");
+  print_metrics(model);
+  if (faults > 0) std::cerr << faults << " of " << answered + faults << " inputs could not be read\n";
+  return faults > 0 ? kData : kDone;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<PredictArguments>();
+  CLI::App* c = program.add_subcommand("predict", "Answer for new files with a trained model");
+  c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
+      ->required();
+  c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors")
+      ->required();
+  c->add_option("--top", o->files.top, "classes in an answer")->check(CLI::PositiveNumber);
+  c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
+  auto* const csv = c->add_flag("--csv", o->csv, "as CSV: a table's rows with the answers behind them");
+  c->add_flag("--json", o->json, "one JSON object a line")->excludes(csv);
+  c->add_option("--out", o->out, "write the answers to this file")->type_name("FILE");
+  c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
+  c->add_flag("--wrong", o->wrong, "only answers that are known to be wrong, the most confident first");
+  c->add_option("--batch", o->files.batch, "inputs that are computed together")->check(CLI::PositiveNumber);
+  c->add_flag("--no-amp", o->no_amp, "compute in float32");
+  c->add_flag("--trained-weights", o->trained_weights,
+              "those that were trained, where the run has an average of them (train.ema, swa)");
+  add_device(*c, o->device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return predict(*o); }; });
+}
+
+}  // namespace halfstep::app

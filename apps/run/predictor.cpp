@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/predictor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
+#include "apps/catalog/transforms.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/data/npy.h"
+#include "framework/io/safetensors.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kPredict = "predict";
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// What a checkpoint of an older halfstep was trained on: its training data says it.
+StoredData of_training_data(const Config& config) {
+  return {build_dataset(config.json, "train")->form(), transforms_in_use(with_statistics(config.json))};
+}
+
+// The file's tensor of inputs: the one of this name, or the only one.
+Tensor input_of(const TensorMap& tensors, const std::string& path) {
+  const auto named = tensors.find("x");
+  if (named != tensors.end()) return named->second;
+  check<DataError>(tensors.size() == 1, kPredict, path, " must hold one tensor, or one named \"x\", but has ", tensors.size());
+  return tensors.begin()->second;
+}
+
+// As the model's data has them, with a batch dimension.
+Tensor fitted(const Tensor& given, const DataForm& form, const std::string& what) {
+  Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
+  check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, kPredict, what,
+                   ": the model takes inputs [N, ...] of shape ", form.input, ", got ", given.shape());
+  if (form.input_dtype == DType::f32) return x.to(DType::f32);
+  check<DataError>(!x.is_floating_point(), kPredict, what, ": the model takes whole numbers, got ", given.dtype());
+  x = x.to(DType::i64);
+  const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
+  check<DataError>(fits, kPredict, what, ": tokens must be in 0..", form.vocabulary - 1);
+  return x;
+}
+
+// Pictures as a data set. One that cannot be read is black, and has its error beside it.
+struct Pictures {
+  const std::vector<fs::path>* paths;
+  const DataForm* form;
+  bool invert;
+  int64_t size() const { return int64_t(paths->size()); }
+  std::pair<Tensor, std::string> get(int64_t i) const {
+    try {
+      return {read_input_picture((*paths)[size_t(i)], *form, invert), ""};
+    } catch (const IoError& e) { return {zeros(form->input, {.device = Device::cpu}), e.what()}; } catch (const DataError& e) {
+      return {zeros(form->input, {.device = Device::cpu}), e.what()};
+    }
+  }
+};
+
+// The pictures that a path names: itself, or those in the folder.
+std::vector<fs::path> pictures_at(const fs::path& path) {
+  if (!fs::is_directory(path)) return {path};
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink))
+    if (entry.is_regular_file() && is_picture_name(entry.path())) out.push_back(entry.path());
+  check<DataError>(!out.empty(), kPredict, path.string(), ": the folder has no pictures (.png, .jpg or .jpeg)");
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// The class that a picture's folder names, NaN if it names none.
+double class_of_folder(const fs::path& path, const DataForm& form) {
+  const auto at = std::find(form.names.begin(), form.names.end(), path.parent_path().filename().string());
+  return at == form.names.end() ? kUnknown : double(at - form.names.begin());
+}
+
+std::string ending(const fs::path& path) { return path.extension().string(); }
+
+}  // namespace
+
+Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(checkpoint_in_use(model)) {
+  const CheckpointContents contents = load_checkpoint(checkpoint_);
+  step_ = stored_step(contents);
+  std::optional<StoredData> data = stored_data(contents);
+  ConfigOptions of{.sets = {}, .no_amp = !options.amp, .device = options.device, .known = data ? &data->form : nullptr};
+  config_ = resolve_config(stored_config(contents), checkpoint_.string(), of);
+  if (!data) {
+    check<DataError>(config_.facts.has_value(), kPredict, checkpoint_.string(),
+                     " was written by a halfstep before 0.2.0, which did not store what the model takes; data.train says it, but ",
+                     config_.data_fault.empty() ? "its files are missing" : config_.data_fault);
+    data = of_training_data(config_);
+  }
+  form_ = std::move(data->form);
+  transforms_ = build_transforms(data->transforms);
+  parts_ = make_model(config_);
+  StateDict state;
+  for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
+  averaged_ = options.averages && use_averages(contents, state) > 0;
+  try {
+    parts_.model->load_state_dict(state);
+  } catch (const ValueError& e) {
+    fail<CheckpointError>(kPredict, checkpoint_.string(), ": the weights do not fit the model of its config: ", one_line(e));
+  }
+  parts_.model->eval();
+  std::optional<int64_t> ignored;
+  if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
+  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);
+  for (const NamedMetric& m : metrics_) m.metric->reset();
+}
+
+Tensor Predictor::operator()(const Tensor& inputs) {
+  const NoGrad off;
+  Batch batch{inputs, {}};
+  std::vector<int64_t> places(size_t(inputs.size(0)));
+  std::iota(places.begin(), places.end(), 0);
+  for (const auto& t : transforms_) batch = t->apply(batch, {.indices = places, .classes = form_.classes});
+  const Tensor x = batch.input.to(parts_.device);
+  const Autocast region(parts_.device, parts_.low);
+  return (*parts_.model)(x).to(DType::f32).cpu();
+}
+
+std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
+  const NoGrad off;
+  return answer((*this)(fitted(inputs, form_, "inputs")), options);
+}
+
+std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& o) const {
+  const int64_t n = outputs.size(0);
+  std::vector<Prediction> out{size_t(n)};
+  const Tensor values = last_step(config_.loss, outputs);
+  if (form_.classes == 0) {
+    const std::vector<double> numbers = values.to_vector<double>();
+    const size_t each = n > 0 ? numbers.size() / size_t(n) : 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      for (size_t k = 0; k < each; ++k) out[i].numbers.push_back(numbers[i * each + k] * form_.scale.std + form_.scale.mean);
+    }
+    return out;
+  }
+  if (form_.label_sequences || values.dim() > 2) {  // a class for each position
+    const Tensor best = values.argmax(-1).reshape({n, -1});
+    for (int64_t i = 0; i < n; ++i) {
+      const std::vector<int64_t> classes = best.select(0, i).to_vector<int64_t>();
+      for (size_t t = 0; t < classes.size(); ++t) {
+        // Of CTC: class 0 is blank, and a class that stays counts once.
+        const bool silent = form_.label_sequences && (classes[t] == 0 || (t > 0 && classes[t] == classes[t - 1]));
+        if (!silent) out[size_t(i)].labels.push_back(form_.class_name(classes[t]));
+      }
+    }
+    return out;
+  }
+  const bool shares = gives_probabilities(config_.loss);
+  const int64_t classes = values.size(1), shown = std::clamp<int64_t>(o.top, 1, classes);
+  const auto [most, which] = topk(values, shown, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    Prediction& p = out[size_t(i)];
+    const std::vector<double> best = most.select(0, i).to_vector<double>();
+    const std::vector<int64_t> numbers = which.select(0, i).to_vector<int64_t>();
+    for (size_t k = 0; k < numbers.size(); ++k)
+      p.top.push_back({numbers[k], form_.class_name(numbers[k]), shares ? best[k] : kUnknown});
+    if (o.probabilities && shares) p.probabilities = values.select(0, i).to_vector<double>();
+  }
+  return out;
+}
+
+// Adds those whose truth is known to the metrics.
+void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths) {
+  std::vector<int64_t> rows, classes;
+  std::vector<double> numbers;
+  for (size_t i = 0; i < truths.size(); ++i) {
+    if (std::isnan(truths[i])) continue;
+    rows.push_back(int64_t(i));
+    classes.push_back(int64_t(truths[i]));
+    numbers.push_back(truths[i]);
+  }
+  if (rows.empty() || outputs.dim() != 2) return;
+  known_ += int64_t(rows.size());
+  const Tensor of = outputs.index_select(0, tensor(rows));
+  const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
+  for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
+}
+
+std::vector<MetricValue> Predictor::metrics() const {
+  std::vector<MetricValue> out;
+  for (const NamedMetric& m : metrics_) out.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details()});
+  return out;
+}
+
+void Predictor::files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
+  check<ValueError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
+                    Help{"halfstep generate writes with it"});
+  std::vector<fs::path> pending;  // pictures, which are answered in batches across paths
+  const auto flush = [&] {
+    if (!pending.empty()) pictures(pending, options, receive);
+    pending.clear();
+  };
+  for (const std::string& given : paths) {
+    const fs::path path = given;
+    const std::string end = ending(path);
+    try {
+      const bool array = end == ".npy" || end == ".npz" || end == ".safetensors";
+      if (std::holds_alternative<ImageForm>(form_.source) && !array) {
+        const std::vector<fs::path> found = pictures_at(path);
+        pending.insert(pending.end(), found.begin(), found.end());
+        continue;
+      }
+      flush();
+      if (array)
+        arrays(path, options, receive);
+      else if (std::holds_alternative<TableForm>(form_.source))
+        table(path, options, receive, sees);
+      else if (std::holds_alternative<SeriesForm>(form_.source))
+        series(path, options, receive);
+      else
+        fail<DataError>(kPredict, given, ": the model takes arrays: .npy, .npz or .safetensors with inputs of shape ", form_.input);
+    } catch (const IoError& e) {
+      flush();
+      receive({.input = given, .fault = e.what()});
+    } catch (const DataError& e) {
+      flush();
+      receive({.input = given, .fault = e.what()});
+    } catch (const ConfigError& e) {  // a column that is not there
+      receive({.input = given, .fault = e.what()});
+    }
+  }
+  flush();
+}
+
+void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& o, const Receive& receive) {
+  const int workers = paths.size() > size_t(o.batch) ? o.workers : 0;
+  DataLoader loader(Pictures{&paths, &form_, o.invert}, {.batch_size = o.batch, .num_workers = workers, .device = Device::cpu});
+  size_t at = 0;
+  for (auto [images, faults] : loader) {
+    const Tensor outputs = (*this)(images);
+    std::vector<Prediction> found = answer(outputs, o);
+    std::vector<double> truths;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const double truth = faults[i].empty() ? class_of_folder(paths[at + i], form_) : kUnknown;
+      truths.push_back(truth);
+      if (!std::isnan(truth)) found[i].truth = truth, found[i].truth_name = form_.class_name(int64_t(truth));
+      if (!faults[i].empty()) found[i] = {.fault = faults[i]};
+      found[i].input = paths[at + i].string();
+    }
+    measure(outputs, truths);
+    for (const Prediction& p : found) receive(p);
+    at += found.size();
+  }
+}
+
+void Predictor::table(const fs::path& path, const FileOptions& o, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
+  const CsvRows rows = read_csv_rows(path, std::get<TableForm>(form_.source).options);
+  if (sees) sees(rows);
+  const std::string file = path == "/dev/stdin" ? "-" : path.string();
+  size_t next = 0;  // row of the file
+  const auto faults_until = [&](size_t row) {
+    for (; next < row; ++next)
+      receive({.input = joined(file, " row ", next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
+  };
+  const int64_t n = int64_t(rows.rows.size());
+  for (int64_t begin = 0; begin < n; begin += o.batch) {
+    const int64_t count = std::min(o.batch, n - begin);
+    const Tensor outputs = (*this)(rows.input.narrow(0, begin, count));
+    std::vector<Prediction> found = answer(outputs, o);
+    std::vector<double> truths;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const size_t place = size_t(begin) + i, row = rows.rows[place];
+      faults_until(row);
+      const double truth = rows.targets.empty() ? kUnknown : rows.targets[place];
+      truths.push_back(truth);
+      if (!std::isnan(truth)) {
+        found[i].truth = truth;
+        if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(truth));
+      }
+      found[i].input = joined(file, " row ", row + 1);
+      found[i].cells = rows.cells[row];
+      receive(found[i]);
+      next = row + 1;
+    }
+    measure(outputs, truths);
+  }
+  faults_until(rows.faults.size());
+}
+
+void Predictor::series(const fs::path& path, const FileOptions& o, const Receive& receive) {
+  const Tensor window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
+  Prediction p = answer((*this)(window.unsqueeze(0)), o)[0];
+  p.input = path == "/dev/stdin" ? "-" : path.string();
+  receive(p);
+}
+
+void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
+  const std::string end = ending(path);
+  const Tensor given = end == ".npy"   ? map_npy(path)
+                       : end == ".npz" ? read_npz(path, "x")
+                                       : input_of(load_safetensors(path).tensors, path.string());
+  const Tensor x = fitted(given, form_, path.string());
+  for (int64_t begin = 0; begin < x.size(0); begin += o.batch) {
+    std::vector<Prediction> found = answer((*this)(x.narrow(0, begin, std::min(o.batch, x.size(0) - begin))), o);
+    for (size_t i = 0; i < found.size(); ++i) {
+      found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
+      receive(found[i]);
+    }
+  }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained model in use: files in, answers out, without the training data.
+//
+//   Predictor model("runs/digits");                          // a run's folder (its best checkpoint, else its latest), a checkpoint
+//   model.files({"a.png", "more/"}, {}, [](const Prediction& p) { std::cout << p.input << ' ' << p.top[0].name << '\n'; });
+//   const Tensor scores = model(inputs);                     // inputs as the data had them: pixels in [0, 1], columns, tokens
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/run/session.h"
+#include "framework/data/form.h"
+
+namespace halfstep::app {
+
+struct PredictorOptions {
+  std::optional<std::string> device{};  // as in a config; empty: the run's
+  bool amp = true;                      // false: in float32, also where the run used mixed precision
+  bool averages = true;                 // averaged weights, where the run has them
+};
+
+// A class and its probability; NaN where the loss gives the model's outputs none (MultiMarginLoss).
+struct Share {
+  int64_t number;
+  std::string name;
+  double probability;
+};
+
+// The answer for one input.
+struct Prediction {
+  std::string input;                // "a.png", "houses.csv row 3", "x.npy[4]"
+  std::string fault{};              // why there is no answer; empty: there is one
+  std::vector<Share> top{};         // of classes: the most probable first, as many as were asked for
+  std::vector<double> probabilities{};  // of all classes, by number, if they were asked for
+  std::vector<double> numbers{};    // of numbers, in the units of the file
+  std::vector<std::string> labels{};    // a row of labels (CTC), or a class for each position of the input
+  std::vector<std::string> cells{};     // of a table: the row's cells, as in the file
+  std::optional<double> truth{};        // the class or the number that is known to be right
+  std::optional<std::string> truth_name{};
+  // Is the answer known to be wrong?
+  bool is_wrong() const { return truth && !top.empty() && top[0].number != int64_t(*truth); }
+};
+
+struct FileOptions {
+  int64_t top = 1;             // classes in an answer
+  bool probabilities = false;  // of all classes
+  bool invert = false;         // pictures: dark ink on light paper, where the training data had light ink
+  int64_t batch = 64;
+  int workers = 2;  // threads that read pictures; at most 2 batches a worker are in memory
+};
+
+class Predictor {
+ public:
+  // Throws as load_checkpoint, CheckpointError for a checkpoint whose model does not fit its config, and, for one of a halfstep
+  // before 0.2.0, DataError if its training data, which is then read, is missing.
+  explicit Predictor(const std::filesystem::path& model, const PredictorOptions& options = {});
+
+  const DataForm& form() const { return form_; }
+  const Config& config() const { return config_; }
+  int64_t step() const { return step_; }
+  const std::filesystem::path& checkpoint() const { return checkpoint_; }
+  bool is_averaged() const { return averaged_; }
+
+  // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Throws ShapeError,
+  // and ValueError for tokens outside the vocabulary.
+  Tensor operator()(const Tensor& inputs);
+  // The same as answers, one for each input, without names of inputs.
+  std::vector<Prediction> answers(const Tensor& inputs, const FileOptions& options = {});
+
+  // Answers for files in order, each as soon as its batch is done: pictures and folders of them, tables, series (one answer, the
+  // values after the file's end), .npy, .npz and .safetensors with inputs. An input that cannot be read has a fault, and the others
+  // are answered. Throws ValueError for a model of text. sees: called for each table before its rows, with its columns' names.
+  using Receive = std::function<void(const Prediction&)>;
+  void files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
+             const std::function<void(const CsvRows&)>& sees = {});
+
+  // Metrics of the config, over the answers so far whose truth is known: "accuracy" and so on; and how many those are.
+  std::vector<MetricValue> metrics() const;
+  int64_t known() const { return known_; }
+
+ private:
+  std::vector<Prediction> answer(const Tensor& outputs, const FileOptions& options) const;
+  void measure(const Tensor& outputs, const std::vector<double>& truths);
+  void pictures(const std::vector<std::filesystem::path>& paths, const FileOptions& options, const Receive& receive);
+  void table(const std::filesystem::path& path, const FileOptions& options, const Receive& receive,
+             const std::function<void(const CsvRows&)>& sees);
+  void series(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
+  void arrays(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
+
+  std::filesystem::path checkpoint_;
+  Config config_;
+  DataForm form_;
+  Transforms transforms_;
+  ModelParts parts_;
+  std::vector<NamedMetric> metrics_;
+  int64_t step_ = 0, known_ = 0;
+  bool averaged_ = false;
+};
+
+}  // namespace halfstep::app
