@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/tokenizers/: small tokenizers of each supported kind, and what the package `tokenizers` makes of texts with them.
+"""Writes tests/data/tokenizers/: small tokenizers of each supported kind, and the ids that `tokenizers` of PyPI has for texts.
 
 Run by hand where `tokenizers` is installed, after cases were added or changed; tests only read the files:
     python3 scripts/make_tokenizer_goldens.py
@@ -17,20 +17,24 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
 TIKTOKEN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 R50K = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace("{1,3}", "")
 SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 SENTENCES = [
-    "First Citizen: Before we proceed any further, hear me speak. We'll say they're good, I'd say you've won, she's in; don't, I'm.",
+    "First Citizen: Before we proceed any further, hear me speak. We'll say they're good, I'd say you've won, she's in; I'm.",
     "for (int i = 0; i < n; ++i) {\n\tsum += x[i] * 0x1F;  // 3.14159e-10\r\n}\r\n\r\n\r\nreturn  sum;   \n",
     "def f(x):\n    if x > 1000000:\n        return 'a' + \"b\"\n\n\n    return None",
     "Größe, naïve café, Ærøskøbing, pingüino, Łódź, Čeština, ŒUVRE, ﬁne",
     "Съешь ещё этих мягких французских булок, да выпей же чаю.", "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία.",
     "敏捷的棕色狐狸跳过了懒狗。いろはにほへと ちりぬるを。 빠른 갈색 여우가 게으른 개를 뛰어넘는다.",
-    "צַדִּיק כַּתָּמָר יִפְרָח", "نص حكيم له سر قاطع وذو شأن عظيم ١٢٣٤٥", "ऋषियों को सताने वाले दुष्ट १२३ राक्षसों", "เป็นมนุษย์สุดประเสริฐเลิศคุณค่า ๑๒๓",
-    "👩‍👩‍👧‍👦 👍🏽 🇩🇪🇫🇷 🏳️‍🌈 😀😃 ☕️ 1️⃣ ½ ² Ⅷ ① 𝟘𝟙 𝒜", "e\u0301 a\u0308\u0304 q\u0323\u0307 \u1e9b\u0323 \u212b \u0958 \uac00\u11a8 \u1100\u1161\u11a8 \ufb1d \u2126",
+    "צַדִּיק כַּתָּמָר יִפְרָח",
+    "نص حكيم له سر قاطع وذو شأن عظيم ١٢٣٤٥", 
+    "ऋषियों को सताने वाले दुष्ट १२३ राक्षसों", "เป็นมนุษย์สุดประเสริฐเลิศคุณค่า ๑๒๓",
+    "👩‍👩‍👧‍👦 👍🏽 🇩🇪🇫🇷 🏳️‍🌈 😀😃 ☕️ 1️⃣ ½ ² Ⅷ ① 𝟘𝟙 𝒜", 
+    "e\u0301 a\u0308\u0304 q\u0323\u0307 \u1e9b\u0323 \u212b \u0958 \uac00\u11a8 \u1100\u1161\u11a8 \ufb1d \u2126",
     "DON'T WE'LL I'M YOU'VE HE'D THEY'RE IT'S 'Sup 'TIS 'lL 'Re '\u017f \u2019s O''s ''s 'x 'r 'l 'v 're've",
 ]
 SPECIALS = ["<|endoftext|>", "<|begin|>", "<mask>", "<s>", "</s>", "<tool>", "<too", "caf\u00e9!"]
@@ -39,9 +43,10 @@ WORDS = " ".join(SENTENCES).split()
 
 def point(rng):
     """A code point of some kind: small ones, those around letters and numbers of any script, and any at all."""
-    ranges = [(0, 0x80), (0x20, 0x7F), (0x80, 0x300), (0x300, 0x370), (0x370, 0x600), (0x600, 0xE00), (0x1100, 0x1200), (0x1E00, 0x2000),
-              (0x2000, 0x2070), (0x2070, 0x2200), (0x3000, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A4), (0xF900, 0xFB50), (0xFE00, 0x10000),
-              (0x10000, 0x12000), (0x1D100, 0x1D800), (0x1F300, 0x1FB00), (0, 0xD800), (0xE000, 0x110000)]
+    ranges = [(0, 0x80), (0x20, 0x7F), (0x80, 0x300), (0x300, 0x370), (0x370, 0x600), (0x600, 0xE00), (0x1100, 0x1200),
+              (0x1E00, 0x2000), (0x2000, 0x2070), (0x2070, 0x2200), (0x3000, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A4),
+              (0xF900, 0xFB50), (0xFE00, 0x10000), (0x10000, 0x12000), (0x1D100, 0x1D800), (0x1F300, 0x1FB00), (0, 0xD800),
+              (0xE000, 0x110000)]
     return chr(rng.randrange(*rng.choice(ranges)))
 
 
@@ -64,7 +69,7 @@ def make_text(rng, corpus, length):
     if kind == 4:
         return "".join(pick(WORDS + list(SPACES) + [" ", " ", " "]))
     if kind == 5:
-        return "".join(pick(["'", "\u2019", "S", "s", "t", "RE", "re", "Ve", "m", "LL", "ll", "lL", "D", "\u017f", " ", "x", "1"]))
+        return "".join(pick(["'", "\u2019", "S", "s", "t", "RE", "re", "Ve", "m", "LL", "ll", "lL", "D", "\u017f", " ", "x"]))
     if kind == 6:
         return "".join(pick(list("0123456789") + list("٠١٢३४५๑๒½²Ⅷ①𝟘𝟙三") + [" ", ",", ".", "a", "\U00011de0"]))
     if kind == 7:
@@ -75,12 +80,13 @@ def make_text(rng, corpus, length):
         return bytes(rng.randrange(256) for _ in range(rng.randint(0, length))).decode("utf-8", "replace")
     if kind == 10:
         return "".join(pick(list("aeoqAKDd가각") + [chr(c) for c in range(0x300, 0x363)] + [chr(c) for c in range(0x1100, 0x11C3)]
-                            + ["\u0338", "\u0327", "\u093c", "\u0915", "\u05bc", "\u0b47", "\u0b3e", "\u3099", "\u304b", "\u212b", "\uf900"]))
+                            + list("\u0338\u0327\u093c\u0915\u05bc\u0b47\u0b3e\u3099\u304b\u212b\uf900")))
     if kind == 11:
         return "".join(pick(["👩", "\u200d", "👧", "🏽", "\ufe0f", "👍", "🇩", "🇪", "1\ufe0f\u20e3", "😀", " ", "a"]))
     if kind == 12:
         return rng.choice(["a", "ab", " ", "\n", "\r\n", "1", "!", "\u4e00", "'s", "the "]) * rng.randint(0, 3 * length)
-    return rng.choice(["", " ", "  ", "\n", " a", "a ", "\t\tx", "a\n\n\nb", "a \n b", " \r\n", "'", "''", "' s", "\u00a0x", "\u3000\u3000x", "x" * length])
+    return rng.choice(["", " ", "  ", "\n", " a", "a ", "\t\tx", "a\n\n\nb", "a \n b", " \r\n", "'", "''", "' s", "\u00a0x",
+                       "\u3000\u3000x", "x" * length])
 
 
 def trained(pre_tokenizer, corpus, vocabulary, specials=()):
@@ -88,7 +94,8 @@ def trained(pre_tokenizer, corpus, vocabulary, specials=()):
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=list(specials), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+        vocab_size=vocabulary, special_tokens=list(specials), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
     return tokenizer
 
 
@@ -97,7 +104,7 @@ def split(pattern, behavior="isolated", invert=False):
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def tokenizers_of(corpus, size, seed_of_all):
+def tokenizers_of(corpus, size, all_kinds):
     """{name: Tokenizer}"""
     out = {}
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -116,17 +123,18 @@ def tokenizers_of(corpus, size, seed_of_all):
     t = out["qwen2"] = trained(split(QWEN2), corpus, size)
     t.normalizer = normalizers.NFC()
     t.add_special_tokens(["<|endoftext|>"])
-    t.add_tokens([AddedToken("<tool>", rstrip=True, normalized=False), AddedToken("<too", normalized=True, lstrip=True, rstrip=True),
+    t.add_tokens([AddedToken("<tool>", rstrip=True, normalized=False),
+                  AddedToken("<too", normalized=True, lstrip=True, rstrip=True),
                   AddedToken("cafe\u0301!", normalized=True)])
 
     t = out["digits"] = trained(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level]), corpus, size)
     t.normalizer = normalizers.Sequence([])
     t.add_special_tokens(["<|endoftext|>", " <s>"])
-    if seed_of_all:
+    if all_kinds:
         out["tiktoken"] = trained(split(TIKTOKEN, "removed", True), corpus, size)
         out["r50k"] = trained(split(R50K), corpus, size)
-        out["spaced"] = trained(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.ByteLevel(add_prefix_space=True)]),
-                                corpus, size)
+        digits = pre_tokenizers.Digits(individual_digits=False)
+        out["spaced"] = trained(pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=True)]), corpus, size)
     return out
 
 
@@ -152,7 +160,7 @@ def main():
     args.add_argument("--length", type=int, default=12, help="about how many pieces a text has at most")
     args.add_argument("--vocabulary", type=int, default=420)
     args.add_argument("--seed", type=int, default=1)
-    args.add_argument("--corpus", nargs="*", type=pathlib.Path, default=[], help="files to train on and to cut texts from, beside the script's own")
+    args.add_argument("--corpus", nargs="*", type=pathlib.Path, default=[], help="files to train on and to cut texts from")
     args = args.parse_args()
     rng = random.Random(args.seed)
     corpus = SENTENCES + [p.read_text(errors="replace") for p in args.corpus]
@@ -168,12 +176,13 @@ def main():
             tokenizer = edited(path, name)
         texts = [make_text(rng, "\n".join(corpus), args.length) for _ in range(args.texts)]
         if large:
-            texts += ["x" * 1000000, "ab" * 50000, " " * 100000, "\n" * 100000, " \n" * 50000, "1" * 100000, "\n".join(corpus).replace("\n", " ")[:100000],
+            line = "\n".join(corpus).replace("\n", " ")
+            texts += ["x" * 1000000, "ab" * 50000, " " * 100000, "\n" * 100000, " \n" * 50000, "1" * 100000, line[:100000],
                       "".join(point(rng) for _ in range(30000)), "".join(SENTENCES) * 70]
         encodings = [[text, tokenizer.encode(text).ids, tokenizer.encode(text, add_special_tokens=False).ids] for text in texts]
         ids = [e[1] for e in encodings]
-        ids += [[rng.randrange(tokenizer.get_vocab_size()) for _ in range(rng.randint(0, args.length))] for _ in range(args.texts // 4)]
-        ids += [[rng.randrange(260) for _ in range(rng.randint(0, args.length))] for _ in range(args.texts // 4)]  # mostly not UTF-8
+        for below in (tokenizer.get_vocab_size(), 260):  # the latter are mostly not UTF-8
+            ids += [[rng.randrange(below) for _ in range(rng.randint(0, args.length))] for _ in range(args.texts // 4)]
         decodings = [[i, tokenizer.decode(i), tokenizer.decode(i, skip_special_tokens=False)] for i in ids]
         goldens[name] = {"size": tokenizer.get_vocab_size(), "encode": encodings, "decode": decodings}
     for name, golden in goldens.items():

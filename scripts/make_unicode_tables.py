@@ -82,7 +82,8 @@ def table(name, kind, rows):
 
 def write(name, about, tables, functions):
     text = (f"// SPDX-License-Identifier: Apache-2.0\n// {about}\n// Written by scripts/make_unicode_tables.py from tokenizers "
-            f"{tokenizers.__version__}.\n#include <span>\n\n#include \"framework/data/unicode.h\"\n\nnamespace halfstep {{\nnamespace {{\n\n"
+            f"{tokenizers.__version__}.\n#include <span>\n\n#include \"framework/data/unicode.h\"\n\n"
+            "namespace halfstep {\nnamespace {\n\n"
             "// clang-format off\n" + "\n".join(tables) + "// clang-format on\n\n}  // namespace\n\n")
     for function, kind, table_name in functions:
         text += f"std::span<const {kind}> {function}() {{ return {table_name}; }}\n"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets of tokens in files.
 #include "apps/catalog/dataset_rows.h"
+#include "framework/base/check.h"
+#include "framework/data/bpe.h"
 #include "framework/data/text.h"
 
 namespace halfstep::app {
@@ -18,6 +20,17 @@ Vocabulary vocabulary_of(const SplitRequest& r) {
   return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"]);
 }
 
+bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self()["tokenizer"] == "bpe"; }
+
+// Held-out text is read with the training data's tokenizer, unless it has its own.
+std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
+  const bool own = !r.self()["tokenizer_file"].is_null();
+  if (!own && r.split != "train" && is_bpe(train_of(r))) return bpe_of(train_of(r));
+  check<ConfigError>(own, joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
+                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
+  return std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+}
+
 TextOptions options_of(const SplitRequest& r) {
   const Json &self = r.self(), &loader = r.config["data"]["loader"];
   TextOptions o;
@@ -28,13 +41,15 @@ TextOptions options_of(const SplitRequest& r) {
   o.vocabulary = vocabulary_of(r);
   o.vocab_size = self["vocab_size"].is_null() ? 0 : self["vocab_size"].get<int64_t>();
   o.max_words = self["max_words"];
+  if (o.tokenizer == Tokenizer::bpe) o.bpe = bpe_of(r);
   return o;
 }
 
 std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
   TextOptions options = options_of(r);
   const SplitRequest train = train_of(r);
-  const bool tokens = options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32;
+  const bool tokens =
+      options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32 || options.tokenizer == Tokenizer::bpe;
   if (tokens && options.vocab_size == 0 && r.known)
     options.vocab_size = r.known->vocabulary;
   else if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
@@ -46,25 +61,31 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 }  // namespace
 
 void add_text_rows(Catalog<DatasetRow>& all) {
-  all.add({{"Text",
-            "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
-            {path_field("the file"), root_field("folder of path"),
-             choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32"},
-                    "characters (UTF-8), bytes, words between white space, or a file of such tokens, little-endian"),
-             part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
-             list("vocabulary", Json::array(), text("", nullptr, "a token"),
-                  "characters or words by number; empty: those of the training data's file, stored in the run's config"),
-             integer("vocab_size", nullptr, "of u16 and u32: number of different tokens; left out: that of the training data")
-                 .at_least(1)
-                 .at_most(kMaxSample),
-             integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")
-                 .at_least(0)
-                 .at_most(kMaxSample)}},
-           make_text,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
-           /*takes_range=*/true,
-           /*normalizes=*/false,
-           /*streams=*/true});
+  all.add(
+      {{"Text",
+        "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
+        {path_field("the file"), root_field("folder of path"),
+         choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32", "bpe"},
+                "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
+                "tokenizer_file"),
+         part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+         list("vocabulary", Json::array(), text("", nullptr, "a token"),
+              "characters or words by number; empty: those of the training data's file, stored in the run's config"),
+         integer("vocab_size", nullptr,
+                 "of u16, u32 and bpe: number of different tokens; left out: that of the training data, or of the tokenizer")
+             .at_least(1)
+             .at_most(kMaxSample),
+         integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")
+             .at_least(0)
+             .at_most(kMaxSample),
+         text("tokenizer_file", nullptr,
+              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left out: "
+              "that of the training data")}},
+       make_text,
+       [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
+       /*takes_range=*/true,
+       /*normalizes=*/false,
+       /*streams=*/true});
 }
 
 Json stored_vocabulary(const Json& config) {

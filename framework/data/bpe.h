@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level byte-pair encoding: the tokenizer of GPT-2, RoBERTa, Llama 3, Qwen and others, from the files in which it is published.
+// Byte-level byte-pair encoding: the tokenizer of GPT-2, RoBERTa, Llama 3, Qwen and others, from the files in which it is
+// published.
 //   const BpeTokenizer tokenizer = BpeTokenizer::load("gpt2/tokenizer.json");
 //   std::vector<int64_t> ids = tokenizer.encode("Hello world");   // 15496, 995
 //   std::string text = tokenizer.decode(ids);
@@ -24,7 +25,8 @@ class BpeTokenizer {
   explicit BpeTokenizer(TokenizerFile file);
   // A tokenizer.json, or a folder that has one, or that has vocab.json and merges.txt. Throws as read_tokenizer_json.
   static BpeTokenizer load(const std::filesystem::path& path);
-  static BpeTokenizer load(const std::filesystem::path& vocab, const std::filesystem::path& merges, const BpePairOptions& options = {});
+  static BpeTokenizer load(const std::filesystem::path& vocab, const std::filesystem::path& merges,
+                           const BpePairOptions& options = {});
 
   int64_t size() const;  // ids are in [0, size)
   // Special tokens of the file that are in `text` become their ids. add_special_tokens: also those that the file puts around each

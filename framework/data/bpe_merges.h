@@ -15,7 +15,9 @@
 namespace halfstep {
 
 // Finds std::string keys by std::string_view.
-struct StringHash : std::hash<std::string_view> { using is_transparent = void; };
+struct StringHash : std::hash<std::string_view> {
+  using is_transparent = void;
+};
 template <class V>
 using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>>;
 
@@ -44,7 +46,9 @@ struct BpeScratch {
 
 class BpeMerges {
  public:
-  struct Merge { uint32_t left, right, token; };  // its rank is its place in the list
+  struct Merge {
+    uint32_t left, right, token;
+  };  // its rank is its place in the list
 
   // byte_tokens: the token of each byte. whole: words, as bytes, that are a token without any merge. Pairs must be unique.
   BpeMerges(const std::array<uint32_t, 256>& byte_tokens, const std::vector<Merge>& merges, StringMap<uint32_t> whole);

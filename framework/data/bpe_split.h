@@ -13,10 +13,10 @@
 namespace halfstep {
 
 enum class SplitRule : uint8_t {
-  gpt2,          // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-  llama3,        // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-  qwen2,         // the same with \p{N} for \p{N}{1,3}
-  digits,        // numbers, and what is between them
+  gpt2,    // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+  llama3,  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  qwen2,   // the same with \p{N} for \p{N}{1,3}
+  digits,  // numbers, and what is between them
   each_digit,    // the same, with each digit by itself
   prefix_space,  // does not cut: puts a space before a piece that begins with none
 };
@@ -34,7 +34,8 @@ void each_word(std::span<const SplitRule> rules, std::string_view text, F&& f) {
   if (text.empty()) return;
   if (rules.empty()) return f(text);
   const auto rest = rules.subspan(1);
-  if (rules[0] == SplitRule::prefix_space) return text[0] == ' ' ? each_word(rest, text, f) : each_word(rest, ' ' + std::string(text), f);
+  if (rules[0] == SplitRule::prefix_space)
+    return text[0] == ' ' ? each_word(rest, text, f) : each_word(rest, ' ' + std::string(text), f);
   for (size_t at = 0; at < text.size();) {
     const size_t end = piece_end(rules[0], text, at);
     each_word(rest, text.substr(at, end - at), f);

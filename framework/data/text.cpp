@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/data/bpe.h"
 #include "framework/data/form.h"
+#include "framework/data/unicode.h"
 #include "framework/io/atomic_file.h"
 #include "framework/tensor/storage.h"
 
@@ -18,11 +20,12 @@ namespace {
 
 constexpr const char* kText = "Text";
 constexpr const char* kUnknown = "<unk>";
-constexpr std::array<std::pair<std::string_view, Tokenizer>, 5> kNames = {{{"char", Tokenizer::character},
+constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"char", Tokenizer::character},
                                                                            {"byte", Tokenizer::byte},
                                                                            {"word", Tokenizer::word},
                                                                            {"u16", Tokenizer::u16},
-                                                                           {"u32", Tokenizer::u32}}};
+                                                                           {"u32", Tokenizer::u32},
+                                                                           {"bpe", Tokenizer::bpe}}};
 
 bool is_text(Tokenizer t) { return t == Tokenizer::character || t == Tokenizer::word; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
@@ -35,19 +38,9 @@ std::string place(const std::string& path, std::string_view text, size_t at) {
   return joined(path, ':', lines + 1, ':', at - (line_start == before.npos ? 0 : line_start + 1) + 1);
 }
 
-// How many bytes the code point at `at` has; 0 for what is not UTF-8 (RFC 3629).
-size_t code_point(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
-  const uint8_t first = byte(at);
-  if (first < 0x80) return 1;
-  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (size_t i = 1; i < bytes; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  const uint8_t second = byte(at + 1);
-  const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-                     (first == 0xf4 && second > 0x8f);  // longer than needed, a half of a pair, or beyond U+10FFFF
-  return wrong ? 0 : bytes;
+[[noreturn]] void fail_not_utf8(const std::string& path, std::string_view text, size_t at) {
+  fail<DataError>(kText, place(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
+                  Help{"tokenizer \"byte\" reads any file; iconv converts a text from another encoding"});
 }
 
 // Calls f(token, at) for each character or word.
@@ -59,11 +52,8 @@ void each_token(const std::string& path, std::string_view text, Tokenizer tokeni
     word = std::string_view::npos;
   };
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
-    bytes = code_point(text, at);
-    if (bytes == 0) {
-      fail<DataError>(kText, place(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
-                      Help{"tokenizer \"byte\" reads any file; iconv converts a text from another encoding"});
-    }
+    bytes = utf8_length(text, at);
+    if (bytes == 0) fail_not_utf8(path, text, at);
     if (tokenizer == Tokenizer::character) {
       f(text.substr(at, bytes), at);
     } else if (text[at] == '\n' || is_space(text[at])) {
@@ -94,9 +84,16 @@ Vocabulary vocabulary_of(const std::string& path, std::string_view text, Tokeniz
   return Vocabulary(std::move(tokens));
 }
 
-std::vector<uint32_t> numbers_of(const std::string& path, std::string_view text, Tokenizer tokenizer,
-                                 const Vocabulary& vocabulary) {
+std::vector<uint32_t> numbers_of(const std::string& path, std::string_view text, const TextOptions& options) {
+  const Tokenizer tokenizer = options.tokenizer;
+  const Vocabulary& vocabulary = options.vocabulary;
   std::vector<uint32_t> out;
+  if (tokenizer == Tokenizer::bpe) {
+    const size_t wrong = find_not_utf8(text);
+    if (wrong != text.npos) fail_not_utf8(path, text, wrong);
+    const std::vector<int64_t> ids = options.bpe->encode(text, /*add_special_tokens=*/false);
+    return {ids.begin(), ids.end()};
+  }
   if (tokenizer == Tokenizer::byte) {
     for (const char c : text) out.push_back(uint8_t(c));
     return out;
@@ -139,12 +136,22 @@ std::vector<T> part_of(const std::vector<T>& all, const TextOptions& o) {
   return std::vector<T>(all.begin() + at(o.begin), all.begin() + at(o.end));
 }
 
+// How many tokens there are, which only files of tokens do not say.
+int64_t known_size(const TextOptions& o) {
+  if (o.tokenizer == Tokenizer::byte) return 256;
+  if (o.tokenizer != Tokenizer::bpe) return o.vocabulary.size();
+  const int64_t least = o.bpe->size();
+  check<ValueError>(o.vocab_size == 0 || o.vocab_size >= least, kText, "vocab_size must be at least the tokenizer's ", least,
+                    ", got ", o.vocab_size);
+  return std::max(least, o.vocab_size);
+}
+
 }  // namespace
 
 Tokenizer parse_tokenizer(std::string_view text) {
   for (const auto& [word, tokenizer] : kNames)
     if (word == text) return tokenizer;
-  fail<ValueError>(kText, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\" or \"u32\", got \"", text, '"');
+  fail<ValueError>(kText, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\", \"u32\" or \"bpe\", got \"", text, '"');
 }
 std::string_view name(Tokenizer tokenizer) { return kNames[size_t(tokenizer)].first; }
 
@@ -173,6 +180,8 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
                     o.max_words);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kText, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
+  check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kText, "tokenizer \"bpe\" needs a tokenizer",
+                    Help{"BpeTokenizer::load reads one from its file"});
   const std::string bytes = read_file(path), file = path.string();
   int64_t total = 0;
   const auto take = [&](const auto& all) {
@@ -187,8 +196,8 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
     vocab_size_ = o.vocab_size;
   } else {
     if (is_text(o.tokenizer) && o.vocabulary.size() == 0) o.vocabulary = vocabulary_of(file, bytes, o.tokenizer, o.max_words);
-    vocab_size_ = o.tokenizer == Tokenizer::byte ? 256 : o.vocabulary.size();
-    const std::vector<uint32_t> all = numbers_of(file, bytes, o.tokenizer, o.vocabulary);
+    vocab_size_ = known_size(o);
+    const std::vector<uint32_t> all = numbers_of(file, bytes, o);
     if (vocab_size_ <= 1 << 16)
       take(std::vector<uint16_t>(all.begin(), all.end()));
     else
@@ -239,11 +248,12 @@ std::string TextDataset::describe() const {
 std::vector<int64_t> TextDataset::encode(std::string_view text) const {
   check<ValueError>(options_.tokenizer != Tokenizer::u16 && options_.tokenizer != Tokenizer::u32, kText,
                     "a file of tokens does not say what its tokens mean");
-  const std::vector<uint32_t> numbers = numbers_of("text", text, options_.tokenizer, options_.vocabulary);
+  const std::vector<uint32_t> numbers = numbers_of("text", text, options_);
   return {numbers.begin(), numbers.end()};
 }
 
 std::string TextDataset::decode(std::span<const int64_t> tokens) const {
+  if (options_.tokenizer == Tokenizer::bpe) return options_.bpe->decode(tokens, /*skip_special_tokens=*/false);
   std::string out;
   for (const int64_t t : tokens) {
     check<IndexError>(t >= 0 && t < vocab_size_, kText, "a token must be in [0, ", vocab_size_, "), got ", t);

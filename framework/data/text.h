@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as numbers: characters, bytes, words, or a file of tokens that another program wrote. A sample is a piece of the text, and
-// its target the same piece one token on.
+// Text as numbers: characters, bytes, words, the tokens of a published tokenizer, or a file of tokens that another program wrote. A
+// sample is a piece of the text, and its target the same piece one token on.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,14 +17,17 @@
 
 namespace halfstep {
 
+class BpeTokenizer;  // framework/data/bpe.h
+
 // character: a code point of UTF-8. byte: 0 to 255, of any file. word: the text between white space, and each line's end. u16,
-// u32: the file is tokens already, little-endian, as llm.c and nanoGPT write them.
-enum class Tokenizer : uint8_t { character, byte, word, u16, u32 };
-Tokenizer parse_tokenizer(std::string_view text);  // "char", "byte", "word", "u16", "u32"; throws ValueError
+// u32: the file is tokens already, little-endian, as llm.c and nanoGPT write them. bpe: the tokens of TextOptions::bpe.
+enum class Tokenizer : uint8_t { character, byte, word, u16, u32, bpe };
+Tokenizer parse_tokenizer(std::string_view text);  // "char", "byte", "word", "u16", "u32", "bpe"; throws ValueError
 std::string_view name(Tokenizer tokenizer);
 
 // The tokens of a text by number. Characters are in the order of their code points, words in that of how often they occur, after
-// "<unk>", which replaces every word that is not in the list. Empty for bytes and for files of tokens, which have only numbers.
+// "<unk>", which replaces every word that is not in the list. Empty for the others: bytes and files of tokens have only numbers,
+// and a BpeTokenizer has its own list.
 class Vocabulary {
  public:
   Vocabulary() = default;
@@ -49,8 +53,10 @@ struct TextOptions {
   // Dataset::streams(). 0: sample i is the i-th piece.
   int64_t streams = 0;
   Vocabulary vocabulary{};  // of characters and words; empty: the whole file's, whatever the part
-  int64_t vocab_size = 0;   // of u16 and u32 tokens; 0: one more than the file's largest
+  int64_t vocab_size = 0;   // of u16 and u32 tokens; 0: one more than the file's largest. Of bpe; 0: the tokenizer's
   int64_t max_words = 0;    // see Vocabulary::of_file
+  // Of bpe. Special tokens in the text become their ids, but none are put around it.
+  std::shared_ptr<const BpeTokenizer> bpe{};
 };
 
 // Inputs i64 [seq_len], targets i64 [seq_len], which has the tokens that follow: a model has a score for each token at every
@@ -75,7 +81,7 @@ class TextDataset : public Dataset {
 
   const Vocabulary& tokens() const { return options_.vocabulary; }
   std::vector<int64_t> encode(std::string_view text) const;   // throws as the constructor, with "text" for the path
-  std::string decode(std::span<const int64_t> tokens) const;  // of u16 and u32: the numbers with spaces between
+  std::string decode(std::span<const int64_t> tokens) const;  // of u16 and u32: the numbers with spaces between; bpe: with specials
 
  private:
   std::string label_;

@@ -114,7 +114,8 @@ void check_unique(const std::vector<BpeMerges::Merge>& merges, const std::string
   std::sort(pairs.begin(), pairs.end());
   const auto twice = std::adjacent_find(pairs.begin(), pairs.end());
   if (twice != pairs.end())
-    fail<DataError>(kTokenizer, place, " must have each pair once, but that of tokens ", twice->first, " and ", twice->second, " is there twice");
+    fail<DataError>(kTokenizer, place, " must have each pair once, but that of tokens ", twice->first, " and ", twice->second,
+                    " is there twice");
 }
 
 void read_model(const Part& model, const std::string& file, TokenizerFile& out, StringMap<uint32_t>& ids) {
@@ -155,14 +156,15 @@ void read_added(const Part& all, TokenizerFile& out, StringMap<uint32_t>& ids) {
     token.content = part.at("content").text();
     part.at("content").expect(!token.content.empty(), "must not be empty");
     part.at("content").expect(seen.emplace(token.content, i).second, "must be there once");
-    part.at("single_word").expect(!part.at("single_word").flag(), "must be false: words are not told apart here");
+    part.at("single_word").expect(!part.at("single_word").flag(), "must be false: it needs to know what a word is");
     token.lstrip = part.at("lstrip").flag();
     token.rstrip = part.at("rstrip").flag();
     token.normalized = part.at("normalized").flag();
     token.special = part.at("special").flag();
     const auto known = ids.find(token.content);
     const size_t id = known == ids.end() ? out.tokens.size() : known->second;
-    part.at("id").expect(*part.at("id") == id, "must be ", id, known == ids.end() ? ", the next free id" : ", the token's id in model.vocab");
+    part.at("id").expect(*part.at("id") == id, "must be ", id,
+                         known == ids.end() ? ", the next free id" : ", the token's id in model.vocab");
     if (known == ids.end()) {
       ids.emplace(token.content, uint32_t(id));
       out.tokens.push_back(token.content);
@@ -179,8 +181,9 @@ void read_split(const Part& part, std::vector<SplitRule>& out) {
   pattern.expect(rule.has_value(), "must be the expression of GPT-2, of Llama 3 or of Qwen 2");
   // The expressions match all of a text, so that it is the same whether matches are kept, or what is between them removed.
   const bool invert = part.at("invert").flag();
-  part.at("behavior").expect(*part.at("behavior") == (invert ? "Removed" : "Isolated"), "must be \"", invert ? "Removed" : "Isolated", "\" with invert ",
-                             invert ? "true" : "false");
+  part.at("behavior")
+      .expect(*part.at("behavior") == (invert ? "Removed" : "Isolated"), "must be \"", invert ? "Removed" : "Isolated",
+              "\" with invert ", invert ? "true" : "false");
   out.push_back(*rule);
 }
 
@@ -256,7 +259,8 @@ void read_post_processor(const Part& part, size_t size, TokenizerFile& out) {
     read_template(part, size, before, after);
   } else {
     const bool pair = type == "RobertaProcessing" || type == "BertProcessing";
-    part.at("type").expect(pair, "must be \"ByteLevel\", \"TemplateProcessing\", \"RobertaProcessing\", \"BertProcessing\" or \"Sequence\" of these");
+    part.at("type").expect(
+        pair, "must be \"ByteLevel\", \"TemplateProcessing\", \"RobertaProcessing\", \"BertProcessing\" or \"Sequence\" of these");
     for (const char* key : {"cls", "sep"}) {
       part.at(key).expect(part.at(key).list() == 2, "must be a token and its id");
       (key[0] == 'c' ? before : after).push_back(part.at(key).at(1).number(size));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files in which tokenizers of byte-level BPE are published: Hugging Face's tokenizer.json, and GPT-2's older pair of vocab.json
-// and merges.txt. What a file asks for and this reader does not do is a DataError that names the part of the file, since a part that
-// is passed over would give other ids.
+// The files in which tokenizers of byte-level BPE are published: Hugging Face's tokenizer.json, and GPT-2's older pair of
+// vocab.json and merges.txt. What a file asks for and this reader does not do is a DataError that names the part of the file, since
+// a part that is passed over would give other ids.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ namespace halfstep {
 // How vocab.json and merges.txt are used, which do not say it themselves.
 struct BpePairOptions {
   bool add_prefix_space = false;
-  // Those that the vocabulary has are found in texts as they are, and decoding may leave them out, as transformers.GPT2Tokenizer does.
+  // Those that the vocabulary has are found in texts as they are, and decoding may leave them out, as transformers.GPT2Tokenizer
+  // does.
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
 };
 
@@ -29,8 +30,8 @@ struct TokenizerFile {
   std::vector<AddedToken> added;
   std::vector<BpeMerges::Merge> merges;
   std::vector<SplitRule> rules;
-  bool nfc = false;            // texts are brought into normal form C
-  bool ignore_merges = false;  // a word that is a token needs no merges
+  bool nfc = false;                    // texts are brought into normal form C
+  bool ignore_merges = false;          // a word that is a token needs no merges
   std::vector<int64_t> before, after;  // special tokens around a text
 };
 

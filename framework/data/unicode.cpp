@@ -15,7 +15,9 @@ namespace {
 constexpr uint32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTails = 0x11a7;
 constexpr uint32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28, kSyllableCount = kLeadCount * kVowelCount * kTailCount;
 
-struct OrderedPoint { uint32_t value, order; };
+struct OrderedPoint {
+  uint32_t value, order;
+};
 
 // The range that has `point`, or null.
 template <class Range>

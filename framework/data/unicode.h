@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokenizers ask about Unicode: where a code point of UTF-8 ends, and which class it is in. The tables are those of the package
-// `tokenizers` on PyPI (Oniguruma's, of Unicode 16; for NFC older ones), and not the system's, so that ids are the same anywhere.
+// What tokenizers ask about Unicode: where a code point of UTF-8 ends, and which class it is in. The tables are those of the
+// package `tokenizers` on PyPI (Oniguruma's, of Unicode 16; for NFC older ones), and not the system's, so that ids are the same
+// anywhere.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,15 @@ PointClass class_of(char32_t point);
 std::string normalize_nfc(std::string_view text);
 
 // The tables behind them, each in ascending order.
-struct PointRange { uint32_t first, last; };              // both are in it
-struct CombiningRange { uint32_t first, last, order; };   // the combining class of marks
-struct Decomposition { uint32_t whole, first, second; };  // second 0: it is another one's second number
+struct PointRange {
+  uint32_t first, last;  // both are in it
+};
+struct CombiningRange {
+  uint32_t first, last, order;  // the combining class of marks
+};
+struct Decomposition {
+  uint32_t whole, first, second;  // second 0: it is `first`, under another number
+};
 std::span<const PointRange> letter_ranges();
 std::span<const PointRange> number_ranges();
 std::span<const CombiningRange> combining_ranges();

@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+
 #include "framework/base/check.h"
+#include "framework/data/bpe.h"
 #include "framework/data/loader.h"
 #include "tests/io/files.h"
 
@@ -107,6 +110,38 @@ TEST_CASE("Text: files of tokens") {
   CHECK(inputs(wide, {0}) == std::vector<int>{-65529});  // 0xffff0007, as an int
   CHECK(wide.batch(std::vector<int64_t>{0}).input.item<int64_t>() == 0xffff0007);
   CHECK(data.decode(std::vector<int64_t>{7, 12}) == "7 12");
+}
+
+TEST_CASE("Text: the tokens of a published tokenizer") {
+  const TempDir dir;
+  write_bytes(dir / "t", "Before we proceed<|endoftext|>Before we proceed");
+  const auto bpe = std::make_shared<const BpeTokenizer>(
+      BpeTokenizer::load(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/gpt2.json"));
+  const TextDataset data(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = bpe});
+  CHECK(data.vocabulary() == bpe->size());
+  CHECK(data.classes() == bpe->size());
+  const std::vector<int64_t> ids = bpe->encode("Before we proceed<|endoftext|>Before we proceed");
+  CHECK(data.size() == int64_t(ids.size() - 1) / 2);
+  CHECK(inputs(data, {0}) == std::vector<int>{int(ids[0]), int(ids[1])});
+  CHECK(data.encode("Before we proceed") == bpe->encode("Before we proceed"));
+  CHECK(data.decode(ids) == "Before we proceed<|endoftext|>Before we proceed");
+  CHECK(data.tokens().size() == 0);
+  const TextDataset padded(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .vocab_size = 512, .bpe = bpe});
+  CHECK(padded.vocabulary() == 512);
+  CHECK(
+      contains(message_of<ValueError>([&] { TextDataset(dir / "t", {.tokenizer = Tokenizer::bpe, .vocab_size = 9, .bpe = bpe}); }),
+               "vocab_size must be at least the tokenizer's 420, got 9"));
+  CHECK(contains(message_of<ValueError>([&] { TextDataset(dir / "t", {.tokenizer = Tokenizer::bpe}); }),
+                 "\"bpe\" needs a tokenizer"));
+  // What the file of a tokenizer puts around a text is not put around a part of one.
+  const auto roberta = std::make_shared<const BpeTokenizer>(
+      BpeTokenizer::load(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/roberta.json"));
+  const TextDataset other(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = roberta});
+  CHECK(other.encode("we") == roberta->encode("we", false));
+  CHECK(roberta->encode("we").size() == roberta->encode("we", false).size() + 2);
+  write_bytes(dir / "t", "a\nb\xff");
+  CHECK(contains(message_of<DataError>([&] { TextDataset(dir / "t", {.tokenizer = Tokenizer::bpe, .bpe = bpe}); }),
+                 "t:2:2: the text must be UTF-8"));
 }
 
 TEST_CASE("Text: what is wrong with a file is said with its place") {
