@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of a tokenizer. An even first byte: a tokenizer.json, and after a line "=====" a text. An odd one: vocab.json,
-// merges.txt and a text. A byte of the vocabulary that is missing is a reason to refuse the file, so an input of few bytes stands
-// for one that has all: "{BYTES" becomes an object that begins with them. What is encoded must decode to the text.
+// merges.txt and a text. Files whose vocabulary lacks a byte are refused, and so that damages seldom make one, the harness writes
+// the 256 tokens of the bytes itself, where the input has the word BYTES. With merges.txt the text must come back.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -104,6 +104,35 @@ TEST_CASE("a run holds the tokens of its training data, so that what is evaluate
   CHECK(evaluated.json()["val.accuracy"] == trained.json()["val.accuracy"]);
 }
 
+TEST_CASE("a run over the tokens of a published tokenizer") {
+  const TextFolder dir;
+  const fs::path tokenizers = fs::path(HALFSTEP_SOURCE_DIR) / "tests/data/tokenizers";
+  fs::copy_file(tokenizers / "gpt2.json", dir / "tokenizer.json");
+  const std::string bpe = "--set data.train.tokenizer=bpe --set data.val.tokenizer=bpe ";
+  const std::string options = bpe + "--set data.train.tokenizer_file=tokenizer.json ";
+  const Ran trained = run(dir, "train c.json --json --threads 1 --set train.max_steps=3 " + options);
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const Json config = Json::parse(read(dir / "r/config.resolved.json"));
+  CHECK(config["data"]["train"]["vocab_size"] == 420);
+  CHECK(config["model"]["layers"][0]["num_embeddings"] == 420);
+  CHECK(config["model"]["layers"][2]["out_features"] == 420);
+  fs::rename(dir / "t", dir / "other");
+  const Ran evaluated = run(dir, "eval r --json --threads 1 --set data.val.path=other");
+  REQUIRE_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.json()["val.loss"] == trained.json()["val.loss"]);
+  fs::rename(dir / "other", dir / "t");
+  CHECK(contains(dir.error(bpe), "[data.train.tokenizer] \"bpe\" needs tokenizer_file"));
+  CHECK(contains(dir.error(options + "--set data.train.vocab_size=9"), "vocab_size must be at least the tokenizer's 420, got 9"));
+  write(dir / "tokenizer.json", "{}");
+  const Ran damaged = run(dir, "validate c.json " + options);
+  CHECK(damaged.code == 3);
+  CHECK(contains(damaged.err, "tokenizer.json: model must be an object, got null"));
+  fs::remove(dir / "tokenizer.json");
+  const Ran missing = run(dir, "validate c.json " + options);
+  CHECK(missing.code == 3);
+  CHECK(contains(missing.err, "tokenizer.json"));
+}
+
 TEST_CASE("files of tokens and arrays: a run holds how many tokens and classes there are") {
   const TextFolder dir;
   std::string tokens;
