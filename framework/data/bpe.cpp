@@ -15,26 +15,6 @@ namespace {
 
 constexpr const char* kBpe = "BpeTokenizer";
 
-// Lends each thread that encodes a scratch of its own, so that a lock is taken twice a text and not twice a word.
-class ScratchPool {
- public:
-  std::unique_ptr<BpeScratch> take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<BpeScratch>();
-    std::unique_ptr<BpeScratch> out = std::move(free_.back());
-    free_.pop_back();
-    return out;
-  }
-  void put(std::unique_ptr<BpeScratch> scratch) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(scratch));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<BpeScratch>> free_;
-};
-
 std::array<uint32_t, 256> byte_tokens(const StringMap<uint32_t>& ids) {
   std::array<uint32_t, 256> out{};
   for (int byte = 0; byte < 256; ++byte) {
@@ -81,6 +61,26 @@ AddedTokenFinder finder_of(const TokenizerFile& file, bool normalized) {
 }
 
 }  // namespace
+
+// Lends each thread that encodes a scratch of its own, so that a lock is taken twice a text and not twice a word.
+class BpeTokenizer::ScratchPool {
+ public:
+  std::unique_ptr<BpeScratch> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<BpeScratch>();
+    std::unique_ptr<BpeScratch> out = std::move(free_.back());
+    free_.pop_back();
+    return out;
+  }
+  void put(std::unique_ptr<BpeScratch> scratch) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(scratch));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BpeScratch>> free_;
+};
 
 struct BpeTokenizer::State {
   explicit State(TokenizerFile f)

@@ -42,6 +42,7 @@ class BpeTokenizer {
   bool is_special(int64_t id) const;
 
  private:
+  class ScratchPool;
   struct State;
   std::shared_ptr<const State> state_;
 };

@@ -87,7 +87,7 @@ size_t llama3_end(std::string_view text, size_t at, size_t digits) {
 }
 
 // Rust's is_numeric: \p{N} and the digits that came with Unicode 17.
-bool is_digit(std::string_view text, size_t at, size_t& end) {
+bool digit_at(std::string_view text, size_t at, size_t& end) {
   if (class_at(text, at, end) == PointClass::number) return true;
   const char32_t point = utf8_at(text, at, end - at);
   return (point >= 0x11de0 && point <= 0x11de9) || (point >= 0x16ff4 && point <= 0x16ff6);
@@ -95,8 +95,8 @@ bool is_digit(std::string_view text, size_t at, size_t& end) {
 
 size_t digits_end(std::string_view text, size_t at, bool each) {
   size_t next = at, end = at;
-  const bool digit = is_digit(text, at, next);
-  while (next < text.size() && !(digit && each) && is_digit(text, next, end) == digit) next = end;
+  const bool digit = digit_at(text, at, next);
+  while (next < text.size() && !(digit && each) && digit_at(text, next, end) == digit) next = end;
   return next;
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("BpeTokenizer: ids and texts are those of the package tokenizers") {
     CHECK(wrong_cases(entry.path()) == 0);
     ++files;
   }
-  CHECK(files >= 5);
+  CHECK(files >= (wanted ? 1 : 5));
 }
 
 TEST_CASE("BpeTokenizer: vocab.json and merges.txt") {
