@@ -24,6 +24,8 @@ bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self
 
 // Held-out text is read with the training data's tokenizer, unless it has its own.
 std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
+  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr; known && known->options.bpe)
+    return known->options.bpe;
   const bool own = !r.self()["tokenizer_file"].is_null();
   if (!own && r.split != "train" && is_bpe(train_of(r))) return bpe_of(train_of(r));
   check<ConfigError>(own, joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",

@@ -131,6 +131,12 @@ BpeTokenizer BpeTokenizer::load(const std::filesystem::path& vocab, const std::f
   return BpeTokenizer(read_vocab_and_merges(vocab, merges, options));
 }
 
+BpeTokenizer BpeTokenizer::from_json(std::string text) {
+  return BpeTokenizer(parse_tokenizer_json(std::move(text), "tokenizer"));
+}
+
+const std::string& BpeTokenizer::json() const { return state_->file.json; }
+
 int64_t BpeTokenizer::size() const { return int64_t(state_->bytes.size()); }
 
 std::vector<int64_t> BpeTokenizer::encode(std::string_view text, bool add_special_tokens) const {

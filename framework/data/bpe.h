@@ -28,6 +28,10 @@ class BpeTokenizer {
   static BpeTokenizer load(const std::filesystem::path& vocab, const std::filesystem::path& merges,
                            const BpePairOptions& options = {});
 
+  // The text of a tokenizer.json, and back.
+  static BpeTokenizer from_json(std::string text);
+  const std::string& json() const;
+
   int64_t size() const;  // ids are in [0, size)
   // Special tokens of the file that are in `text` become their ids. add_special_tokens: also those that the file puts around each
   // text, such as Llama's "<|begin_of_text|>"; GPT-2's file has none. Throws DataError for text that is not UTF-8.

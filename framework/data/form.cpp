@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "framework/base/check.h"
+#include "framework/data/bpe.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/stored_json.h"
 #include "framework/tensor/storage.h"
@@ -87,7 +89,11 @@ json to_json(const SeriesForm& form) {
 
 json to_json(const TextForm& form) {
   const TextOptions& o = form.options;
-  return {{"tokenizer", name(o.tokenizer)}, {"seq_len", o.seq_len}, {"tokens", o.vocabulary.tokens()}, {"max_words", o.max_words}};
+  return {{"tokenizer", name(o.tokenizer)},
+          {"seq_len", o.seq_len},
+          {"tokens", o.vocabulary.tokens()},
+          {"max_words", o.max_words},
+          {"tokenizer_json", o.bpe ? json(o.bpe->json()) : json()}};
 }
 
 // ---- reading
@@ -234,6 +240,12 @@ TextForm read_text(const StoredJson& s, const DataForm& form) {
   o.seq_len = s.integer("seq_len", 1);
   o.max_words = s.integer("max_words", 0);
   std::vector<std::string> tokens = texts(s, "tokens");
+  if (o.tokenizer == Tokenizer::bpe) {
+    try {
+      o.bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::from_json(text(s, "tokenizer_json")));
+    } catch (const DataError& e) { fail<CheckpointError>("form", kSubject, " must hold a tokenizer: ", e.what()); }
+    s.expect(o.bpe->size() <= form.vocabulary, "tokenizer_json", "a tokenizer of at most the vocabulary's size");
+  }
   const bool words = o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::word;
   s.expect(words ? int64_t(tokens.size()) == form.vocabulary : tokens.empty(), "tokens", "a text for each token of the vocabulary");
   try {

@@ -66,11 +66,11 @@ class Part {
   std::string place_;
 };
 
-Json json_of(const std::filesystem::path& path) {
+Json json_of(const std::string& text, const std::string& file) {
   try {
-    return read_json<Json>(read_file(path, kMaxFile));
+    return read_json<Json>(text);
   } catch (const JsonError& e) {
-    fail<DataError>(kTokenizer, path.string(), ':', e.line, ':', e.column, ": the file must be JSON: ", e.what());
+    fail<DataError>(kTokenizer, file, ':', e.line, ':', e.column, ": the file must be JSON: ", e.what());
   }
 }
 
@@ -270,13 +270,43 @@ void read_post_processor(const Part& part, size_t size, TokenizerFile& out) {
   out.after.insert(out.after.end(), after.begin(), after.end());
 }
 
+// What vocab.json and merges.txt say, as one file.
+std::string as_tokenizer_json(const TokenizerFile& file, bool add_prefix_space) {
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}};
+  Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();
+  for (const AddedToken& t : file.added)
+    added.push_back({{"id", t.id},
+                     {"content", t.content},
+                     {"single_word", false},
+                     {"lstrip", t.lstrip},
+                     {"rstrip", t.rstrip},
+                     {"normalized", t.normalized},
+                     {"special", t.special}});
+  for (size_t id = 0; id < file.tokens.size(); ++id) vocabulary[file.tokens[id]] = id;
+  for (const BpeMerges::Merge& m : file.merges) merges.push_back(file.tokens[m.left] + ' ' + file.tokens[m.right]);
+  return Json{{"version", "1.0"},
+              {"truncation", nullptr},
+              {"padding", nullptr},
+              {"added_tokens", added},
+              {"normalizer", nullptr},
+              {"pre_tokenizer", bytes},
+              {"post_processor", nullptr},
+              {"decoder", bytes},
+              {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}}
+      .dump();
+}
+
 }  // namespace
 
 TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
-  const std::string file = path.string();
-  const Json json = json_of(path);
+  return parse_tokenizer_json(read_file(path, kMaxFile), path.string());
+}
+
+TokenizerFile parse_tokenizer_json(std::string text, const std::string& file) {
+  const Json json = json_of(text, file);
   const Part all(json, file + ": ");
   TokenizerFile out;
+  out.json = std::move(text);
   StringMap<uint32_t> ids;
   all.object();
   if (all.has("version")) all.at("version").expect(*all.at("version") == "1.0", "must be \"1.0\"");
@@ -296,7 +326,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
 TokenizerFile read_vocab_and_merges(const std::filesystem::path& vocab, const std::filesystem::path& merges,
                                     const BpePairOptions& options) {
   TokenizerFile out;
-  const Json json = json_of(vocab);
+  const Json json = json_of(read_file(vocab, kMaxFile), vocab.string());
   const StringMap<uint32_t> ids = read_vocabulary(Part(json, vocab.string() + ": "), out);
   const std::string text = read_file(merges, kMaxFile);
   size_t number = 0;
@@ -318,6 +348,7 @@ TokenizerFile read_vocab_and_merges(const std::filesystem::path& vocab, const st
   }
   if (options.add_prefix_space) out.rules.push_back(SplitRule::prefix_space);
   out.rules.push_back(SplitRule::gpt2);
+  out.json = as_tokenizer_json(out, options.add_prefix_space);
   return out;
 }
 

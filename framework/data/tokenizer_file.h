@@ -33,10 +33,12 @@ struct TokenizerFile {
   bool nfc = false;                    // texts are brought into normal form C
   bool ignore_merges = false;          // a word that is a token needs no merges
   std::vector<int64_t> before, after;  // special tokens around a text
+  std::string json;                    // as a tokenizer.json, so that it can be stored with a model
 };
 
 // Throw IoError for a file that cannot be read, and DataError for one that is damaged or asks for something else.
 TokenizerFile read_tokenizer_json(const std::filesystem::path& path);
+TokenizerFile parse_tokenizer_json(std::string text, const std::string& file);  // `file`: its name, for messages
 TokenizerFile read_vocab_and_merges(const std::filesystem::path& vocab, const std::filesystem::path& merges,
                                     const BpePairOptions& options = {});
 

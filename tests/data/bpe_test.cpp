@@ -234,3 +234,15 @@ TEST_CASE("Unicode: what is no UTF-8 becomes U+FFFD, one for each longest beginn
   CHECK(replace_not_utf8("\xe2\x82\xe2\x82\xac") == r + "\xe2\x82\xac");
   CHECK(replace_not_utf8("\xff\xc3") == r + r);
 }
+
+TEST_CASE("BpeTokenizer: as the text of one file, and back") {
+  const std::string folder = std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/";
+  for (const BpeTokenizer& tokenizer : {BpeTokenizer::load(folder + "gpt2-vocab.json", folder + "gpt2-merges.txt"),
+                                        BpeTokenizer::load(folder + "llama3.json")}) {
+    const BpeTokenizer again = BpeTokenizer::from_json(tokenizer.json());
+    const std::string text = "Hello  world's 1234 \n\t caf\u00e9 <|endoftext|> x";
+    CHECK(again.encode(text) == tokenizer.encode(text));
+    CHECK(again.size() == tokenizer.size());
+    CHECK(again.json() == tokenizer.json());
+  }
+}

@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "framework/data/bpe.h"
 #include "framework/data/digits.h"
 #include "framework/data/image_transforms.h"
 #include "framework/data/tensor_dataset.h"
@@ -52,9 +54,14 @@ TEST_CASE("a form is the same after it was written and read") {
   const TimeSeriesDataset series(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"),
                                  {.window = 2, .horizon = 1, .standardize = true});
   const TextDataset text(files.file("words.txt", "the cat the dog\nthe end\n"), {.tokenizer = Tokenizer::word, .seq_len = 2});
+  const std::string tokenizer = std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/gpt2.json";
+  const TextDataset pieces(files.file("pieces.txt", "the cat the dog\nthe end\n"),
+                           {.tokenizer = Tokenizer::bpe,
+                            .seq_len = 2,
+                            .bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::load(tokenizer))});
   const DigitsDataset digits({.size = 20});
   const TensorDataset numbers(ones({4, 3}), ones({4, 2}));
-  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &text, &digits, &numbers}) {
+  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &text, &pieces, &digits, &numbers}) {
     const DataForm form = data->form();
     CHECK_MESSAGE(again(form) == to_json(form)->dump(), data->describe());
     CHECK(form.input == data->input_shape());
