@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "framework/ops/linalg/attention.h"
+#include "layers/decode.h"
 #include "layers/init.h"
 
 namespace halfstep {
@@ -46,6 +48,34 @@ Tensor widened(const Tensor& mask, int64_t count) {
   more[more.size() - 1] = count;
   return cat({mask, zeros(more, {.dtype = mask.dtype(), .device = mask.device()})}, -1);
 }
+
+// Keys and values of the positions that were seen, in memory with room for more, so that one more token costs one copy.
+struct KeptKeys {
+  Tensor k, v;  // [N, num_heads, room, width of a head]
+  int64_t length = 0;
+
+  void add(const Tensor& more_k, const Tensor& more_v) {
+    const int64_t all = length + more_k.size(2);
+    if (!k.defined() || all > k.size(2)) {
+      const int64_t room = std::max(all + 64, k.defined() ? 2 * k.size(2) : 0);
+      k = grown(k, more_k, room);
+      v = grown(v, more_v, room);
+    }
+    k.narrow(2, length, more_k.size(2)).copy_(more_k);
+    v.narrow(2, length, more_v.size(2)).copy_(more_v);
+    length = all;
+  }
+
+ private:
+  Tensor grown(const Tensor& kept, const Tensor& like, int64_t room) const {
+    const MemoryScope scope(MemoryTag::workspace);
+    Shape shape = like.shape();
+    shape[2] = room;
+    const Tensor out = Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()});
+    if (length > 0) out.narrow(2, 0, length).copy_(kept.narrow(2, 0, length));
+    return out;
+  }
+};
 
 // The probabilities themselves. mask: bool (true: seen) or floating or undefined, as scaled_dot_product_attention takes it.
 Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
@@ -166,12 +196,31 @@ void MultiheadAttention::add_keys(Projected& p) const {
   }
 }
 
+// In a pass of a DecodeScope: the keys and values of the passes before, in front of those of this one.
+void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs) const {
+  const char* const need = "in a pass of a DecodeScope attention of a sequence to itself needs ";
+  check<ValueError>(inputs.is_causal, kAttention, need, "is_causal, since later positions are not known yet");
+  check<ValueError>(!inputs.attn_mask.defined() && !inputs.key_padding_mask.defined(), kAttention, need, "to have no masks");
+  check<ValueError>(added_keys() == 0, kAttention, need, "neither add_bias_kv nor add_zero_attn");
+  DecodeScope& pass = *DecodeScope::current();
+  auto& kept = pass.kept<KeptKeys>(*this);
+  check<ShapeError>(!kept.k.defined() || kept.k.size(0) == p.k.size(0), kAttention,
+                    "needs as many sequences as in the pass before, ",
+                    kept.k.defined() ? kept.k.size(0) : 0, ", got ", p.k.size(0));
+  p.before = kept.length;
+  kept.add(p.k, p.v);
+  pass.reached(kept.length);
+  p.k = kept.k.narrow(2, 0, kept.length);
+  p.v = kept.v.narrow(2, 0, kept.length);
+}
+
 // One mask for scaled_dot_product_attention, where bool means the opposite; undefined when everything is seen.
 Tensor MultiheadAttention::mask(const AttentionInputs& inputs, const Projected& p) const {
   const int64_t batch = p.q.size(0), rows = p.q.size(2), more = added_keys(), keys = p.k.size(2) - more;
   Tensor scores = inputs.attn_mask, padding = inputs.key_padding_mask;
-  if (!scores.defined() && inputs.is_causal)
-    scores = triu(ones({rows, keys}, {.dtype = DType::boolean, .device = p.q.device()}), 1);
+  const bool sees_all = p.before > 0 && rows == 1;
+  if (!scores.defined() && inputs.is_causal && !sees_all)
+    scores = triu(ones({rows, keys}, {.dtype = DType::boolean, .device = p.q.device()}), p.before + 1);
   if (scores.defined() && scores.dim() == 3) scores = scores.reshape({batch, num_heads_, rows, keys});
   if (padding.defined()) padding = padding.reshape({batch, 1, 1, keys});
   scores = widened(scores, more);
@@ -199,6 +248,7 @@ MultiheadAttention::Result MultiheadAttention::forward(const Tensor& query, cons
   }
   Projected p = project(query, key, value);
   add_keys(p);
+  if (DecodeScope::current() && query.same(key) && key.same(value)) add_earlier(p, inputs);
   const double dropout_p = training() ? options_.dropout : 0;
   Tensor weights, y;  // y: [N, num_heads, L, width of a head]
   if (inputs.need_weights) {
@@ -207,7 +257,7 @@ MultiheadAttention::Result MultiheadAttention::forward(const Tensor& query, cons
     y = matmul(weights, p.v);
     if (inputs.average_attn_weights) weights = weights.mean({1});
   } else {
-    const bool causal = inputs.is_causal && !inputs.key_padding_mask.defined() && added_keys() == 0;
+    const bool causal = inputs.is_causal && !inputs.key_padding_mask.defined() && added_keys() == 0 && p.before == 0;
     AttentionOptions o{.dropout_p = dropout_p, .is_causal = causal};
     if (!causal) o.attn_mask = mask(inputs, p);
     y = scaled_dot_product_attention(p.q, p.k, p.v, o);

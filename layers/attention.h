@@ -76,12 +76,14 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
 
  private:
   struct Projected {
-    Tensor q, k, v;  // [N, num_heads, L or S, embed_dim / num_heads]
+    Tensor q, k, v;      // [N, num_heads, L or S, embed_dim / num_heads]
+    int64_t before = 0;  // keys of passes before this one (layers/decode.h)
   };
   void check_inputs(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs) const;
   Projected project(const Tensor& query, const Tensor& key, const Tensor& value) const;
   Tensor heads(const Tensor& projected) const;
   void add_keys(Projected& p) const;
+  void add_earlier(Projected& p, const AttentionInputs& inputs) const;
   int64_t added_keys() const { return (bias_k.defined() ? 1 : 0) + (options_.add_zero_attn ? 1 : 0); }
   Tensor mask(const AttentionInputs& inputs, const Projected& p) const;
 

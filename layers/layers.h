@@ -8,6 +8,7 @@
 #include "layers/attention.h"
 #include "layers/containers.h"
 #include "layers/convolution.h"
+#include "layers/decode.h"
 #include "layers/dropout.h"
 #include "layers/embedding.h"
 #include "layers/functional_call.h"

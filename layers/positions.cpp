@@ -5,19 +5,22 @@
 #include <vector>
 
 #include "framework/autograd/grad_mode.h"
+#include "layers/decode.h"
 
 namespace halfstep {
 namespace {
 
 // The rows of `table` [max_len, d_model] for x, to be added to it.
-Tensor rows_for(const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
+Tensor rows_for(const Module& self, const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
   check_rank(layer, x, 2, 3);
   const bool batched = x.dim() == 3;
   const int64_t length = x.size(batched && batch_first ? 1 : 0), most = table.size(0), width = table.size(1);
   check<ShapeError>(x.size(-1) == width, layer, "the last dimension must be d_model, ", width, ", got ", x.shape());
-  check<ShapeError>(length <= most, layer, "takes at most max_len, ", most,
-                    ", positions, with batch_first=", batch_first ? "true" : "false", ", got ", x.shape());
-  const Tensor rows = table.narrow(0, 0, length);
+  const int64_t before = DecodeScope::count(self, length);
+  check<ShapeError>(before + length <= most, layer, "takes at most max_len, ", most,
+                    ", positions, with batch_first=", batch_first ? "true" : "false", ", got ", x.shape(),
+                    before > 0 ? joined(" behind ", before, " others") : "");
+  const Tensor rows = table.narrow(0, before, length);
   return batched && !batch_first ? rows.unsqueeze(1) : rows;
 }
 
@@ -54,13 +57,13 @@ PositionalEncoding::PositionalEncoding(Whole width, const PositionalEncodingOpti
 }
 
 Tensor PositionalEncoding::forward(const Tensor& x) {
-  return dropout(x + rows_for("PositionalEncoding", pe.select(1, 0), x, batch_first_));
+  return dropout(x + rows_for(*this, "PositionalEncoding", pe.select(1, 0), x, batch_first_));
 }
 
 PositionEmbedding::PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& o, Generator* generator)
     : weight(register_parameter("weight", random_rows(max_len, d_model, generator))), batch_first_(o.batch_first) {}
 
-Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for("PositionEmbedding", weight, x, batch_first_); }
+Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for(*this, "PositionEmbedding", weight, x, batch_first_); }
 
 std::string PositionEmbedding::describe() const {
   return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).arg_if(batch_first_, "batch_first", true).str();
@@ -82,7 +85,7 @@ RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype
   return {cos(angles).to(dtype), sin(angles).to(dtype)};
 }
 
-Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions) {
+Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t first) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
                     ", or more, got ", x.shape());
   check<DTypeError>(x.is_floating_point(), "RotaryEmbedding", "needs a floating input, got ", x.dtype());
@@ -92,10 +95,13 @@ Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions) {
   if (positions.defined()) {
     t = turn(positions, wide);
   } else {
-    Tensor& known = first_.cos;
-    if (!known.defined() || known.size(0) < length || known.device() != x.device() || known.dtype() != wide)
-      first_ = turn(arange(double(length), {.dtype = DType::i64, .device = x.device()}), wide);
-    t = {first_.cos.narrow(0, 0, length), first_.sin.narrow(0, 0, length)};
+    const Tensor& known = known_.cos;
+    const int64_t end = first + length;
+    if (!known.defined() || known.size(0) < end || known.device() != x.device() || known.dtype() != wide) {
+      const int64_t more = first > 0 ? 2 * end : end;  // token by token, not each one shall compute all angles again
+      known_ = turn(arange(double(more), {.dtype = DType::i64, .device = x.device()}), wide);
+    }
+    t = {known_.cos.narrow(0, first, length), known_.sin.narrow(0, first, length)};
   }
   const Tensor turning = x.narrow(-1, 0, dim_);
   const Tensors pairs = options_.interleaved ? unbind(unflatten(turning, -1, {dim_ / 2, 2}), -1) : chunk(turning, 2, -1);
@@ -107,8 +113,13 @@ Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions) {
   return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
 }
 
+Tensor RotaryEmbedding::forward(const Tensor& x) {
+  return turned(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0);
+}
+
 std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
-  return {turned(q, positions), turned(k, positions)};
+  const int64_t first = positions.defined() || k.dim() < 2 ? 0 : DecodeScope::count(*this, k.size(-2));
+  return {turned(q, positions, first), turned(k, positions, first)};
 }
 
 std::string RotaryEmbedding::describe() const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Positions in a sequence, for attention, which by itself ignores the order.
 //
-// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width].
+// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width]. In a
+// pass of a DecodeScope (layers/decode.h) positions begin behind those of the pass before.
 #pragma once
 
 #include <memory>
@@ -62,7 +63,7 @@ struct RotaryEmbeddingOptions {
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
   explicit RotaryEmbedding(Whole dim, const RotaryEmbeddingOptions& options = {});
-  Tensor forward(const Tensor& x) override { return turned(x, {}); }  // positions 0, 1...
+  Tensor forward(const Tensor& x) override;  // positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...
   std::pair<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& positions = {});
   bool is_recordable() const override { return true; }
@@ -73,11 +74,11 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
     Tensor cos, sin;  // [..., L, dim / 2]
   };
   Turn turn(const Tensor& positions, DType dtype) const;
-  Tensor turned(const Tensor& x, const Tensor& positions);
+  Tensor turned(const Tensor& x, const Tensor& positions, int64_t first);  // first: of x, where there are no positions
 
   int64_t dim_;
   RotaryEmbeddingOptions options_;
-  Turn first_;  // of positions 0, 1..., as far as they have been asked for
+  Turn known_;  // of positions 0, 1..., as far as they have been asked for
 };
 
 }  // namespace halfstep

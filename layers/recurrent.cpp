@@ -6,6 +6,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/linalg/weight_space.h"
+#include "layers/decode.h"
 
 namespace halfstep {
 namespace {
@@ -145,18 +146,18 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
 
 // The state is copied on its way in and out: the op keeps its inputs for its backward, and a recorded step finds the state
 // where it was.
-RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
+RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
   const auto begin = [](const Tensor& kept) {
     const NoGrad off;
     return kept.defined() ? kept.clone() : Tensor();
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
-  if (kept_.h.defined() && (kept_.h.dim() != x.dim() || count(kept_.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
-    check<ShapeError>(kept_.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(kept_.h, 1),
+  if (last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
+    check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
-    kept_ = {};
+    last = {};
   }
-  const Result r = call_op(x, begin(kept_.h), begin(kept_.c), {});
+  const Result r = call_op(x, begin(last.h), begin(last.c), {});
   const NoGrad off;
   const MemoryScope scope(MemoryTag::workspace);
   const auto keep = [](Tensor& kept, const Tensor& now) {
@@ -166,15 +167,21 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x) {
     else
       kept = now.detach().clone();
   };
-  keep(kept_.h, r.h);
-  keep(kept_.c, r.c);
-  kept_.begins = false;
+  keep(last.h, r.h);
+  keep(last.c, r.c);
+  last.begins = false;
   return r;
 }
 
 RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h, const Tensor& c,
                                                const std::vector<int64_t>& lengths) {
-  if (lengths.empty()) return options_.stateful && !h.defined() && !c.defined() ? go_on(x) : call_op(x, h, c, {});
+  const bool may_go_on = !h.defined() && !c.defined();
+  if (DecodeScope* const pass = DecodeScope::current(); pass && lengths.empty() && may_go_on) {
+    check<ValueError>(!options_.bidirectional, type_,
+                      "a bidirectional layer cannot run in a pass of a DecodeScope, since later steps are not known yet");
+    return go_on(x, pass->kept<Kept>(*this));
+  }
+  if (lengths.empty()) return options_.stateful && may_go_on ? go_on(x, kept_) : call_op(x, h, c, {});
   check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
   const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
   check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",

@@ -102,7 +102,7 @@ class RecurrentLayer : public Module {
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
-  Result go_on(const Tensor& x);
+  Result go_on(const Tensor& x, Kept& kept);
   Tensors weights() const;
   const char* type_;
   Kind kind_;

@@ -109,6 +109,7 @@ int run_command(int argc, const char* const* argv) {
   add_lr_find(program, chosen);
   add_eval(program, chosen);
   add_predict(program, chosen);
+  add_generate(program, chosen);
   add_validate(program, chosen);
   add_plan(program, chosen);
   add_inspect(program, chosen);

@@ -65,6 +65,7 @@ class Predictor {
   int64_t step() const { return step_; }
   const std::filesystem::path& checkpoint() const { return checkpoint_; }
   bool is_averaged() const { return averaged_; }
+  const ModelParts& parts() const { return parts_; }
 
   // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Throws ShapeError,
   // and ValueError for tokens outside the vocabulary.

@@ -171,6 +171,13 @@ int64_t Vocabulary::find(std::string_view token) const {
   return found == numbers_.end() ? -1 : found->second;
 }
 
+std::vector<int64_t> encode_text(std::string_view text, const TextOptions& options, const std::string& label) {
+  check<ValueError>(options.tokenizer != Tokenizer::u16 && options.tokenizer != Tokenizer::u32, kText,
+                    "a file of tokens does not say what its tokens mean");
+  const std::vector<uint32_t> numbers = numbers_of(label, text, options);
+  return {numbers.begin(), numbers.end()};
+}
+
 TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& options)
     : label_("Text " + path.string()), options_(options) {
   TextOptions& o = options_;
@@ -243,13 +250,6 @@ std::string TextDataset::describe() const {
   return joined(label_, ": ", size(), " pieces of ", options_.seq_len, " tokens",
                 options_.streams > 0 ? joined(" in ", options_.streams, " streams") : "", ", tokenizer ", name(options_.tokenizer),
                 ", ", vocab_size_, " in the vocabulary");
-}
-
-std::vector<int64_t> TextDataset::encode(std::string_view text) const {
-  check<ValueError>(options_.tokenizer != Tokenizer::u16 && options_.tokenizer != Tokenizer::u32, kText,
-                    "a file of tokens does not say what its tokens mean");
-  const std::vector<uint32_t> numbers = numbers_of("text", text, options_);
-  return {numbers.begin(), numbers.end()};
 }
 
 std::string TextDataset::decode(std::span<const int64_t> tokens) const {

@@ -59,6 +59,10 @@ struct TextOptions {
   std::shared_ptr<const BpeTokenizer> bpe{};
 };
 
+// A text as the numbers that a data set with these options gives it. `label` is the text's name in errors. Throws as TextDataset,
+// and ValueError for u16 and u32, which do not say what their numbers mean.
+std::vector<int64_t> encode_text(std::string_view text, const TextOptions& options, const std::string& label = "text");
+
 // Inputs i64 [seq_len], targets i64 [seq_len], which has the tokens that follow: a model has a score for each token at every
 // position. What is left behind the last whole piece of the part, or of its streams, is not read.
 class TextDataset : public Dataset {
@@ -80,7 +84,7 @@ class TextDataset : public Dataset {
   DataForm form() const override;
 
   const Vocabulary& tokens() const { return options_.vocabulary; }
-  std::vector<int64_t> encode(std::string_view text) const;   // throws as the constructor, with "text" for the path
+  std::vector<int64_t> encode(std::string_view text) const { return encode_text(text, options_); }
   std::string decode(std::span<const int64_t> tokens) const;  // of u16 and u32: the numbers with spaces between; bpe: with specials
 
  private:

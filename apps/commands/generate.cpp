@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/generator.h"
+#include "apps/run/progress.h"
+#include "framework/io/atomic_file.h"
+
+namespace halfstep::app {
+namespace {
+
+struct GenerateArguments {
+  std::string model, prompt;
+  std::optional<std::string> prompt_file, device;
+  std::optional<int> threads;
+  int64_t length = 500;
+  SamplingOptions sampling;
+  bool json = false, no_amp = false, trained_weights = false;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string prompt_of(const GenerateArguments& o) {
+  if (!o.prompt_file) return o.prompt;
+  try {
+    return read_file(*o.prompt_file == "-" ? "/dev/stdin" : *o.prompt_file);
+  } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
+}
+
+int generate(const GenerateArguments& o) {
+  apply_threads(o.threads);
+#ifdef SIGPIPE
+  std::signal(SIGPIPE, SIG_DFL);  // a reader that has gone, such as `head`, ends the program without a word
+#endif
+  const std::string prompt = prompt_of(o);
+  Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
+  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
+            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  TextSampler sampler(model, o.sampling);
+  const SequenceReader& reader = sampler.reader();
+  if (!reader.by_steps()) {
+    std::cerr << "note: the model cannot read token by token, so each token computes up to " << reader.context()
+              << " again: " << reader.why_not() << '\n';
+  }
+  auto begin = std::chrono::steady_clock::now();
+  sampler.start(prompt);
+  const double read_seconds = seconds_since(begin);
+
+  std::string text;
+  const auto write = [&](const std::string& piece) {
+    text += piece;
+    if (!o.json) std::cout << piece << std::flush;
+    check<IoError>(bool(std::cout), "generate", "stdout: writing failed");
+  };
+  if (!o.json) std::cout << prompt << std::flush;
+  begin = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < o.length; ++i) write(sampler.next());
+  const double seconds = seconds_since(begin), rate = seconds > 0 ? double(o.length) / seconds : 0;
+  write(sampler.finish());
+
+  if (o.json) {
+    std::cout << Json{{"prompt", prompt},
+                      {"text", text},
+                      {"prompt_tokens", sampler.prompt()},
+                      {"tokens", sampler.tokens()},
+                      {"seed", o.sampling.seed},
+                      {"by_steps", reader.by_steps()},
+                      {"tokens_per_second", rate},
+                      {"step", model.step()},
+                      {"checkpoint", model.checkpoint().string()}}
+                     .dump(-1, ' ', false, Json::error_handler_t::replace)
+              << '\n';
+  } else if (const std::string& last = text.empty() ? prompt : text; last.empty() || last.back() != '\n') {
+    std::cout << '\n';
+  }
+  std::cout.flush();
+  std::cerr << sampler.prompt().size() << " tokens read in " << number_text(read_seconds, 3) << " s, " << o.length << " written in "
+            << number_text(seconds, 3) << " s: " << number_text(rate, 3) << " tokens/s\n";
+  return kDone;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<GenerateArguments>();
+  CLI::App* c = program.add_subcommand("generate", "Write text with a trained model of text");
+  c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
+      ->required();
+  auto* const prompt = c->add_option("--prompt", o->prompt, "what the text begins with; numbers for a model of token files");
+  c->add_option("--prompt-file", o->prompt_file, "the same from a file, as it is (- is stdin)")
+      ->type_name("FILE")
+      ->excludes(prompt);
+  c->add_option("--length", o->length, "tokens to write; default: 500")->check(CLI::NonNegativeNumber);
+  c->add_option("--temperature", o->sampling.temperature,
+                "divides the scores: below 1 the probable becomes more probable; 0: always the most probable token; default: 1")
+      ->check(CLI::Range(0.0, 1e6));
+  c->add_option("--top-k", o->sampling.top_k, "only the K most probable tokens; default: 0, all")->check(CLI::NonNegativeNumber);
+  c->add_option("--top-p", o->sampling.top_p, "only the most probable tokens that together reach this probability; default: 1")
+      ->check(CLI::Range(1e-9, 1.0));
+  c->add_option("--seed", o->sampling.seed, "another seed, another text; default: 0");
+  c->add_flag("--json", o->json, "one JSON object, at the end");
+  c->add_flag("--no-amp", o->no_amp, "compute in float32");
+  c->add_flag("--trained-weights", o->trained_weights,
+              "those that were trained, where the run has an average of them (train.ema, swa)");
+  add_device(*c, o->device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return generate(*o); }; });
+}
+
+}  // namespace halfstep::app
