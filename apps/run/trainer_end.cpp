@@ -2,6 +2,7 @@
 // What a run says and gives back when it ends.
 #include <cmath>
 #include <cstdlib>
+#include <variant>
 
 #include "apps/run/trainer.h"
 #include "framework/tensor/memory.h"
@@ -78,8 +79,8 @@ void Trainer::report_end(const Json& summary) {
   if (scale() && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
-                          number_text(config_.scaler.init_scale, 6), " and is ", now,
-                          " now. \"amp.scaler.init_scale\": ", now, " would have skipped fewer; bfloat16 needs no scale"));
+                          number_text(config_.scaler.init_scale, 6), " and is ", now, " now. \"amp.scaler.init_scale\": ", now,
+                          " would have skipped fewer; bfloat16 needs no scale"));
   }
   say_next();
 }
@@ -87,11 +88,13 @@ void Trainer::report_end(const Json& summary) {
 // Where the model is, and what to type next.
 void Trainer::say_next() {
   if (config_.checkpoint.every.unit == Interval::Unit::never) return;
-  const std::string folder = dir_.path().string(), eval = command_name() + " eval ";
-  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.steps, " in ", folder, "; next: ", eval, quoted(folder)));
-  const std::string best = (dir_.path() / "best").string();
-  progress_.line(joined("best model: ", best, ", step ", n_.best_step(), " with ", config_.checkpoint.monitor, " ",
-                        number_text(n_.bests[0].value, 4), "; next: ", eval, quoted(best)));
+  const std::string folder = dir_.path().string();
+  const bool text = std::holds_alternative<TextForm>(s_.form.source);
+  const std::string next =
+      joined("; next: ", command_name(), text ? " generate " : " predict ", quoted(folder), text ? "" : " FILE...");
+  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.steps, " in ", folder, next));
+  progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", step ", n_.best_step(), " with ",
+                        config_.checkpoint.monitor, " ", number_text(n_.bests[0].value, 4), next));
 }
 
 }  // namespace halfstep::app

@@ -87,7 +87,7 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   REQUIRE(at != std::string::npos);
   CHECK(at > done.out.find("\ndone: "));
   CHECK(contains(done.out.substr(at), " with val/accuracy 0."));
-  CHECK(contains(done.out.substr(at), "; next: halfstep eval runs/small/best\n"));
+  CHECK(contains(done.out.substr(at), "; next: halfstep predict runs/small FILE...\n"));
   CHECK(run(dir, "eval runs/small/best").code == 0);
 
   const Ran again = run(dir, "train small.json --resume auto");
@@ -99,7 +99,7 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   CHECK_FALSE(contains(again.out, "done: "));
 
   const Ran without = run(dir, "train small.json --set data.val=null --set output_dir='my run'");
-  CHECK(contains(without.out, "\nmodel: step 24 in my run; next: halfstep eval 'my run'\n"));
+  CHECK(contains(without.out, "\nmodel: step 24 in my run; next: halfstep predict 'my run' FILE...\n"));
   CHECK_FALSE(contains(run(dir, "train small.json --set checkpoint.every=never --set output_dir=none").out, "next: "));
 }
 
