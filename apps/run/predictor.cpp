@@ -118,6 +118,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 
 Tensor Predictor::operator()(const Tensor& inputs) {
   const NoGrad off;
+  const FreshStates begin(*parts_.model);  // an answer does not depend on those before it
   Batch batch{inputs, {}};
   std::vector<int64_t> places(size_t(inputs.size(0)));
   std::iota(places.begin(), places.end(), 0);

@@ -16,6 +16,7 @@
 #include "framework/data/permutation.h"
 #include "framework/data/statistics.h"
 #include "framework/io/stored_json.h"
+#include "generated/halfstep_release.h"
 
 namespace halfstep::app {
 namespace {
@@ -227,6 +228,9 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
   out.meta["trainer"] = trainer;
   out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
   out.meta["config"] = config;
+  // For people who ask why two runs differ.
+  out.meta["written_by"] = {
+      {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(s.device).describe()}};
   out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
   return out;
 }
