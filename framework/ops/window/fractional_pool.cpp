@@ -47,8 +47,8 @@ FractionalPlan fractional_plan(int dims, const Tensor& x, const Dims& kernel_siz
   }
   for (int d = 0; d < dims; ++d) {
     check<ValueError>(p.kernel[d] > 0, p.op, "kernel_size must be positive, got ", p.kernel);
-    check<ShapeError>(p.out[d] > 0 && p.out[d] + p.kernel[d] - 1 <= p.in[d], p.op, "output_size ", p.out, " and kernel_size ",
-                      p.kernel, " do not fit an input of ", x.shape(),
+    check<ShapeError>(p.out[d] > 0 && p.kernel[d] <= p.in[d] && p.out[d] <= p.in[d] - p.kernel[d] + 1, p.op, "output_size ", p.out,
+                      " and kernel_size ", p.kernel, " do not fit an input of ", x.shape(),
                       Help{"output_size + kernel_size - 1 is at most the input's size"});
   }
   return p;

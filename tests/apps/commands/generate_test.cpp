@@ -131,3 +131,15 @@ TEST_CASE("generate: what does not fit") {
   const Ran table = run(dir, "generate old/trees");
   CHECK(table.code != 0);
 }
+
+TEST_CASE("generate: a model that cannot read token by token computes its window again, and says so once") {
+  std::string sees_all = kTransformer;
+  sees_all.replace(sees_all.find("\"is_causal\": true"), 17, "\"is_causal\": false");
+  const TempDir dir;
+  train_text(dir, "char", sees_all);
+  const Ran r = run(dir, "generate out --length 30 --seed 2");
+  CHECK(r.code == 0);
+  CHECK(r.err.find("note: the model cannot read token by token, so each token computes up to 16 again: ") != std::string::npos);
+  CHECK(run(dir, "generate out --length 30 --seed 2").out == r.out);
+  CHECK(run(dir, "generate out --length 5 --json").json()["by_steps"] == false);
+}
