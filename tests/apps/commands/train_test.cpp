@@ -33,6 +33,7 @@ std::string identity(const fs::path& run) {
   nlohmann::json meta = *c.meta;
   meta["trainer"].erase("seconds");
   meta.erase("config");
+  meta.erase("written_by");  // threads
   return sha256(c.model) + sha256(c.state) + meta.dump();
 }
 
