@@ -32,6 +32,7 @@ def write(doc, target):
 
 
 def check_torch(doc):
+    import collections
     import copy
     import os
     import tempfile
@@ -55,7 +56,7 @@ def check_torch(doc):
                  "b": torch.arange(4.0), "square": torch.eye(3) + 0.1, "classes": torch.tensor([0, 1, 2, 3]),
                  "index": torch.zeros(4, 5, dtype=torch.int64), "values": [1.0, 2.0],
                  "optimizer": torch.optim.SGD(model.parameters()),
-                 "scaler": torch.amp.GradScaler("cpu"), "copy": copy, "wide": True,
+                 "scaler": torch.amp.GradScaler("cpu"), "collections": collections, "copy": copy, "wide": True,
                  "images": torch.rand(2, 3, 4, 4)}
         torch.save(model.state_dict(), "m.pt")
         text = left.replace("[1:, rows]", "[1:, rows]")
