@@ -50,6 +50,28 @@ Tensor fitted(const Tensor& given, const DataForm& form, const std::string& what
   return x;
 }
 
+// Does a call write into the model? Stateful layers keep their last state, and embeddings with max_norm scale rows of weights.
+bool writes_when_called(const Json& model) {
+  if (model.is_object()) {
+    if (model.contains("stateful") && model["stateful"] == true) return true;
+    if (model.contains("max_norm") && !model["max_norm"].is_null()) return true;
+  }
+  return model.is_structured() && std::any_of(model.begin(), model.end(), writes_when_called);
+}
+
+// How inputs come from the units of files: (x - mean) / std, or (fill - mean) / std for NaN; a number for each input of a sample or
+// one for all. Empty: they are left as they are.
+struct Units {
+  std::vector<double> mean, std, fill;
+};
+Units units_of(const DataForm& form) {
+  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
+    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
+  if (const auto* series = std::get_if<SeriesForm>(&form.source); series && series->options.scaling)
+    return {{series->options.scaling->mean}, {series->options.scaling->std}, {}};
+  return {};
+}
+
 // Pictures as a data set. One that cannot be read is black, and has its error beside it.
 struct Pictures {
   const std::vector<fs::path>* paths;
@@ -110,15 +132,21 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     fail<CheckpointError>(kPredict, checkpoint_.string(), ": the weights do not fit the model of its config: ", one_line(e));
   }
   parts_.model->eval();
+  if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
   std::optional<int64_t> ignored;
   if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
   metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);
   for (const NamedMetric& m : metrics_) m.metric->reset();
 }
 
-Tensor Predictor::operator()(const Tensor& inputs) {
+Tensor Predictor::operator()(const Tensor& inputs) const {
   const NoGrad off;
-  const FreshStates begin(*parts_.model);  // an answer does not depend on those before it
+  std::unique_lock<std::mutex> turn;
+  std::optional<FreshStates> fresh;
+  if (turn_) {
+    turn = std::unique_lock(*turn_);
+    fresh.emplace(*parts_.model);
+  }
   Batch batch{inputs, {}};
   std::vector<int64_t> places(size_t(inputs.size(0)));
   std::iota(places.begin(), places.end(), 0);
@@ -126,6 +154,21 @@ Tensor Predictor::operator()(const Tensor& inputs) {
   const Tensor x = batch.input.to(parts_.device);
   const Autocast region(parts_.device, parts_.low);
   return (*parts_.model)(x).to(DType::f32).cpu();
+}
+
+Tensor Predictor::from_units(const Tensor& inputs) const {
+  const Units units = units_of(form_);
+  if (units.mean.empty() && units.fill.empty()) return inputs;
+  const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
+  const auto of = [](const std::vector<double>& each, int64_t j) { return each.size() == 1 ? each[0] : each.at(size_t(j)); };
+  const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
+  float* to = out.data_ptr<float>();
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    double x = to[i];
+    if (std::isnan(x) && !units.fill.empty()) x = of(units.fill, i % width);
+    to[i] = float(units.mean.empty() ? x : (x - of(units.mean, i % width)) / of(units.std, i % width));
+  }
+  return out;
 }
 
 std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
@@ -303,7 +346,7 @@ void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive
   const Tensor given = end == ".npy"   ? map_npy(path)
                        : end == ".npz" ? read_npz(path, "x")
                                        : input_of(load_safetensors(path).tensors, path.string());
-  const Tensor x = fitted(given, form_, path.string());
+  const Tensor x = from_units(fitted(given, form_, path.string()));
   for (int64_t begin = 0; begin < x.size(0); begin += o.batch) {
     std::vector<Prediction> found = answer((*this)(x.narrow(0, begin, std::min(o.batch, x.size(0) - begin))), o);
     for (size_t i = 0; i < found.size(); ++i) {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,9 +69,12 @@ class Predictor {
   bool is_averaged() const { return averaged_; }
   const ModelParts& parts() const { return parts_; }
 
-  // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Throws ShapeError,
-  // and ValueError for tokens outside the vocabulary.
-  Tensor operator()(const Tensor& inputs);
+  // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Stateful layers begin
+  // at zero. Several threads may call it at once. Throws ShapeError, and ValueError for tokens outside the vocabulary.
+  Tensor operator()(const Tensor& inputs) const;
+  // Inputs [N, ...] in the units of files as the data has them: columns of a table and values of a series are scaled as the
+  // training data was, and NaN is replaced where missing values were. Inputs of other data are returned as they are.
+  Tensor from_units(const Tensor& inputs) const;
   // The same as answers, one for each input, without names of inputs.
   std::vector<Prediction> answers(const Tensor& inputs, const FileOptions& options = {});
 
@@ -98,6 +103,7 @@ class Predictor {
   DataForm form_;
   Transforms transforms_;
   ModelParts parts_;
+  std::unique_ptr<std::mutex> turn_;  // of a model whose call writes into it, or that is on a GPU; else null
   std::vector<NamedMetric> metrics_;
   int64_t step_ = 0, known_ = 0;
   bool averaged_ = false;
