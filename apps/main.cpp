@@ -4,7 +4,7 @@
 #include <unistd.h>
 #endif
 
-#include "apps/commands/commands.h"
+#include "apps/commands/program.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/catalog/modules.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/program.h"
 #include "apps/config/config.h"
 #include "examples/claim.h"
 #include "halfstep.h"

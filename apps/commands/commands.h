@@ -5,7 +5,8 @@
 #include <CLI/App.hpp>
 #include <functional>
 #include <optional>
-#include <string>
+
+#include "apps/commands/program.h"
 
 namespace halfstep::app {
 
@@ -25,10 +26,5 @@ void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);
 void add_ops(CLI::App& program, Action& chosen);
-
-// The whole program: parses, runs, reports errors on stderr. Never throws.
-int run_program(int argc, const char* const* argv);
-
-std::string version_text();
 
 }  // namespace halfstep::app

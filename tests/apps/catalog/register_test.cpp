@@ -8,7 +8,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/transforms.h"
-#include "apps/commands/commands.h"
+#include "apps/commands/program.h"
 #include "apps/run/plan.h"
 #include "apps/run/session.h"
 #include "framework/data/tensor_dataset.h"

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The halfstep program as a function, for programs that register components of their own:
+//   HALFSTEP_REGISTER_MODULE(MyLayer);
+//   int main(int argc, char** argv) { return halfstep::app::run_program(argc, argv); }
+#pragma once
+
+#include <string>
+
+namespace halfstep::app {
+
+// The whole program: parses, runs, reports errors on stderr. Never throws.
+int run_program(int argc, const char* const* argv);
+
+std::string version_text();
+
+}  // namespace halfstep::app
