@@ -8,7 +8,7 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < commands
+       apps: schema < catalog < config < run < capi < commands
     7  amp/step and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel
@@ -40,7 +40,7 @@ LEVELS = {
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
     [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
-    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/commands/"],
+    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/capi/", "apps/commands/"],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
@@ -48,7 +48,7 @@ TESTS_OF_THEIR_OWN = {
     "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch",
     "ranks": "what several processes do together", "support": "what every test program links",
 }
-CODE = (".h", ".cpp", ".cu", ".cuh", ".def")
+CODE = (".h", ".c", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")
 LICENSED = CODE + (".py", ".sh", ".cmake", ".cmake.in", ".h.in", "CMakeLists.txt")
 SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}

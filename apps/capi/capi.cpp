@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of halfstep_predict.h.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "apps/capi/halfstep_predict.h"
+#include "apps/catalog/losses.h"
+#include "apps/run/predictor.h"
+#include "apps/schema/json.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/backend/backend.h"
+#include "generated/halfstep_release.h"
+
+// What the caller knows by its handle alone.
+struct hs_model;
+
+namespace {
+
+using namespace halfstep;
+using halfstep::app::Json;
+
+constexpr int64_t kMostNumbers = int64_t(1) << 48;            // no buffer is larger
+constexpr int64_t kBatch = app::FileOptions().batch;  // as `halfstep predict`, so that both give the same bits
+
+struct BadArgument : ValueError {
+  using ValueError::ValueError;
+};
+struct BadInput : ValueError {
+  using ValueError::ValueError;
+};
+
+struct OpenModel {
+  app::Predictor predictor;
+  Shape output{};  // of one sample
+  std::vector<std::string> classes{};
+  std::string description{};
+};
+
+// A handle is a number that is never given twice, in the form of a pointer: a closed one is not found, whatever was opened since.
+// Calls hold the model, so that one that is closed meanwhile lives until they end.
+class OpenModels {
+ public:
+  hs_model* add(std::shared_ptr<OpenModel> model) {
+    const std::lock_guard lock(mutex_);
+    models_[++last_] = std::move(model);
+    return reinterpret_cast<hs_model*>(last_);
+  }
+  std::shared_ptr<OpenModel> find(hs_model* handle, const char* function) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(reinterpret_cast<uintptr_t>(handle));
+    check<BadArgument>(found != models_.end(), function, "model must be open, got ", handle ? "a handle that is closed" : "NULL");
+    return found->second;
+  }
+  std::shared_ptr<OpenModel> take(hs_model* handle) {
+    std::shared_ptr<OpenModel> model = find(handle, "hs_close");
+    const std::lock_guard lock(mutex_);
+    models_.erase(reinterpret_cast<uintptr_t>(handle));
+    return model;  // which is destroyed after the lock is free
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<uintptr_t, std::shared_ptr<OpenModel>> models_;
+  uintptr_t last_ = 0;
+};
+
+// Never destroyed: threads may still run models when the process ends.
+OpenModels& open_models() {
+  static auto& models = *new OpenModels;
+  return models;
+}
+
+// The message of this thread's last failure.
+std::string& last_error() {
+  static thread_local std::string text;
+  return text;
+}
+
+int failed(hs_status code, const char* text) noexcept {
+  try {
+    last_error() = text;
+  } catch (...) { last_error().clear(); }  // no memory even for the message
+  return code;
+}
+
+// Calls `body`; an exception becomes a code, and its message what hs_error says.
+template <class Body>
+auto guarded(Body body) noexcept -> decltype(body()) {
+  int code = HS_FAILED;
+  try {
+    return body();
+  } catch (const BadArgument& e) { code = failed(HS_BAD_ARGUMENT, e.what()); } catch (const BadInput& e) {
+    code = failed(HS_BAD_INPUT, e.what());
+  } catch (const MemoryError& e) { code = failed(HS_NO_MEMORY, e.what()); } catch (const std::bad_alloc&) {
+    code = failed(HS_NO_MEMORY, "[memory] the host has no memory left");
+  } catch (const std::exception& e) { code = failed(HS_FAILED, e.what()); } catch (...) {
+    code = failed(HS_FAILED, "[halfstep] unknown failure");
+  }
+  if constexpr (std::is_pointer_v<decltype(body())>)
+    return nullptr;
+  else
+    return code;
+}
+
+// The text of `options` of hs_open.
+app::PredictorOptions options_of(const char* text) {
+  constexpr const char* kOptions = "hs_open: options";
+  app::PredictorOptions out;
+  if (!text) return out;
+  const Json given = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  check<BadArgument>(given.is_object(), kOptions, "must be NULL or a JSON object, got ", text);
+  for (const auto& [key, value] : given.items()) {
+    if (key == "device" && value.is_string()) {
+      out.device = value.get<std::string>();
+    } else if ((key == "amp" || key == "averages") && value.is_boolean()) {
+      (key == "amp" ? out.amp : out.averages) = value.get<bool>();
+    } else {
+      fail<BadArgument>(kOptions, "must be \"device\" with a text, or \"amp\" or \"averages\" with true or false, got \"", key,
+                        "\": ", app::line_of(value));
+    }
+  }
+  return out;
+}
+
+std::vector<int64_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// "probabilities", "numbers" or "outputs": see "answers" in halfstep_predict.h.
+const char* kind_of_answers(const app::Predictor& p) {
+  if (p.form().classes == 0) return "numbers";
+  return app::gives_probabilities(p.config().loss) ? "probabilities" : "outputs";
+}
+
+std::string description_of(const OpenModel& m) {
+  const app::Predictor& p = m.predictor;
+  const Json out = {{"version", HALFSTEP_VERSION},
+                    {"checkpoint", p.checkpoint().string()},
+                    {"step", p.step()},
+                    {"averaged", p.is_averaged()},
+                    {"device", joined(p.config().device)},
+                    {"loss", p.config().loss["type"]},
+                    {"input", sizes_of(m.predictor.form().input)},
+                    {"dtype", p.form().input_dtype == DType::i64 ? "int64" : "float32"},
+                    {"output", sizes_of(m.output)},
+                    {"answers", kind_of_answers(p)},
+                    {"form", *to_json(p.form())}};
+  return app::line_of(out);
+}
+
+hs_model* open(const char* path, const char* options) {
+  check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
+  static std::mutex one_at_a_time;  // making a model seeds the default generator
+  const std::lock_guard lock(one_at_a_time);
+  auto model = std::make_shared<OpenModel>(OpenModel{app::Predictor(path, options_of(options))});
+  const DataForm& form = model->predictor.form();
+  const Tensor result = model->predictor(zeros(with_batch(1, form.input), {.dtype = form.input_dtype, .device = Device::cpu}));
+  check<ValueError>(result.dim() >= 1 && result.size(0) == 1, "hs_open", path,
+                    ": the model must give one result for one sample, got ", result.shape());
+  model->output = without_batch(result.shape());
+  for (int64_t i = 0; i < form.classes; ++i) model->classes.push_back(form.class_name(i));
+  model->description = description_of(*model);
+  return open_models().add(std::move(model));
+}
+
+int write_shape(const Shape& from, int64_t* to) {
+  if (to) std::copy(from.begin(), from.end(), to);
+  return int(from.size());
+}
+
+// The inputs of hs_run as a tensor that reads the caller's memory.
+Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_t* sizes, int dims) {
+  constexpr const char* kRun = "hs_run";
+  check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64, kRun, "dtype must be HS_FLOAT32 or HS_INT64, got ", dtype);
+  check<BadArgument>(sizes != nullptr && dims >= 1, kRun, "shape must have at least one size, got ", sizes ? "none" : "NULL");
+  const DataForm& form = m.predictor.form();
+  constexpr const char* kTakes = "the model takes inputs [N, ...] of shape ";
+  check<BadInput>(dims <= HS_MAX_DIMS, kRun, kTakes, form.input, ", got ", dims, " dimensions");
+  const Shape shape(std::vector<int64_t>(sizes, sizes + dims));
+  check<BadInput>(shape[0] >= 0 && without_batch(shape) == form.input, kRun, kTakes, form.input, ", got ", shape);
+  const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(m.output)});
+  check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
+  check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
+  const bool whole = form.input_dtype == DType::i64;
+  check<BadInput>(!whole || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
+  if (whole) {
+    const auto* tokens = static_cast<const int64_t*>(inputs);
+    const int64_t all = numel(shape), vocabulary = form.vocabulary;
+    for (int64_t i = 0; i < all; ++i)
+      check<BadInput>(tokens[i] >= 0 && tokens[i] < vocabulary, kRun, "tokens must be in 0..", vocabulary - 1, ", got ", tokens[i]);
+  }
+  if (numel(shape) == 0) return empty(shape, {.dtype = dtype == HS_INT64 ? DType::i64 : DType::f32, .device = Device::cpu});
+  // Nothing writes into inputs of a model.
+  return from_blob(const_cast<void*>(inputs), shape, dtype == HS_INT64 ? DType::i64 : DType::f32);
+}
+
+// Writes the results of a batch, as `halfstep predict` would say them or as they are.
+void write_results(const OpenModel& m, bool answers, const Tensor& outputs, float* to) {
+  const DataForm& form = m.predictor.form();
+  const Tensor values = (answers ? app::last_step(m.predictor.config().loss, outputs) : outputs).contiguous();
+  const auto* from = values.data_ptr<float>();
+  if (answers && form.classes == 0)
+    std::transform(from, from + values.numel(), to, [&](float v) { return float(v * form.scale.std + form.scale.mean); });
+  else
+    std::copy(from, from + values.numel(), to);
+}
+
+int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
+            int64_t capacity) {
+  constexpr const char* kRun = "hs_run";
+  const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
+  check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
+  const NoGrad off;
+  const Tensor x = inputs_of(*model, dtype, inputs, shape, dims).to(model->predictor.form().input_dtype);
+  const int64_t samples = x.size(0), each = numel(model->output), all = samples * each;
+  const bool given = outputs != nullptr || all == 0;
+  check<BadArgument>(given && capacity >= all, kRun, "outputs must have room for ", all, " numbers, got ",
+                     given ? joined(capacity) : "NULL");
+  for (int64_t begin = 0; begin < samples; begin += kBatch) {
+    const int64_t count = std::min(kBatch, samples - begin);
+    const Tensor y = model->predictor(model->predictor.from_units(x.narrow(0, begin, count)));
+    check<ValueError>(y.shape() == with_batch(count, model->output), kRun, "the model gives results of another shape, ", y.shape(),
+                      ", for ", count, " samples than for one");
+    write_results(*model, result == HS_ANSWERS, y, outputs + begin * each);
+  }
+  return all;
+}
+
+}  // namespace
+
+const char* hs_version(void) { return HALFSTEP_VERSION; }
+
+hs_model* hs_open(const char* path, const char* options) {
+  return guarded([&] { return open(path, options); });
+}
+
+int hs_close(hs_model* model) {
+  return guarded([&] { return open_models().take(model), 0; });
+}
+
+const char* hs_describe(hs_model* model) {
+  return guarded([&] { return open_models().find(model, "hs_describe")->description.c_str(); });
+}
+
+int hs_input(hs_model* model, int64_t shape[HS_MAX_DIMS - 1], int* dtype) {
+  return guarded([&] {
+    const std::shared_ptr<OpenModel> m = open_models().find(model, "hs_input");
+    if (dtype) *dtype = m->predictor.form().input_dtype == DType::i64 ? HS_INT64 : HS_FLOAT32;
+    return write_shape(m->predictor.form().input, shape);
+  });
+}
+
+int hs_output(hs_model* model, int64_t shape[HS_MAX_DIMS - 1]) {
+  return guarded([&] { return write_shape(open_models().find(model, "hs_output")->output, shape); });
+}
+
+int64_t hs_classes(hs_model* model) {
+  return guarded([&] { return int64_t(open_models().find(model, "hs_classes")->classes.size()); });
+}
+
+const char* hs_class(hs_model* model, int64_t index) {
+  return guarded([&] {
+    const std::shared_ptr<OpenModel> m = open_models().find(model, "hs_class");
+    const auto count = int64_t(m->classes.size());
+    check<BadArgument>(index >= 0 && index < count, "hs_class", "index must be in 0..", count - 1, ", got ", index);
+    return m->classes[size_t(index)].c_str();
+  });
+}
+
+int64_t hs_run(hs_model* model, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
+               int64_t capacity) {
+  return guarded([&] { return run(model, result, dtype, inputs, shape, dims, outputs, capacity); });
+}
+
+const char* hs_error(void) { return last_error().c_str(); }
+
+int hs_threads(int count) {
+  return guarded([&] {
+    check<BadArgument>(count >= 0, "hs_threads", "count must be at least 0, got ", count);
+    if (count > 0) set_num_threads(count);
+    return num_threads();
+  });
+}

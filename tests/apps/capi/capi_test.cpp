@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// libhalfstep_predict.so, called by a program in C: client.c.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "apps/run/predictor.h"
+#include "framework/data/csv.h"
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+fs::path library() { return program().parent_path() / "libhalfstep_predict.so"; }
+
+// The client with arguments that a shell reads, in `dir`.
+Ran client(const TempDir& dir, const std::string& arguments) {
+  const fs::path of_tests = fs::read_symlink("/proc/self/exe").parent_path();
+  const std::string command = "cd '" + dir.path().string() + "' && '" + (of_tests / "predict_client").string() + "' " + arguments +
+                              " >out.txt 2>err.txt </dev/null";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out.txt"), read(dir / "err.txt")};
+}
+
+std::vector<double> numbers_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<double> out;
+  for (double v; in >> v;) out.push_back(v);
+  return out;
+}
+
+void write_inputs(const fs::path& file, const Tensor& x) {
+  std::ofstream out(file, std::ios::binary);
+  out.write(static_cast<const char*>(x.data_ptr()), x.numel() * int64_t(size_of(x.dtype())));
+}
+
+void train(const TempDir& dir, const std::string& config) {
+  const Ran trained = run(dir, "train " + config + " --quiet");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+}
+
+// The run of tests/compat with its data, trained anew.
+void train_trees(const TempDir& dir) {
+  const fs::path from = fs::path(HALFSTEP_SOURCE_DIR) / "tests/compat/0.1.0";
+  for (const char* file : {"train.csv", "val.csv", "trees.json"}) fs::copy(from / file, dir / file);
+  train(dir, "trees.json");
+}
+
+// The client's outputs for x are those of a Predictor for batches of 64, bit by bit, also when eight threads ask for them.
+void same_as_predictor(const TempDir& dir, const std::string& model, const Tensor& x) {
+  write_inputs(dir / "x.bin", x);
+  const std::string arguments = model + " x.bin " + std::to_string(x.size(0));
+  const Ran ran = client(dir, "outputs " + arguments);
+  REQUIRE_MESSAGE(ran.code == 0, ran.out);
+  const std::vector<double> found = numbers_of(ran.out);
+  const Predictor predictor(dir / model);
+  std::vector<float> expected;
+  for (int64_t begin = 0; begin < x.size(0); begin += 64) {
+    const Tensor some = x.narrow(0, begin, std::min<int64_t>(64, x.size(0) - begin));
+    const auto part = predictor(predictor.from_units(some)).to_vector<float>();
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  REQUIRE(found.size() == expected.size());
+  for (size_t i = 0; i < found.size(); ++i) CHECK(float(found[i]) == expected[i]);
+  const Ran threads = client(dir, "threads " + arguments);
+  CHECK_MESSAGE(threads.code == 0, threads.out);
+}
+
+}  // namespace
+
+TEST_CASE("the C interface: only its functions are symbols of the library") {
+  if (std::system("nm --version >/dev/null 2>&1") != 0) return;
+  const TempDir dir;
+  REQUIRE(std::system(("nm -D --defined-only '" + library().string() + "' >'" + (dir / "symbols").string() + "'").c_str()) == 0);
+  std::istringstream in(read(dir / "symbols"));
+  std::set<std::string> found;
+  for (std::string address, kind, name; in >> address >> kind >> name;) found.insert(name);
+  CHECK(found == std::set<std::string>{"hs_version", "hs_open", "hs_close", "hs_describe", "hs_input", "hs_output", "hs_classes",
+                                       "hs_class", "hs_run", "hs_error", "hs_threads"});
+}
+
+TEST_CASE("the C interface gives the answers of halfstep predict") {
+  const TempDir dir;
+  train_trees(dir);
+  const Predictor model(dir / "trees");
+  const CsvOptions options = std::get<TableForm>(model.form().source).options;
+  const Tensor rows = read_csv_rows(dir / "val.csv", options).input;
+  const Tensor mean = tensor(options.encoding->mean).to(DType::f32), std = tensor(options.encoding->std).to(DType::f32);
+  const Tensor x = rows * std + mean;  // in the units of the file
+  CHECK(amax(abs(model.from_units(x) - rows)).item() < 1e-5);
+  write_inputs(dir / "x.bin", x);
+  const Ran ran = client(dir, "answers trees x.bin " + std::to_string(x.size(0)));
+  REQUIRE_MESSAGE(ran.code == 0, ran.out);
+  const std::vector<double> shares = numbers_of(ran.out);
+  const Ran predicted = run(dir, "predict trees val.csv --json --probabilities");
+  std::istringstream lines(predicted.out);
+  size_t at = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json answer = Json::parse(line);
+    for (const auto& [name, share] : answer["probabilities"].items()) {
+      REQUIRE(at < shares.size());
+      CHECK(shares[at++] == doctest::Approx(share.get<double>()).epsilon(1e-4));
+    }
+  }
+  CHECK(at == size_t(x.size(0)) * 3);
+
+  // Numbers in the units of the file.
+  std::string values = "t,v\n";
+  for (int i = 0; i < 60; ++i) values += std::to_string(i) + ',' + std::to_string(100 + 10 * std::sin(i * 0.3)) + '\n';
+  write(dir / "series.csv", values);
+  write(dir / "series.json", R"({"version": 1, "name": "s", "output_dir": "series",
+    "data": {"root": ".", "train": {"type": "TimeSeries", "path": "series.csv", "window": 8, "horizon": 2}},
+    "model": {"type": "Sequential", "layers": [{"type": "Flatten"}, {"type": "Linear", "out_features": 2}]},
+    "loss": {"type": "MSELoss"}, "optimizer": {"type": "Adam", "lr": 0.05}, "train": {"epochs": 5}})");
+  train(dir, "series.json");
+  const Predictor series(dir / "series");
+  std::vector<float> window;
+  for (int i = 52; i < 60; ++i) window.push_back(float(100 + 10 * std::sin(i * 0.3)));
+  write_inputs(dir / "x.bin", tensor(window));
+  const std::vector<double> next = numbers_of(client(dir, "answers series x.bin 1").out);
+  const Json said = run(dir, "predict series series.csv --json").json()["values"];
+  REQUIRE(next.size() == 2);
+  for (size_t i = 0; i < 2; ++i) CHECK(next[i] == doctest::Approx(said[i].get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("the C interface: wrong arguments, files and inputs have codes and messages") {
+  const TempDir dir;
+  train_trees(dir);
+  const fs::path damaged = dir / "damaged";
+  fs::copy(Predictor(dir / "trees").checkpoint(), damaged, fs::copy_options::recursive);
+  fs::resize_file(damaged / "model.safetensors", fs::file_size(damaged / "model.safetensors") - 8);
+  const Ran ran = client(dir, "misuse trees damaged");
+  CHECK_MESSAGE(ran.code == 0, ran.out, ran.err);
+}
+
+TEST_CASE("the C interface: threads on one model get the bits of one thread") {
+  const TempDir dir;
+  manual_seed(1);
+  train_trees(dir);
+  same_as_predictor(dir, "trees", randn({70, 5}));  // more than one batch of 64
+
+  // Convolutions in bfloat16.
+  write(dir / "digits.json", R"({"version": 1, "name": "d", "output_dir": "digits", "device": "cpu", "amp": {"dtype": "bfloat16"},
+    "data": {"train": {"type": "Digits", "size": 64}, "loader": {"batch_size": 32}},
+    "model": {"type": "Sequential", "layers": [
+      {"type": "Conv2d", "out_channels": 4, "kernel_size": 5}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2},
+      "Flatten", {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 1}})");
+  train(dir, "digits.json");
+  same_as_predictor(dir, "digits", rand({3, 1, 28, 28}));
+
+  // Tokens; layers that keep a state, and weights that are scaled down when they are used: calls wait for each other.
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick brown fox "[size_t(i * i) % 20];
+  write(dir / "text.txt", text);
+  write(dir / "text.json", R"({"version": 1, "name": "t", "output_dir": "text", "device": "cpu",
+    "data": {"root": ".", "train": {"type": "Text", "path": "text.txt", "seq_len": 6},
+             "loader": {"batch_size": 4, "stateful": true}},
+    "model": {"type": "Sequential", "layers": [
+      {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 4, "max_norm": 0.5},
+      {"type": "LSTM", "hidden_size": 5, "batch_first": true, "stateful": true},
+      {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 1}})");
+  train(dir, "text.json");
+  const int64_t vocabulary = Predictor(dir / "text").form().vocabulary;
+  same_as_predictor(dir, "text", randint(0, vocabulary, {3, 6}));
+}

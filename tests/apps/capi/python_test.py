@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""python/halfstep.py against the program: python_test.py PROGRAM LIBRARY SOURCE"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+try:
+    import numpy
+except ImportError:
+    print(f"SKIPPED: {sys.executable} has no numpy")
+    sys.exit(0)
+
+PROGRAM, LIBRARY, SOURCE = sys.argv[1:4]
+os.environ["HALFSTEP_LIBRARY"] = LIBRARY
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+import halfstep  # noqa: E402
+
+
+class Python(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp()
+        for file in ("train.csv", "val.csv", "trees.json"):
+            shutil.copy(os.path.join(SOURCE, "tests/compat/0.1.0", file), cls.dir)
+        cls.halfstep("train", "trees.json", "--quiet")
+        cls.run_dir = os.path.join(cls.dir, "trees")
+        cls.x = numpy.linspace(-2, 2, 70 * 5, dtype=numpy.float32).reshape(70, 5)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir)
+
+    @classmethod
+    def halfstep(cls, *arguments):
+        return subprocess.run([PROGRAM, *arguments], cwd=cls.dir, check=True, capture_output=True, text=True).stdout
+
+    def test_answers_are_those_of_the_program(self):
+        numpy.save(os.path.join(self.dir, "x.npy"), self.x)
+        lines = [json.loads(line) for line in self.halfstep("predict", "trees", "x.npy", "--json", "--probabilities").splitlines()]
+        model = halfstep.open(self.run_dir)
+        self.assertEqual(model.classes, ["alder", "birch", "cedar"])
+        self.assertEqual(model.answers, "probabilities")
+        self.assertEqual((model.input, model.output), ((5,), (3,)))
+        self.assertEqual(model.form["source"]["kind"], "table")
+        y = model(self.x)
+        expected = numpy.array([[line["probabilities"][name] for name in model.classes] for line in lines], numpy.float32)
+        self.assertTrue(numpy.array_equal(y, expected))
+        raw = model(self.x, raw=True)
+        shares = numpy.exp(raw) / numpy.exp(raw).sum(axis=1, keepdims=True)
+        self.assertTrue(numpy.allclose(shares, y, atol=1e-6))
+
+    def test_arrays_of_other_kinds(self):
+        with halfstep.open(self.run_dir, device="cpu") as model:
+            y = model(self.x)
+            self.assertTrue(numpy.array_equal(model(self.x[3]), model(self.x[3:4])[0]))
+            self.assertTrue(numpy.array_equal(model(self.x.astype(numpy.float64)), y))
+            self.assertTrue(numpy.array_equal(model(numpy.asfortranarray(self.x)), y))
+            self.assertTrue(numpy.array_equal(model(self.x.tolist()), y))
+            self.assertTrue(numpy.array_equal(model(numpy.ones((2, 5), int)), model(numpy.ones((2, 5)))))
+            self.assertEqual(model(self.x[:0]).shape, (0, 3))
+
+    def test_errors(self):
+        model = halfstep.open(self.run_dir)
+        for wrong in (numpy.zeros((2, 6)), numpy.zeros(3), numpy.zeros((1,) * 9), 1.0):
+            with self.assertRaisesRegex(halfstep.Error, r"of shape \[5\], got"):
+                model(wrong)
+        with self.assertRaisesRegex(halfstep.Error, "no/such/run"):
+            halfstep.open("no/such/run")
+        with self.assertRaisesRegex(halfstep.Error, "ampp"):
+            halfstep.open(self.run_dir, ampp=True)
+        with self.assertRaisesRegex(halfstep.Error, "got -1"):
+            halfstep.threads(-1)
+        model.close()
+        model.close()
+        with self.assertRaisesRegex(halfstep.Error, "closed|NULL"):
+            model(self.x)
+
+    def test_threads_share_a_model(self):
+        model = halfstep.open(self.run_dir)
+        expected, wrong = model(self.x), []
+
+        def work():
+            for _ in range(50):
+                if not numpy.array_equal(model(self.x), expected):
+                    wrong.append(1)
+
+        workers = [threading.Thread(target=work) for _ in range(8)]
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(halfstep.threads(1), 1)
+        self.assertTrue(numpy.array_equal(model(self.x), expected))
+
+    def test_the_module_is_short(self):
+        with open(os.path.join(SOURCE, "python/halfstep.py"), encoding="utf-8") as file:
+            self.assertLessEqual(len(file.readlines()), 100)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
