@@ -11,6 +11,7 @@
 #include "layers/decode.h"
 #include "layers/dropout.h"
 #include "layers/embedding.h"
+#include "layers/export.h"
 #include "layers/functional_call.h"
 #include "layers/graph.h"
 #include "layers/init.h"

@@ -11,7 +11,7 @@ Levels: a file includes only headers of its own level or of a lower one.
        apps: schema < catalog < config < run < capi < commands
     7  amp/step and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
-    5  framework/ops, framework/io, framework/data, framework/parallel
+    5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
        framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
     4  framework/autograd, amp/autocast
     3  framework/backend, framework/comm | cuda       only framework/backend/registry.cpp may include cuda/
@@ -32,7 +32,7 @@ LEVELS = {
     "framework/backend/": 3, "framework/comm/": 3, "cuda/": 3,
     "framework/autograd/": 4, "amp/autocast/": 4,
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
-    "framework/distributions/": 5,
+    "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
     "amp/step/": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,

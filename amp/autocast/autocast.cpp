@@ -11,6 +11,7 @@
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/ledger.h"
+#include "framework/backend/trace.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -76,7 +77,10 @@ Tensor low_data(const Tensor& x, DType low) {
 // A differentiable cast: its gradient reaches x in x's own dtype.
 Tensor cast(const Tensor& x, DType target) {
   if (x.dtype() == target) return x;
-  return record_autocast(x, is_half(target) ? low_data(x, target) : convert(x, target, MemoryScope::current()));
+  const Tensor out = is_half(target) ? low_data(x, target) : convert(x, target, MemoryScope::current());
+  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
+    trace->add({"to", "", {{"dtype", name(target)}}, {{x, x.version()}}, {{out, out.version()}}});
+  return record_autocast(x, out);
 }
 
 }  // namespace

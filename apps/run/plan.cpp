@@ -229,6 +229,16 @@ Json plan_json(const StepPlan& plan) {
   return out;
 }
 
+namespace {
+
+Json attributes_json(const Attributes& attributes) {
+  Json out = Json::object();
+  for (const Attribute& a : attributes) std::visit([&](const auto& v) { out[std::string(a.name)] = v; }, a.value);
+  return out;
+}
+
+}  // namespace
+
 Json calls_json(const StepPlan& plan) {
   Json list = Json::array();
   for (const LedgerCall& call : plan.calls) {
@@ -241,6 +251,7 @@ Json calls_json(const StepPlan& plan) {
                     {"policy", name(call.policy)},
                     {"compute", joined(call.compute)},
                     {"reason", call.reason},
+                    {"attributes", attributes_json(call.attributes)},
                     {"inputs", tensors(call.inputs)},
                     {"outputs", tensors(call.outputs)},
                     {"casts", casts},
@@ -279,7 +290,8 @@ void print_calls(std::ostream& out, const StepPlan& plan) {
     out << std::left << std::setw(10) << name(call.pass) << std::setw(int(layer_width)) << call.layer << std::setw(int(op_width))
         << call.op << std::setw(10) << joined(call.compute) << std::right << std::setw(10) << number_text(call.flops() / 1e6, 4)
         << std::setw(11) << bytes_text(call.bytes_read) << std::setw(11) << bytes_text(call.bytes_written) << std::setw(11)
-        << bytes_text(saved) << std::setw(7) << casts << "  " << call.reason << '\n';
+        << bytes_text(saved) << std::setw(7) << casts << "  " << call.reason << (call.attributes.empty() ? "" : "; ")
+        << text(call.attributes) << '\n';
   }
 }
 

@@ -85,6 +85,10 @@ void Ledger::saved(const Tensor& t) {
   if (innermost && innermost->depth_ == 1) innermost->calls_.back().saved.push_back(entry_of(t));
 }
 
+void Ledger::attributes(Attributes attributes) {
+  if (innermost && innermost->depth_ == 1) innermost->calls_.back().attributes = std::move(attributes);
+}
+
 void Ledger::outputs(std::span<const Tensor> outputs) {
   if (!innermost || innermost->depth_ != 1) return;
   for (const Tensor& t : outputs) innermost->calls_.back().outputs.push_back(entry_of(t));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "amp/policy/policy.h"
+#include "framework/base/attributes.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -50,6 +51,7 @@ struct LedgerCall {
   CastPolicy policy = CastPolicy::keep;
   DType compute = DType::f32;  // of the products; without any, of the first floating input
   std::string reason;          // why it computes in this dtype
+  Attributes attributes;       // what it was given besides its tensors
   std::vector<LedgerTensor> inputs, outputs;
   std::vector<LedgerTensor> saved;  // for backward
   std::vector<LedgerCast> casts;
@@ -100,6 +102,7 @@ struct Ledger {
   static void policy(CastPolicy policy, DType low, std::span<const Tensor> inputs);
   static void cast(const Tensor& from, DType to, bool shadow);  // before the kernel that does it
   static void saved(const Tensor& t);
+  static void attributes(Attributes attributes);
   static void outputs(std::span<const Tensor> outputs);
   // From a backend that counts.
   static void kernel(std::string_view name, double bytes_read, double bytes_written);

@@ -14,29 +14,24 @@ namespace halfstep {
 // The third reading of a formula, on tensors (framework/ops/core/expr.h). Declared here so that the rows find these overloads.
 class Expr;
 namespace m {
-Expr abs(const Expr&);
-Expr sign(const Expr&);
-Expr sqrt(const Expr&);
-Expr exp(const Expr&);
-Expr log(const Expr&);
-Expr sin(const Expr&);
-Expr cos(const Expr&);
-Expr sinh(const Expr&);
-Expr cosh(const Expr&);
-Expr tanh(const Expr&);
-Expr erfc(const Expr&);
+#define HS_EXPR_UNARY(X)                                                                                                           \
+  X(neg)                                                                                                                           \
+  X(abs) X(sign) X(sqrt) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan)     \
+      X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(lgamma) X(digamma) X(sigmoid) X(floor) X(ceil) \
+          X(round) X(trunc)
+#define HS_EXPR_BINARY(X) \
+  X(add) X(sub) X(mul) X(pow) X(atan2) X(hypot) X(copysign) X(fmod) X(remainder) X(floor_divide) X(trunc_divide)
+#define HS_DECLARE(name) Expr name(const Expr& x);
+HS_EXPR_UNARY(HS_DECLARE)
+#undef HS_DECLARE
+#define HS_DECLARE(name) Expr name(const Expr& a, const Expr& b);
+HS_EXPR_BINARY(HS_DECLARE)
+#undef HS_DECLARE
 Expr normal_cdf(const Expr&);
 Expr normal_pdf(const Expr&);
-Expr sigmoid(const Expr&);
 Expr softplus(const Expr&);
-Expr floor(const Expr&);
-Expr trunc(const Expr&);
-Expr pow(const Expr&, const Expr&);
-Expr digamma(const Expr&);
 Expr polygamma(const Expr& n, const Expr& x);
 Expr raised(const Expr& x, const Expr& least);
-Expr hypot(const Expr& a, const Expr& b);
-Expr copysign(const Expr& a, const Expr& b);
 
 // The derivative of sinc. Near 0 its formula would subtract two numbers that are nearly equal: a series takes its place.
 template <class T> HS_HD T sinc_slope(T x) {

@@ -9,6 +9,8 @@
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
 //                                                         // (take `Tensors g` by value to free gradients early)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
+//     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name says all
+//     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: as composite, for exports alone
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
 //
@@ -24,6 +26,7 @@
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/ledger.h"
+#include "framework/backend/trace.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -60,7 +63,8 @@ class OpContext {
 
  private:
   template <class Op> friend class OpNode;
-  template <class Op> friend auto call(Tensors in, typename Op::Attr attr);
+  template <class Op>
+  friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr attr);
   bool recording_ = false;
   std::vector<std::pair<Tensor, int>> pending_;
 };
@@ -160,17 +164,17 @@ class OpNode final : public Node {
 };
 
 template <class Op>
-auto call(Tensors in, typename Op::Attr attr) {
-  const OpInfo& info = info_of<Op>(attr);
-  check_same_device(info.name, in);
-  if (info.policy != CastPolicy::keep) {
-    const bool region = apply_policy(info, in);
-    if constexpr (requires { attr.dtype; }) {
-      const DType own = in[0].dtype();
-      if (info.takes_dtype && region && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
-    }
-  }
-  if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
+Attributes describe(const typename Op::Attr& attr) {
+  if constexpr (requires { Op::describe(attr); }) return Op::describe(attr);
+  static_assert(
+      std::is_empty_v<typename Op::Attr> || requires { Op::describe(attr); },
+      "an op with attributes has a static Attributes describe(const Attr&)");
+  return {};
+}
+
+// Runs and records Op on inputs that are cast and checked.
+template <class Op>
+auto run(const OpInfo& info, const Tensors& in, typename Op::Attr attr) {
   OpContext ctx;
   ctx.recording_ = info.differentiable && should_record(in);
   const bool record = ctx.recording_;
@@ -182,16 +186,60 @@ auto call(Tensors in, typename Op::Attr attr) {
   }();
   if (Ledger::is_open()) [[unlikely]] {
     for (const auto& [t, index] : ctx.pending_) Ledger::saved(t);
-    if constexpr (std::is_same_v<decltype(out), Tensor>) Ledger::outputs({&out, 1});
-    else Ledger::outputs(out);
+    Ledger::attributes(describe<Op>(attr));
+    if constexpr (std::is_same_v<decltype(out), Tensor>)
+      Ledger::outputs({&out, 1});
+    else
+      Ledger::outputs(out);
   }
   if (record) {
     auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
     for (const Tensor& t : in) node->edges.push_back(edge_of(t));
-    if constexpr (std::is_same_v<decltype(out), Tensor>) attach(node, {out});
-    else attach(node, out);
+    if constexpr (std::is_same_v<decltype(out), Tensor>)
+      attach(node, {out});
+    else
+      attach(node, out);
   }
   return out;
+}
+
+// The same while a trace is open. What its reader does not take is computed by simpler ops, if there are any.
+template <class Op>
+auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr attr) {
+  using Result = decltype(run<Op>(info, in, attr));
+  Attributes attributes = describe<Op>(attr);
+  if (!trace.takes(info.name, attributes, in) && TraceSimpler::may(trace, info.name)) {
+    const TraceSimpler simpler(trace, info.name);
+    const autocast::Off off;
+    if constexpr (requires { Op::in_simpler_ops(attr, in); })
+      return Result{Op::in_simpler_ops(attr, in)};
+    else if constexpr (requires { Op::composite(attr, in); })
+      return Result{Op::composite(attr, in)};
+  }
+  TraceEntry entry(trace, info.name, std::move(attributes), in);
+  Result out = run<Op>(info, in, std::move(attr));
+  if constexpr (std::is_same_v<Result, Tensor>)
+    entry.done({&out, 1});
+  else
+    entry.done(out);
+  return out;
+}
+
+template <class Op>
+auto call(Tensors in, typename Op::Attr attr) {
+  const OpInfo& info = info_of<Op>(attr);
+  check_same_device(info.name, in);
+  if (info.policy != CastPolicy::keep) {
+    const bool region = apply_policy(info, in);
+    if constexpr (requires { attr.dtype; }) {
+      const DType own = in[0].dtype();
+      if (info.takes_dtype && region && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
+    }
+  }
+  if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
+  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
+    return run_traced<Op>(*trace, info, in, std::move(attr));
+  return run<Op>(info, in, std::move(attr));
 }
 
 }  // namespace halfstep

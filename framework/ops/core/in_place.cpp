@@ -41,6 +41,7 @@ struct RegionAttr {
 struct TakeRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "take_region", .doc = "the elements of a view, out of a tensor like its base"};
+  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor part = a.in(a.as_base(in[0])), out = part.new_empty(a.shape);
     backend_for(out.device()).copy(part.view(), out.view());
@@ -53,6 +54,7 @@ struct TakeRegion {
 struct PlaceRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "place_region", .doc = "zeros like a view's base, with x where the view is"};
+  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = a.new_base(in[0]);
     backend_for(out.device()).fill(out.view(), 0);
@@ -69,6 +71,7 @@ Tensors TakeRegion::backward(const BackwardContext&, const Attr& a, const Tensor
 struct EraseRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "erase_region", .doc = "x like a view's base, with zeros where the view is"};
+  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = a.as_base(in[0]);
     backend_for(out.device()).fill(a.in(out).view(), 0);
@@ -84,6 +87,7 @@ struct WriteRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{
       .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     backend_for(in[0].device()).copy(in[1].view(), a.in(in[0]).view());
     return in[0].alias(a.base, a.base_strides);
@@ -161,6 +165,8 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
     backend_for(x.device()).copy(r.view(), x.view());
   }
   x.bump_version();
+  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
+    trace->add({"copy_", "", {}, {{result, result.version()}}, {{x, x.version()}}});
   if (recorded) {
     x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
     take_history(x, r);

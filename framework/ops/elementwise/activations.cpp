@@ -21,6 +21,7 @@ struct Glu {
   };
   static const OpInfo& info_of(const Attr&) { return halfstep::info_of(Pointwise::glu); }
 
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     ctx.save(in[0]);
     return call_pointwise(Pointwise::glu, halves(in[0], at.dim));

@@ -40,6 +40,7 @@ struct BitwiseOp {
   static const OpInfo& info_of(const Attr& a) { return kBitsInfo[size_t(a.op)]; }
 
   static void check(const Attr& a, const Tensors& in) { check_bits(info_of(a), in, shifts(a.op)); }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
     const MemoryFormat format = format_of(shape, in);

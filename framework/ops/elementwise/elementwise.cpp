@@ -7,10 +7,10 @@
 #include "amp/autocast/autocast.h"
 #include "framework/math/functors.h"
 #include "framework/ops/core/composite.h"
-#include "framework/ops/core/expr.h"
 #include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -47,28 +47,15 @@ void check_kind(const ElementwiseRow& row, const Tensors& in) {
 
 // ---- unary
 
-// A gradient that came out as a plain number is that number everywhere.
-Tensor as_gradient(const Expr& e, const Tensor& g) {
-  return e.is_number() ? full_like(g, e.number()) : e.tensor();
-}
-
-Tensor unary_formula(Unary op, const Tensor& g, const Tensor& saved) {
-  switch (op) {
-#define HS_UNARY(name, ...) \
-  case Unary::name:         \
-    return as_gradient(functor::name##_backward{}(Expr(g), Expr(saved)), g);
-#include "framework/math/elementwise.def"
-  }
-  return {};
-}
-
 struct UnaryOp {
   struct Attr {
     Unary op;
   };
   static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
+  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) { return unary_formula(a.op, in[0]); }
 
   static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
@@ -83,7 +70,7 @@ struct UnaryOp {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor saved = ctx.saved_count() ? ctx.saved() : g;
-    if (grad_enabled()) return {unary_formula(a.op, g, saved)};
+    if (grad_enabled()) return {unary_gradient(a.op, g, saved)};
     const MemoryFormat format = format_of(g.shape(), {g, saved});
     const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
     backend_for(g.device()).unary_backward(a.op, ordered(g, format), ordered(saved, format), ordered(out, format));
@@ -92,18 +79,6 @@ struct UnaryOp {
 };
 
 // ---- binary
-
-Tensor binary_formula(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b) {
-  switch (op) {
-#define HS_BINARY(name, ...)                                                                 \
-  case Binary::name:                                                                         \
-    return as_gradient(input == 0 ? functor::name##_backward_a{}(Expr(g), Expr(a), Expr(b))  \
-                                  : functor::name##_backward_b{}(Expr(g), Expr(a), Expr(b)), \
-                       g);
-#include "framework/math/elementwise.def"
-  }
-  return {};
-}
 
 // Of a row's two gradients.
 struct BinaryGradient {
@@ -131,8 +106,10 @@ struct BinaryOp {
   };
   enum Saved : size_t { kA, kB };  // both or neither
   static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
+  static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return binary_formula(at.op, in[0], in[1]); }
 
   static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
@@ -170,7 +147,7 @@ struct BinaryOp {
     if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
     if (!a.defined()) a = g;  // not named by this side's derivative
     if (!b.defined()) b = g;
-    if (grad_enabled()) return binary_formula(at.op, input, g, a, b);
+    if (grad_enabled()) return binary_gradient(at.op, input, g, a, b);
     // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
     const MemoryFormat format = format_of(g.shape(), {g, a, b});
@@ -203,6 +180,7 @@ struct TestOp {
     Test op;
   };
   static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
     const MemoryFormat format = format_of(shape, in);
@@ -248,7 +226,10 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
-bool direct(const Tensor& x, DType dtype) { return x.is_contiguous(x.format()) && dtype == x.dtype(); }
+// May the kernel write x itself? Not in a trace, which follows values.
+bool direct(const Tensor& x, DType dtype) {
+  return x.is_contiguous(x.format()) && dtype == x.dtype() && !TraceScope::at_top();
+}
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;

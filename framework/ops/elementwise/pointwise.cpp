@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "framework/math/pointwise.h"
-#include "framework/ops/core/expr.h"
 #include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -37,24 +37,6 @@ DType dtype_of_result(const Tensors& in) {
 }
 
 // The gradient of in[input] in differentiable ops. 16-bit operands are widened: it is rounded at its end.
-Tensor formula(Pointwise row, int input, const Tensor& g, const Tensors& in, double p, double q) {
-  const auto operand = [](const Tensor& t) { return t.defined() && is_half(t.dtype()) ? Expr(t.to(DType::f32)) : Expr(t); };
-  const auto read = [&]<class Row>(Row) {
-    const Expr e = operand(g), a = operand(in[0]), b = operand(in.size() > 1 ? in[1] : Tensor()),
-               c = operand(in.size() > 2 ? in[2] : Tensor());
-    if (input == 0) return Row::template gradient<0>(e, a, b, c, Expr(p), Expr(q));
-    if (input == 1) return Row::template gradient<1>(e, a, b, c, Expr(p), Expr(q));
-    return Row::template gradient<2>(e, a, b, c, Expr(p), Expr(q));
-  };
-  switch (row) {
-#define HS_POINTWISE(row, ...) \
-  case Pointwise::row:         \
-    return read(functor::pointwise::row{}).tensor();
-#include "framework/math/pointwise.def"
-  }
-  return {};
-}
-
 struct PointwiseOp {
   struct Attr {
     Pointwise row;
@@ -63,10 +45,12 @@ struct PointwiseOp {
     std::vector<Shape> shapes;
   };
   static const OpInfo& info_of(const Attr& at) { return kInfo[size_t(at.row)]; }
+  static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return pointwise_formula(at.row, in, at.p, at.q); }
 
   static void check(const Attr& at, const Tensors& in) {
     halfstep::check<DTypeError>(is_floating(result_type(in)), facts(at.row).op, "needs floating tensors, got ", in[0].dtype());
   }
+  static Attributes describe(const Attr& a) { return {{"p", a.p}, {"q", a.q}}; }
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Shape shape = shape_of(at.row, in);
     const MemoryFormat format = format_of(shape, in);
@@ -94,7 +78,7 @@ struct PointwiseOp {
 
  private:
   static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
-    if (grad_enabled()) return formula(at.row, input, g, in, at.p, at.q);
+    if (grad_enabled()) return pointwise_gradient(at.row, input, g, in, at.p, at.q);
     const bool broadcasts = at.shapes[size_t(input)] != g.shape();
     // What will be summed is not rounded before.
     const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : widened(g.dtype());
@@ -162,7 +146,7 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
     return;
   }
   const MemoryFormat format = x.format();
-  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap) {
+  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap || TraceScope::at_top()) {
     assign_in_place(x, call_pointwise(row, in, p, q), op);
     return;
   }

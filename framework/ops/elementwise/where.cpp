@@ -23,6 +23,7 @@ struct Where {
   static void check(const Attr&, const Tensors& in) {
     halfstep::check<DTypeError>(in[0].dtype() == DType::boolean, "where", "cond must be bool, got ", in[0].dtype());
   }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     const Tensor &cond = in[0], &a = in[1], &b = in[2];
     const Shape shape = broadcast(cond.shape(), broadcast(a.shape(), b.shape(), "where"), "where");

@@ -49,6 +49,7 @@ struct Gather {
   };
   static constexpr OpInfo info{
       .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(in[1].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     backend_for(out.device()).gather(in[0].view(), a.dim, in[1].view(), out.view());
@@ -72,6 +73,7 @@ struct ScatterAdd {
                                .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0",
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
                                        : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
@@ -96,6 +98,7 @@ struct Scatter {
   static constexpr OpInfo info{
       .name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].clone(MemoryFormat::contiguous);
     backend_for(out.device()).scatter(out.view(), a.dim, in[1].view(), in[2].view());
@@ -122,6 +125,7 @@ struct Cat {
   };
   static constexpr OpInfo info{
       .name = "cat", .policy = CastPolicy::promote, .doc = "tensors joined along a dimension; dtypes promote", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     DType dtype = in[0].dtype();
     Shape shape = in[0].shape();
@@ -177,6 +181,7 @@ struct ScatterMax {
                                .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"include_self", a.include_self}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor &x = in[0], &index = in[1], &src = in[2];
     // scatter keeps the last of several, along dim in order: of sorted ones the largest.

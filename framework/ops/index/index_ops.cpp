@@ -21,6 +21,7 @@ struct IndexSelect {
   };
   static constexpr OpInfo info{
       .name = "index_select", .policy = CastPolicy::keep, .doc = "the slices of x along dim that index names", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
     shape[a.dim] = in[1].numel();
@@ -48,6 +49,7 @@ struct IndexAdd {
     if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, a.alpha);
     backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
   }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, like(in[2]));
     run(a, out, in[1], in[2]);
@@ -76,6 +78,7 @@ struct IndexCopy {
                                .doc = "x with src in the slices along dim that index names",
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].clone(MemoryFormat::contiguous);
     backend_for(out.device()).index_copy(out.view(), a.dim, in[1].view(), in[2].view());
@@ -132,6 +135,7 @@ struct EmbeddingBackward {
   static constexpr OpInfo info{.name = "embedding_dense_backward",
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of an embedding's weight: rows summed by index"};
+  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const int64_t width = in[0].shape().back();
     const Tensor index = in[1].reshape({-1}), out = zeros({a.rows, width}, like(in[0]));
@@ -157,6 +161,7 @@ struct EmbeddingBackward {
 struct Embedding {
   using Attr = EmbeddingAttr;
   static constexpr OpInfo info{.name = "embedding", .policy = CastPolicy::keep, .doc = "the rows of weight that index names"};
+  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     Shape shape = in[1].shape();
     shape.push_back(in[0].shape()[1]);
@@ -185,8 +190,6 @@ constexpr OpInfo kIndexFillInfo{
 constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .takes = Takes::any};
 constexpr OpInfo kTakeInfo{
     .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .takes = Takes::any};
-constexpr OpInfo kOneHotInfo{
-    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .takes = Takes::numbers};
 
 }  // namespace
 
@@ -348,25 +351,6 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t
   return call<EmbeddingBackward>({grad, i}, {rows, padding_idx < rows ? padding_idx : -1, scale_grad_by_freq});
 }
 
-Tensor one_hot(const Tensor& index, int64_t num_classes) {
-  const Tensor i = index_tensor("one_hot", index);
-  check<ValueError>(num_classes > 0 || num_classes == -1, "one_hot",
-                    "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
-  if (num_classes == -1) {
-    check_has_values("one_hot", {i});
-    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be derived from an empty tensor");
-    num_classes = max(i).item<int64_t>() + 1;
-  }
-  check_index("one_hot", i, num_classes);
-  check<ShapeError>(i.dim() < kMaxDims, "one_hot", "index has too many dimensions: ", i.shape());
-  Shape shape = i.shape();
-  shape.push_back(num_classes);
-  check_size("one_hot", shape);
-  const Tensor out = zeros(shape, like(i));
-  out.scatter_(-1, i.unsqueeze(-1), 1);
-  return out;
-}
-
 void add_index_ops(OpList& list) {
   list.add(IndexSelect::info, [](Args& a) { return index_select(a.tensor(0), a.integer("dim"), a.tensor(1)); });
   list.add(IndexAdd::info,
@@ -388,7 +372,6 @@ void add_index_ops(OpList& list) {
     return embedding_dense_backward(a.tensor(0), a.tensor(1), a.integer("num_weights"), a.integer("padding_idx", -1),
                                     a.flag("scale_grad_by_freq", false));
   });
-  list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
 }
 
 Tensor Tensor::index_fill(int64_t dim, const Tensor& index, double value) const {

@@ -96,6 +96,7 @@ struct IndexPut {
     a.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), flat_picks(from, a.picks))
                  : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, a.picks));
   }
+  static Attributes describe(const Attr& a) { return {{"dims", a.picks.dims}, {"accumulate", a.accumulate}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
                                        : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
@@ -110,6 +111,7 @@ struct Index {
   using Attr = Picks;
   static constexpr OpInfo info{
       .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
     const Tensors indices = after(in, 1);

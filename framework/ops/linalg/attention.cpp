@@ -236,6 +236,7 @@ struct Sdpa {
   static constexpr OpInfo info{
       .name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
 
+  static Attributes describe(const Attr& a) { return {{"scale", a.scale}, {"dropout_p", a.dropout_p}, {"is_causal", a.causal}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor &q = in[0], &k = in[1], &v = in[2];
     const Mask mask = Mask::of(in[3]);
@@ -322,8 +323,7 @@ struct Sdpa {
     const DType dtype = in[0].dtype(), wide = widened(dtype);
     const int64_t heads = in[0].size(1), rows = in[0].size(2), keys = in[1].size(2);
     const auto of_every_head = [&](const Tensor& x) {
-      const Shape shape{x.size(0), x.size(1), heads / std::max<int64_t>(1, x.size(1)), x.size(2), x.size(3)};
-      return x.to(wide).unsqueeze(2).expand(shape).reshape({x.size(0), heads, x.size(2), x.size(3)});
+      return x.size(1) == heads ? x.to(wide) : repeat_interleave(x.to(wide), heads / x.size(1), 1);
     };
     const Mask mask = Mask::of(in[3]);
     Tensor scores = matmul(in[0].to(wide) * a.scale, of_every_head(in[1]).transpose(-2, -1));

@@ -20,6 +20,7 @@ struct Svd {
   };
   static constexpr OpInfo info{.name = "linalg_svd", .policy = CastPolicy::f32, .doc = "U S Vh with x = U diag(S) Vh"};
   enum Saved : size_t { kU, kS, kVh };
+  static Attributes describe(const Attr& a) { return {{"full_matrices", a.full}}; }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensors out = lapack::svd(info.name, in[0], a.full);
     for (int i = 0; i < 3; ++i) ctx.save_output(out[size_t(i)], i);
@@ -56,6 +57,7 @@ struct SymmetricEigen {
   static constexpr OpInfo info{
       .name = "linalg_eigh", .policy = CastPolicy::f32, .doc = "eigenvalues, rising, and eigenvectors of symmetric matrices"};
   enum Saved : size_t { kValues, kVectors };
+  static Attributes describe(const Attr& a) { return {{"UPLO", a.lower ? "L" : "U"}}; }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensors out = lapack::eigh(info.name, in[0], a.lower);
     ctx.save_output(out[0], 0);
@@ -76,6 +78,7 @@ struct QrOp {
   };
   static constexpr OpInfo info{.name = "linalg_qr", .policy = CastPolicy::f32, .doc = "Q R with x = Q R, R upper triangular"};
   enum Saved : size_t { kX, kQ, kR };
+  static Attributes describe(const Attr& a) { return {{"mode", a.complete ? "complete" : "reduced"}}; }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensors out = lapack::qr(in[0], a.complete);
     ctx.save(in[0]);
@@ -116,6 +119,7 @@ struct CholeskyOp {
     bool upper;
   };
   static constexpr OpInfo info{.name = "cholesky", .policy = CastPolicy::f32, .doc = "L with x = L L^T, lower triangular"};
+  static Attributes describe(const Attr& a) { return {{"upper", a.upper}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor y = lapack::cholesky(info.name, in[0], a.upper);
     ctx.save_output(y);

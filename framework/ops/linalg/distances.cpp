@@ -41,6 +41,7 @@ struct Norm {
     halfstep::check<DTypeError>(!a.dtype || is_floating(*a.dtype), "norm", "dtype must be floating, got ",
                                 a.dtype.value_or(DType::f32));
   }
+  static Attributes describe(const Attr& a) { return {{"p", a.p}, {"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const DType dtype = a.dtype.value_or(in[0].dtype());
     const DType wide = promote(in[0].dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
@@ -99,6 +100,7 @@ struct Cdist {
   static constexpr int64_t kDifferences = int64_t(1) << 22;  // elements of differences at a time
 
   enum Saved : size_t { kA, kB, kDistances };
+  static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const int64_t batch = a.size(0), rows = a.size(1), columns = b.size(1), width = a.size(2);

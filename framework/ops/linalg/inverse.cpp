@@ -40,6 +40,7 @@ struct SolveTriangularOp {
   };
   static constexpr OpInfo info{.name = "linalg_solve_triangular", .policy = CastPolicy::f32, .doc = "x with a x = b, a triangular"};
   enum Saved : size_t { kA, kX };
+  static Attributes describe(const Attr& a) { return {{"upper", a.upper}, {"unitriangular", a.unit}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor x = lapack::solve_triangular(in[0], in[1], a.upper, a.unit);
     ctx.save(in[0]);
@@ -118,6 +119,7 @@ struct Pinverse {
   };
   static constexpr OpInfo info{.name = "pinverse", .policy = CastPolicy::f32, .doc = "Moore-Penrose inverse"};
   enum Saved : size_t { kX, kY };
+  static Attributes describe(const Attr& a) { return a.rcond ? Attributes{{"rcond", *a.rcond}} : Attributes{}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     ctx.save(x);

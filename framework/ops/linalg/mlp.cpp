@@ -39,6 +39,7 @@ struct Mlp {
     check_same_dtype("mlp", in);
   }
 
+  static Attributes describe(const Attr& a) { return {{"layers", a.layers()}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     for (const Tensor& t : in) ctx.save(t);
     Tensor x = in[0];

@@ -142,6 +142,7 @@ struct Linear {
                                 "] to match weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
     check_product_dtypes("linear", in);
   }
+  static Attributes describe(const Attr& a) { return {{"relu", a.relu}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor y = product(
         in[0], in[1].t(), in[0].dtype(),
@@ -203,6 +204,7 @@ struct Addmm {
     check_same_dtype(name, in);
     check_factors(name, in[0].dtype(), a.beta, a.alpha);
   }
+  static Attributes describe(const Attr& a) { return {{"beta", a.beta}, {"alpha", a.alpha}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     save_factors(ctx, in[1], in[2]);
     const DType dtype = in[1].dtype();

@@ -167,6 +167,7 @@ struct Rnn {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.activation == Unary::relu]; }
 
   static void check(const Attr& a, const Tensors& in) { check_cell(info_of(a).name, 1, kAt, in); }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor sum = x_product(kAt, in), h = gemm_ready(in[1]), w = gemm_ready(in[kAt.w_hh()].t()), b = dense(in[kAt.b_hh()]);
     Backend& backend = backend_for(sum.device());

@@ -165,6 +165,12 @@ struct Layer {
   using Attr = LayerSteps;
   static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.cell); }
 
+  static Attributes describe(const Attr& a) {
+    return {{"reverse", a.reverse},
+            {"batch", a.batch},
+            {"steps", a.sizes.size()},
+            {"uniform", a.sizes.empty() || a.sizes.back() == a.batch}};
+  }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Walk walk(a.reverse, a.batch, a.sizes);
     const DType dtype = in[kX].dtype(), wide = widened(dtype);

@@ -94,6 +94,9 @@ struct Network {
             .reserve = view_of(reserve)};
   }
 
+  static Attributes describe(const Attr& a) {
+    return {{"num_layers", a.args.layers}, {"directions", a.args.directions}, {"hidden_size", a.args.width}};
+  }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Device device = in[0].device();
     const Tensors out = results(a, in[0]);

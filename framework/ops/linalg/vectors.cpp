@@ -65,6 +65,7 @@ struct Dot {
                                 name, "needs two vectors of one length, got ", in[0].shape(), " and ", in[1].shape());
     check_product_dtypes(name, in);
   }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
     const DType dtype = in[0].dtype();

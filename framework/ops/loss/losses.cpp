@@ -18,6 +18,8 @@ DType loss_dtype(DType input, std::optional<DType> forced) { return input == DTy
 
 // ---- cross entropy
 
+const char* name(Reduction how) { return how == Reduction::none ? "none" : how == Reduction::mean ? "mean" : "sum"; }
+
 struct CrossEntropy {
   struct Attr {
     int64_t ignore_index;
@@ -39,6 +41,9 @@ struct CrossEntropy {
             .ignore_index = a.ignore_index,
             .label_smoothing = a.label_smoothing,
             .reduction = a.reduction};
+  }
+  static Attributes describe(const Attr& a) {
+    return {{"ignore_index", a.ignore_index}, {"reduction", name(a.reduction)}, {"label_smoothing", a.label_smoothing}};
   }
   // in: logits [N, C], target [N], weight [C] or undefined
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -132,6 +137,7 @@ struct Mse {
                                .takes_dtype = true};
 
   enum Saved : size_t { kX, kTarget };
+  static Attributes describe(const Attr& a) { return {{"reduction", name(a.reduction)}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const DType input = promote(in[0].dtype(), in[1].dtype());
     ctx.save(in[0]);

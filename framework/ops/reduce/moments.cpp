@@ -26,6 +26,7 @@ struct Prod {
                                .takes = Takes::any,
                                .takes_dtype = true};
 
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims()}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[0]);
     return run_reduce(Reduce::prod, in[0], reduced(in[0].shape(), a.dims(), "prod"), a.keepdim, sum_dtype(in[0], a.dtype));
@@ -70,6 +71,7 @@ struct Variance {
   static const OpInfo& info_of(const Attr& a) { return kInfo[(a.with_mean ? 2 : 0) + (a.root ? 1 : 0)]; }
   static void check(const Attr& a, const Tensors& in) { check_floating(info_of(a).name, in); }
 
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"correction", a.correction}, {"keepdim", a.keepdim}}; }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ReducedShapes shapes = reduced(x.shape(), a.dims, info_of(a).name);
@@ -121,6 +123,7 @@ struct LogSumExp {
   static constexpr OpInfo info{
       .name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
 
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ReducedShapes shapes = reduced(x.shape(), a.dims, "logsumexp");

@@ -89,6 +89,9 @@ struct Normalize {
   }
   // PyTorch's instance_norm takes 1 / sqrt(0) for 0; its other normalisations make NaN of it.
   static bool zero_of_constant(const Attr& a) { return a.kind == instance && a.args.eps == 0; }
+  static Attributes describe(const Attr& a) {
+    return {{"normalized_shape", a.parameter}, {"groups", a.args.groups}, {"eps", a.args.eps}};
+  }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = format_of(a, in[0]);
     const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
@@ -185,6 +188,9 @@ struct BatchNorm {
     halfstep::check<ValueError>(a.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
   }
   enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
+  static Attributes describe(const Attr& a) {
+    return {{"eps", a.args.eps}, {"momentum", a.args.momentum}, {"training", a.args.training}};
+  }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]), b = dense(in[4]);

@@ -82,6 +82,7 @@ struct Sum {
                                .doc = "sum over dimensions; integers in int64",
                                .takes = Takes::any,
                                .takes_dtype = true};
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
@@ -96,6 +97,7 @@ struct Mean {
     halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
                                 in[0].dtype());
   }
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
   }
@@ -121,6 +123,7 @@ struct Extreme {
     halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0,
                                 info_of(a).name, "has no value over an empty dimension, got ", in[0].shape());
   }
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name),
                                   a.keepdim, in[0].dtype());
@@ -145,6 +148,7 @@ struct ArgExtreme {
       {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .takes = Takes::numbers},
       {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .takes = Takes::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ",
@@ -170,6 +174,7 @@ struct Truth {
       {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .takes = Takes::any},
       {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch
     return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, dtype);

@@ -35,6 +35,7 @@ struct CumSum {
                                .doc = "running sums along a dimension; integers in int64",
                                .takes = Takes::any,
                                .takes_dtype = true};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"reverse", a.reverse}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return run_scan(Scan::sum, in[0], a.dim, a.reverse, sum_dtype(in[0], a.dtype));
   }
@@ -53,6 +54,7 @@ struct CumProd {
                                .doc = "running products along a dimension; integers in int64",
                                .takes = Takes::any,
                                .takes_dtype = true};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     ctx.save(in[0]);
     return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));

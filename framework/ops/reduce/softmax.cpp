@@ -17,6 +17,7 @@ struct Softmax {
       {.name = "log_softmax", .policy = CastPolicy::f32_output, .doc = "x - ln sum e^x along a dimension", .takes_dtype = true}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.log]; }
 
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});

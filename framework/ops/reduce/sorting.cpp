@@ -31,6 +31,7 @@ struct Sort {
       {.name = "kthvalue", .doc = "the k-th smallest and its index", .takes = Takes::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
 
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"descending", a.descending}, {"k", a.k}}; }
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     Shape shape = a.from;
     shape[a.dim] = a.k;
@@ -69,6 +70,7 @@ struct Median {
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
   }
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor line = in[0].reshape({-1}), y = (a.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
     ctx.save(in[0]);

@@ -19,6 +19,7 @@ struct Cast {
   static constexpr OpInfo info{
       .name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
 
+  static Attributes describe(const Attr& a) { return {{"dtype", name(a.to)}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const Tensor out = Tensor::empty(x.shape(), {.dtype = a.to, .device = x.device(), .format = a.format});
@@ -35,6 +36,7 @@ struct Move {
   };
   static constexpr OpInfo info{.name = "to_device", .policy = CastPolicy::keep, .doc = "a copy on another device"};
 
+  static Attributes describe(const Attr& a) { return {{"device", name(a.to.type)}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format);
@@ -91,6 +93,8 @@ const Tensor& Tensor::fill_(double value) const {
 }
 
 void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
+  if (const TraceScope* const trace = TraceScope::current()) [[unlikely]]
+    trace->check_host_read(*this);
   const size_t n = size_t(numel());
   if (floats)
     floats->resize(n);

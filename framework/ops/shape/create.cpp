@@ -45,6 +45,7 @@ struct Dropout {
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
+  static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
   // Numbers belong to elements in row-major order, in whichever order they lie.
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});

@@ -24,6 +24,7 @@ struct Parts {
   using Attr = SplitAttr;
   static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .takes = Takes::any}
                                          : OpInfo{.name = "split", .doc = "parts along a dimension", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"sizes", a.sizes}}; }
   static Tensors forward(OpContext&, const Attr& a, const Tensors& in) {
     Tensors out;
     int64_t at = 0;
@@ -78,6 +79,7 @@ struct DiagonalAttr {
 struct Diagonal {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Strides& s = in[0].strides();
     return as_view(in[0], a.shape(), a.strides(s), a.start(s));
@@ -87,6 +89,7 @@ struct Diagonal {
 struct DiagEmbed {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
     const Strides& s = out.strides();
@@ -108,6 +111,7 @@ struct UnfoldDim {
   using Attr = UnfoldAttr;
   static constexpr OpInfo info{
       .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"size", a.size}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();

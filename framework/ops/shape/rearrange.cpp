@@ -19,6 +19,7 @@ struct Flip {
     Dims dims;
   };
   static constexpr OpInfo info{.name = "flip", .doc = "dimensions in reverse order", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     if (out.numel() == 0) return out;
@@ -41,6 +42,7 @@ struct Roll {
     int64_t shift;
   };
   static constexpr OpInfo info{.name = "roll", .doc = "out[(i + shift) mod n] = x[i]", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"shift", a.shift}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const int64_t n = in[0].shape()[a.dim], cut = n - a.shift;
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));

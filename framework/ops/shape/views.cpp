@@ -68,6 +68,7 @@ struct View {  // reshape without a copy
   };
   static constexpr OpInfo info{
       .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
 };
@@ -78,6 +79,7 @@ struct Permute {
   };
   static constexpr OpInfo info{
       .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dims", a.order}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = a.order;
     Strides strides = a.order;
@@ -100,6 +102,7 @@ struct Expand {
   };
   static constexpr OpInfo info{
       .name = "expand", .policy = CastPolicy::keep, .doc = "dimensions of size 1 repeated, without a copy", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
   }
@@ -116,6 +119,7 @@ struct Slice {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
       .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
@@ -131,6 +135,7 @@ struct SliceBackward {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
       .name = "slice_backward", .policy = CastPolicy::keep, .doc = "zeros, with x where slice took it from", .takes = Takes::any};
+  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
     Shape shape = a.full;

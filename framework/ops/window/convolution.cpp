@@ -25,6 +25,15 @@ struct ConvAttr {
   bool relu = false;  // of conv1d, 2d and 3d
 };
 
+Attributes describe_convolution(const ConvAttr& a) {
+  Attributes out = describe(a.window);
+  out.emplace_back("groups", a.groups);
+  out.emplace_back("relu", a.relu);
+  out.push_back(describe("in", a.in, a.window.dims));
+  out.push_back(describe("out", a.out, a.window.dims));
+  return out;
+}
+
 // Kernels write the operands' dtype or f32; anything else is one more conversion.
 template <class F>
 Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryFormat format, const F& kernel) {
@@ -93,6 +102,7 @@ struct Conv {
       {.name = "conv3d", .policy = CastPolicy::low, .doc = "as conv1d, over three dimensions"}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
 
+  static Attributes describe(const Attr& a) { return describe_convolution(a); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor y = run_forward(a, in[0], in[1], in[2], in[0].dtype());
     save_factors(ctx, in[0], in[1]);
@@ -112,6 +122,7 @@ struct ConvTranspose {
       {.name = "conv_transpose3d", .policy = CastPolicy::low, .doc = "the transpose of conv3d, its input's gradient; + bias"}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
 
+  static Attributes describe(const Attr& a) { return describe_convolution(a); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
     return run_data(a, in[0], in[1], in[2], in[0].dtype());
@@ -127,6 +138,7 @@ struct ConvWeight {
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
 
+  static Attributes describe(const Attr& a) { return describe_convolution(a); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
     return run_weight(a, in[0], in[1], in[0].dtype());

@@ -91,12 +91,19 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
 
 // ---- the op
 
+Attributes describe_sampling(const SampleArgs& a) {
+  constexpr const char* modes[] = {"bilinear", "nearest", "bicubic"};
+  constexpr const char* paddings[] = {"zeros", "border", "reflection"};
+  return {{"mode", modes[size_t(a.mode)]}, {"padding_mode", paddings[size_t(a.padding)]}, {"align_corners", a.align_corners}};
+}
+
 struct GridSample {
   using Attr = SampleArgs;
   static constexpr OpInfo info{.name = "grid_sample", .policy = CastPolicy::promote, .doc = "x at the points of a grid in [-1, 1]"};
 
   enum Saved : size_t { kX, kGrid };
   static void check(const Attr&, const Tensors& in) { check_same_dtype("grid_sample", in); }
+  static Attributes describe(const Attr& a) { return describe_sampling(a); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor x = in[0].contiguous(), grid = in[1].contiguous();
     Shape shape = grid.shape();

@@ -33,6 +33,7 @@ struct Pad {
                                .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
                                .takes = Takes::any};
 
+  static Attributes describe(const Attr& a) { return {{"before", a.before}, {"after", a.after}, {"value", a.value}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const MemoryFormat format = x.format();

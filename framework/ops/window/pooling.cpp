@@ -19,6 +19,17 @@ struct PoolAttr {
   PoolArgs args;
   Spatial in{1, 1, 1}, out{1, 1, 1};
 };
+Attributes describe_pool(const PoolAttr& a) {
+  const int dims = a.args.window.dims;
+  const Attribute in = describe("in", a.in, dims), out = describe("out", a.out, dims);
+  if (a.args.adaptive) return {in, out};
+  Attributes all = describe(a.args.window);
+  all.emplace_back("count_include_pad", a.args.count_include_pad);
+  all.emplace_back("divisor_override", a.args.divisor);
+  all.push_back(in);
+  all.push_back(out);
+  return all;
+}
 Shape planes_of(const Tensor& x, const Spatial& sizes, int dims) { return with_spatial(x.size(0), x.size(1), sizes, dims); }
 
 constexpr const char* kMaxDoc = "the largest element of each window; padding counts as -inf";
@@ -35,6 +46,7 @@ struct MaxPool {
        {.name = "adaptive_max_pool3d", .doc = "as adaptive_max_pool1d, over three dimensions"}}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
 
+  static Attributes describe(const Attr& a) { return describe_pool(a); }
   // The values, and the indices where somebody needs them.
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
@@ -76,6 +88,7 @@ struct AvgPool {
        {.name = "adaptive_avg_pool3d", .doc = "as adaptive_avg_pool1d, over three dimensions"}}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
 
+  static Attributes describe(const Attr& a) { return describe_pool(a); }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     if (ctx.recording()) ctx.state = format;
@@ -93,6 +106,7 @@ struct AvgPoolBackward {
   };
   static constexpr OpInfo info{.name = "avg_pool_backward", .doc = "each value, divided, on all that its window covers"};
 
+  static Attributes describe(const Attr& a) { return describe_pool(a); }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor g = in[0].to(a.format);
     const Tensor out =

@@ -45,13 +45,56 @@ DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   return made;
 }
 
+Attributes describe_rows(const std::vector<DimRows>& rows) {
+  constexpr const char* kinds[] = {"nearest",         "nearest-exact", "linear",    "cubic",   "linear-antialias",
+                                   "cubic-antialias", "reflect",       "replicate", "circular"};
+  if (rows.empty()) return {};
+  const RowSpec& first = rows[0].rows;
+  std::vector<int64_t> dims, in, out, before;
+  std::vector<double> scales;
+  for (const auto& [dim, spec] : rows) {
+    dims.push_back(dim);
+    in.push_back(spec.in);
+    out.push_back(spec.out);
+    before.push_back(spec.before);
+    scales.push_back(spec.scale);
+  }
+  Attributes all{{"mode", kinds[size_t(first.kind)]}, {"dims", dims}, {"in", in}, {"out", out}};
+  if (first.kind >= RowKind::reflect) {
+    all.emplace_back("before", before);
+  } else {
+    all.emplace_back("scales", scales);
+    all.emplace_back("align_corners", first.align_corners);
+  }
+  if (first.transposed) all.emplace_back("transposed", true);
+  return all;
+}
+
+Tensor dense_rows(const RowSpec& spec) {
+  const RowTable t = row_table(spec);
+  const int64_t rows = int64_t(t.start.size()) - 1, columns = spec.transposed ? spec.out : spec.in;
+  std::vector<double> out(size_t(rows * columns));
+  for (int64_t o = 0; o < rows; ++o)
+    for (int64_t k = t.start[size_t(o)]; k < t.start[size_t(o) + 1]; ++k)
+      out[size_t(o * columns + t.index[size_t(k)])] += t.weight[size_t(k)];
+  return from_vector(out, {rows, columns}, Device::cpu);
+}
+
 struct ApplyRows {
   struct Attr {
     const OpInfo* info;
     std::vector<DimRows> rows;  // in the order of application
   };
   static const OpInfo& info_of(const Attr& a) { return *a.info; }
+  // A product with each dense matrix.
+  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
+    Tensor x = in[0];
+    for (const auto& [dim, spec] : a.rows)
+      x = matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
+    return x;
+  }
 
+  static Attributes describe(const Attr& a) { return describe_rows(a.rows); }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     Tensor x = in[0].to(format);

@@ -14,12 +14,20 @@ struct WindowAttr {
   Spatial pixels{1, 1, 1}, positions{1, 1, 1};
 };
 
+Attributes describe_window(const WindowAttr& a) {
+  Attributes out = describe(a.window);
+  out.push_back(describe("pixels", a.pixels, a.window.dims));
+  out.push_back(describe("positions", a.positions, a.window.dims));
+  return out;
+}
+
 int64_t area(const Spatial& s) { return s[0] * s[1] * s[2]; }
 
 struct Unfold {
   using Attr = WindowAttr;
   static constexpr OpInfo info{
       .name = "unfold", .policy = CastPolicy::keep, .doc = "the elements of a window over [H, W] at each position, as columns"};
+  static Attributes describe(const Attr& a) { return describe_window(a); }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor x = in[0].contiguous();
     const Shape shape{x.size(0), x.size(1) * area(a.window.size), area(a.positions)};
@@ -35,6 +43,7 @@ struct Fold {
   static constexpr OpInfo info{.name = "fold",
                                .policy = CastPolicy::keep,
                                .doc = "the transpose of unfold: columns back to [H, W], summed where windows overlap"};
+  static Attributes describe(const Attr& a) { return describe_window(a); }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor x = in[0].contiguous();
     const Shape shape = with_spatial(x.size(0), x.size(1) / area(a.window.size), a.pixels, a.window.dims);

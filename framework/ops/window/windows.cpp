@@ -46,4 +46,9 @@ Spatial spatial_of(const Shape& shape, int dims) {
   return s;
 }
 
+Attributes describe(const Window& w) {
+  return {describe("kernel_size", w.size, w.dims), describe("stride", w.stride, w.dims), describe("padding", w.padding, w.dims),
+          describe("dilation", w.dilation, w.dims)};
+}
+
 }  // namespace halfstep

@@ -24,6 +24,13 @@ int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after)
 Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
 Spatial spatial_of(const Shape& shape, int dims);
 
+// kernel_size, stride, padding and dilation, a number for each spatial dimension.
+Attributes describe(const Window& w);
+// The numbers of the spatial dimensions.
+inline Attribute describe(std::string_view name, const Spatial& sizes, int dims) {
+  return {name, std::span(sizes).first(size_t(dims))};
+}
+
 // f of the batch that x is, or of a batch of one.
 template <class F>
 Tensor batched(const Tensor& x, int rank, const F& f) {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/interchange/onnx_rows.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+namespace row {  // apart from the ops of these names
+
+OnnxNames linear(OnnxCall& c) {
+  OnnxNames in{c.in(0), c.in(1)};
+  if (c.there(2)) in.push_back(c.in(2));
+  const std::string y = c.node("Gemm", in, {{"transB", int64_t(1)}});
+  return {c.flag("relu") ? c.node("Relu", {y}) : y};
+}
+
+OnnxNames addmm(OnnxCall& c) {
+  const DType t = c.y().dtype();
+  const auto scaled = [&](const std::string& v, double by) { return by == 1 ? v : c.node("Mul", {v, c.number(by, t)}); };
+  const std::string product = scaled(c.node("MatMul", {c.in(1), c.in(2)}), c.real("alpha"));
+  return {c.real("beta") == 0 ? product : c.node("Add", {scaled(c.in(0), c.real("beta")), product})};
+}
+
+// Normalisations compute in float32 and round once, whatever comes in.
+OnnxNames rounded(OnnxCall& c, const std::string& y) {
+  return {c.y().dtype() == DType::f32 || c.y().dtype() == DType::f64 ? y : c.cast(y, c.y().dtype())};
+}
+DType wide(const OnnxCall& c) { return c.x().dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+OnnxNames batch_norm(OnnxCall& c) {
+  enum { kX, kMean, kVar, kWeight, kBias };
+  const DType t = wide(c);
+  const auto or_else = [&](size_t i, double value) {
+    return c.there(i) ? c.in(i, t) : c.constant(full({c.x().size(1)}, value, {.dtype = t}));
+  };
+  return rounded(
+      c, c.node("BatchNormalization", {c.in(kX, t), or_else(kWeight, 1), or_else(kBias, 0), or_else(kMean, 0), or_else(kVar, 1)},
+                {{"epsilon", c.real("eps")}}));
+}
+
+OnnxNames layer_norm(OnnxCall& c) {
+  const Ints& shape = c.ints("normalized_shape");
+  const DType t = wide(c);
+  OnnxNames in{c.in(0, t), c.there(1) ? c.in(1, t) : c.constant(ones(Shape(shape), {.dtype = t}))};
+  if (c.there(2)) in.push_back(c.in(2, t));
+  return rounded(c, c.node("LayerNormalization", in, {{"axis", -int64_t(shape.size())}, {"epsilon", c.real("eps")}}));
+}
+
+bool by_running_statistics(const Attributes& a, std::span<const Tensor>) {
+  const bool* const training = find_attribute<bool>(a, "training");
+  return training && !*training;
+}
+
+}  // namespace row
+}  // namespace
+
+void add_product_rows(OnnxRows& rows) {
+  rows["linear"] = {row::linear};
+  rows["addmm"] = rows["baddbmm"] = {row::addmm};
+  rows["mm"] = rows["bmm"] = rows["mv"] = {[](OnnxCall& c) { return OnnxNames{c.node("MatMul", {c.in(0), c.in(1)})}; }};
+  rows["batch_norm"] = rows["instance_norm"] = {row::batch_norm, row::by_running_statistics};
+  rows["layer_norm"] = {row::layer_norm};
+  for (const auto& [ours, theirs] : {std::pair("softmax", "Softmax"), std::pair("log_softmax", "LogSoftmax")}) {
+    rows[ours] = {[op = theirs](OnnxCall& c) {
+      return OnnxNames{c.node(op, {c.in(0, c.y().dtype())}, {{"axis", c.integer("dim")}})};
+    }};
+  }
+}
+
+}  // namespace halfstep
