@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/positions.h"
 
+#include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <vector>
 
 #include "framework/autograd/grad_mode.h"
@@ -85,6 +87,26 @@ RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype
   return {cos(angles).to(dtype), sin(angles).to(dtype)};
 }
 
+// Threads may run one model at once. The lock is not held while a table is made: the device may be busy with the recording of
+// another thread, which may want this lock.
+RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
+  static std::mutex guard;
+  const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
+  int64_t have = 0;
+  {
+    const std::lock_guard lock(guard);
+    if (!known_.empty() && (known_[0].cos.device() != device || known_[0].cos.dtype() != dtype)) known_.clear();
+    have = length();
+    if (have >= end) return known_.back();
+  }
+  // Token by token, not each one shall compute all angles again; and all tables before the last are no longer than it together.
+  const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * have);
+  Turn made = turn(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
+  const std::lock_guard lock(guard);
+  if (length() < count) known_.push_back(made);
+  return made;
+}
+
 Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t first) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
                     ", or more, got ", x.shape());
@@ -95,13 +117,8 @@ Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t
   if (positions.defined()) {
     t = turn(positions, wide);
   } else {
-    const Tensor& known = known_.cos;
-    const int64_t end = first + length;
-    if (!known.defined() || known.size(0) < end || known.device() != x.device() || known.dtype() != wide) {
-      const int64_t more = first > 0 ? 2 * end : end;  // token by token, not each one shall compute all angles again
-      known_ = turn(arange(double(more), {.dtype = DType::i64, .device = x.device()}), wide);
-    }
-    t = {known_.cos.narrow(0, first, length), known_.sin.narrow(0, first, length)};
+    const Turn table = known(first, first + length, x.device(), wide);
+    t = {table.cos.narrow(0, first, length), table.sin.narrow(0, first, length)};
   }
   const Tensor turning = x.narrow(-1, 0, dim_);
   const Tensors pairs = options_.interleaved ? unbind(unflatten(turning, -1, {dim_ / 2, 2}), -1) : chunk(turning, 2, -1);
@@ -113,9 +130,7 @@ Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t
   return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
 }
 
-Tensor RotaryEmbedding::forward(const Tensor& x) {
-  return turned(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0);
-}
+Tensor RotaryEmbedding::forward(const Tensor& x) { return turned(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0); }
 
 std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
   const int64_t first = positions.defined() || k.dim() < 2 ? 0 : DecodeScope::count(*this, k.size(-2));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "layers/dropout.h"
 #include "layers/layer.h"
@@ -74,11 +75,12 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
     Tensor cos, sin;  // [..., L, dim / 2]
   };
   Turn turn(const Tensor& positions, DType dtype) const;
+  Turn known(int64_t first, int64_t end, Device device, DType dtype);      // of positions 0, 1... up to end or further
   Tensor turned(const Tensor& x, const Tensor& positions, int64_t first);  // first: of x, where there are no positions
 
   int64_t dim_;
   RotaryEmbeddingOptions options_;
-  Turn known_;  // of positions 0, 1..., as far as they have been asked for
+  std::vector<Turn> known_;  // the last is in use; recorded work on a GPU may read those before it
 };
 
 }  // namespace halfstep

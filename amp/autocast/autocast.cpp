@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/node.h"
@@ -51,27 +52,40 @@ std::mutex& lock_of(const TensorImpl* parameter) {
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
+// The lock is not held while the copy is made: the device may be busy with the recording of another thread, which may want this
+// lock. Of threads that make one at once, each uses its own, and the first one stays.
 Tensor low_data(const Tensor& x, DType low) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
-  const std::lock_guard lock(lock_of(x.impl()));
+  std::mutex& guard = lock_of(x.impl());
   Shadow& shadow = x.impl()->meta().shadow;
-  if (shadow.low.defined() && shadow.low.dtype() == low && shadow.version == x.version()) {
-    Ledger::cast(x, low, true);
-    return shadow.low;
+  const uint64_t version = x.version();
+  const auto is_current = [&] { return shadow.low.defined() && shadow.low.dtype() == low && shadow.version == version; };
+  Tensor made;
+  {
+    const std::lock_guard lock(guard);
+    if (is_current()) {
+      Ledger::cast(x, low, true);
+      return shadow.low;
+    }
+    const bool reuse = shadow.low.defined() && shadow.low.dtype() == low && shadow.low.shape() == x.shape() &&
+                       shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
+    if (reuse) made = std::exchange(shadow.low, Tensor());
   }
-  const bool reuse = shadow.low.defined() && shadow.low.dtype() == low && shadow.low.shape() == x.shape() &&
-                     shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
-  if (reuse) {
+  if (made.defined()) {
     Ledger::cast(x, low, false);
     const MemoryFormat format = x.format();
-    backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(shadow.low.view(), format));
-    shadow.low.bump_version();
+    backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(made.view(), format));
+    made.bump_version();
     ++state.casts;
   } else {
-    shadow.low = convert(x, low, MemoryTag::shadows);
+    made = convert(x, low, MemoryTag::shadows);
   }
-  shadow.version = x.version();
-  return shadow.low;
+  const std::lock_guard lock(guard);
+  if (!is_current()) {
+    shadow.low = made;
+    shadow.version = version;
+  }
+  return made;
 }
 
 // A differentiable cast: its gradient reaches x in x's own dtype.

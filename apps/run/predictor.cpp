@@ -104,6 +104,11 @@ double class_of_folder(const fs::path& path, const DataForm& form) {
   return at == form.names.end() ? kUnknown : double(at - form.names.begin());
 }
 
+Tensor forward_of(Module& model, Device device, std::optional<DType> low, const Tensor& x) {
+  const Autocast region(device, low);
+  return model(x).to(DType::f32);
+}
+
 std::string ending(const fs::path& path) { return path.extension().string(); }
 
 }  // namespace
@@ -132,7 +137,15 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     fail<CheckpointError>(kPredict, checkpoint_.string(), ": the weights do not fit the model of its config: ", one_line(e));
   }
   parts_.model->eval();
+  // Autocast keeps 16-bit copies of weights that are trained, and would cast frozen ones in each call.
+  parts_.model->requires_grad_(true);
   if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
+  if (!parts_.device.is_cpu() && options.record) {
+    const auto forward = [model = parts_.model, device = parts_.device, low = parts_.low](const Tensor& x) {
+      return forward_of(*model, device, low, x);
+    };
+    recorder_ = std::make_unique<ForwardRecorder>(forward, *parts_.model, parts_.device);
+  }
   std::optional<int64_t> ignored;
   if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
   metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);
@@ -141,19 +154,26 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 
 Tensor Predictor::operator()(const Tensor& inputs) const {
   const NoGrad off;
+  Batch batch{inputs, {}};
+  if (!transforms_.empty()) {
+    std::vector<int64_t> places(size_t(inputs.size(0)));
+    std::iota(places.begin(), places.end(), 0);
+    for (const auto& t : transforms_) batch = t->apply(batch, {.indices = places, .classes = form_.classes});
+  }
   std::unique_lock<std::mutex> turn;
   std::optional<FreshStates> fresh;
   if (turn_) {
     turn = std::unique_lock(*turn_);
     fresh.emplace(*parts_.model);
   }
-  Batch batch{inputs, {}};
-  std::vector<int64_t> places(size_t(inputs.size(0)));
-  std::iota(places.begin(), places.end(), 0);
-  for (const auto& t : transforms_) batch = t->apply(batch, {.indices = places, .classes = form_.classes});
-  const Tensor x = batch.input.to(parts_.device);
-  const Autocast region(parts_.device, parts_.low);
-  return (*parts_.model)(x).to(DType::f32).cpu();
+  if (recorder_) return (*recorder_)(batch.input).cpu();
+  return forward_of(*parts_.model, parts_.device, parts_.low, batch.input.to(parts_.device)).cpu();
+}
+
+size_t Predictor::recordings() const {
+  if (!recorder_) return 0;
+  const std::lock_guard turn(*turn_);
+  return recorder_->recordings();
 }
 
 Tensor Predictor::from_units(const Tensor& inputs) const {

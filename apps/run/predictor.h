@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/run/forward_recorder.h"
 #include "apps/run/session.h"
 #include "framework/data/form.h"
 
@@ -24,6 +25,7 @@ struct PredictorOptions {
   std::optional<std::string> device{};  // as in a config; empty: the run's
   bool amp = true;                      // false: in float32, also where the run used mixed precision
   bool averages = true;                 // averaged weights, where the run has them
+  bool record = true;                   // false: never replay recorded work (apps/run/forward_recorder.h)
 };
 
 // A class and its probability; NaN where the loss gives the model's outputs none (MultiMarginLoss).
@@ -35,11 +37,11 @@ struct Share {
 
 // The answer for one input.
 struct Prediction {
-  std::string input;                // "a.png", "houses.csv row 3", "x.npy[4]"
-  std::string fault{};              // why there is no answer; empty: there is one
-  std::vector<Share> top{};         // of classes: the most probable first, as many as were asked for
+  std::string input;                    // "a.png", "houses.csv row 3", "x.npy[4]"
+  std::string fault{};                  // why there is no answer; empty: there is one
+  std::vector<Share> top{};             // of classes: the most probable first, as many as were asked for
   std::vector<double> probabilities{};  // of all classes, by number, if they were asked for
-  std::vector<double> numbers{};    // of numbers, in the units of the file
+  std::vector<double> numbers{};        // of numbers, in the units of the file
   std::vector<std::string> labels{};    // a row of labels (CTC), or a class for each position of the input
   std::vector<std::string> cells{};     // of a table: the row's cells, as in the file
   std::optional<double> truth{};        // the class or the number that is known to be right
@@ -70,8 +72,10 @@ class Predictor {
   const ModelParts& parts() const { return parts_; }
 
   // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Stateful layers begin
-  // at zero. Several threads may call it at once. Throws ShapeError, and ValueError for tokens outside the vocabulary.
+  // at zero. Several threads may call it at once; on a GPU, where calls with a shape that was seen before are replayed, they take
+  // turns. Throws ShapeError, and ValueError for tokens outside the vocabulary.
   Tensor operator()(const Tensor& inputs) const;
+  size_t recordings() const;  // one for each shape of inputs that is replayed
   // Inputs [N, ...] in the units of files as the data has them: columns of a table and values of a series are scaled as the
   // training data was, and NaN is replaced where missing values were. Inputs of other data are returned as they are.
   Tensor from_units(const Tensor& inputs) const;
@@ -103,7 +107,8 @@ class Predictor {
   DataForm form_;
   Transforms transforms_;
   ModelParts parts_;
-  std::unique_ptr<std::mutex> turn_;  // of a model whose call writes into it, or that is on a GPU; else null
+  std::unique_ptr<std::mutex> turn_;           // of a model whose call writes into it, or that is on a GPU; else null
+  std::unique_ptr<ForwardRecorder> recorder_;  // on a GPU; else null
   std::vector<NamedMetric> metrics_;
   int64_t step_ = 0, known_ = 0;
   bool averaged_ = false;

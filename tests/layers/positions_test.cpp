@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "amp/autocast/autocast.h"
+#include "framework/autograd/grad_mode.h"
 #include "framework/autograd/gradcheck.h"
 #include "tests/layers/support.h"
 
@@ -105,4 +107,22 @@ TEST_CASE("turning keeps dtypes, takes longer sequences later, and has its gradi
   CHECK(largest(rotary(x) - all) == 0);  // back from another device
   const Tensor wide = randn({3, 6}, {.dtype = DType::f64}).set_requires_grad();
   CHECK_NOTHROW(gradcheck([&](const Tensors& in) { return Tensors{rotary(in[0])}; }, {wide}));
+}
+
+TEST_CASE("threads may turn sequences of growing lengths at once") {
+  RotaryEmbedding rotary(4);
+  const Tensor x = ones({64, 4}), all = RotaryEmbedding(4)(x);
+  std::vector<double> largest_of(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < largest_of.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const NoGrad off;
+      for (int64_t n = 1 + int64_t(i); n <= 64; n += 3) {
+        const Tensor y = rotary(x.narrow(0, 0, n));
+        largest_of[i] = std::max(largest_of[i], largest(y - all.narrow(0, 0, n)));
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(largest_of == std::vector<double>(4));
 }

@@ -2,7 +2,11 @@
 // Maxima. An output row is computed whole, tap by tap over all of its windows at once.
 #include "framework/backend/cpu/pool.h"
 
+#include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
+#include <vector>
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/reduce_kernels.h"
@@ -71,16 +75,79 @@ void max_row_lanes(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, i
   }
 }
 
+// The most common windows: two by two, side by side, all inside. In one pass, as rows of small pictures are short.
+bool are_pairs(const Axis& a) {
+  return !a.adaptive && a.size == 2 && a.stride == 2 && a.padding == 0 && a.dilation == 1 && 2 * a.out <= a.in;
+}
+// first: the index of upper[0], from which lower[0] is `below` elements away. Vectors by hand, as the compiler makes branches of
+// it.
 template <class C, class I, bool Indices>
-void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
+HS_CLONES void take_squares(const C* upper, const C* lower, I first, I below, C* best, I* where, int64_t n) {
+  constexpr int64_t kLanes = 4;
+  typedef C Lanes __attribute__((vector_size(kLanes * sizeof(C))));
+  typedef I Marks __attribute__((vector_size(kLanes * sizeof(I))));
+  const auto take = [](const auto& v, const auto& here, auto& most, auto& place) __attribute__((always_inline)) {
+    const auto takes = (v > most) | ((v != v) & (most == most));
+    most = takes ? v : most;
+    if constexpr (Indices) place = takes ? here : place;
+  };
+  constexpr C kLowest = -std::numeric_limits<C>::infinity();
+  for (int64_t i = 0; i < n && n < kLanes; ++i) {
+    C most = kLowest;
+    const I at = first + I(2 * i);
+    I place = at;
+    take(upper[2 * i], at, most, place);
+    take(upper[2 * i + 1], I(at + 1), most, place);
+    take(lower[2 * i], I(at + below), most, place);
+    take(lower[2 * i + 1], I(at + below + 1), most, place);
+    best[i] = most;
+    if constexpr (Indices) where[i] = place;
+  }
+  for (int64_t step = 0; step < n && n >= kLanes; step += kLanes) {
+    const int64_t i = std::min(step, n - kLanes);  // the last ones overlap
+    Lanes most = kLowest - Lanes{}, left, right;
+    const Marks at = Marks{0, 2, 4, 6} + I(first + I(2 * i));
+    Marks place = at;
+    const auto take_row = [&](const C* row, const Marks& here) __attribute__((always_inline)) {
+      std::memcpy(&left, row + 2 * i, sizeof left);
+      std::memcpy(&right, row + 2 * i + kLanes, sizeof right);
+      take(Lanes(__builtin_shufflevector(left, right, 0, 2, 4, 6)), here, most, place);
+      take(Lanes(__builtin_shufflevector(left, right, 1, 3, 5, 7)), Marks(here + 1), most, place);
+    };
+    take_row(upper, at);
+    take_row(lower, Marks(at + below));
+    std::memcpy(best + i, &most, sizeof most);
+    if constexpr (Indices) std::memcpy(where + i, &place, sizeof place);
+  }
+}
+
+// A tap along a row: it lies inside for the outputs from lo to hi, beginning with the input `from`.
+struct Tap {
+  int64_t lo, hi, from;
+};
+// Only taps that lie inside somewhere. They are the same for all rows, and finding them takes divisions.
+std::vector<Tap> taps_of(const Axis& x) {
+  std::vector<Tap> out;
+  if (x.adaptive) return out;
+  const int64_t least = std::max<int64_t>(0, (x.padding - x.stride * (x.out - 1)) / x.dilation);
+  const int64_t most = std::min(x.size, (x.in - 1 + x.padding) / x.dilation + 1);
+  for (int64_t k = least; k < most; ++k) {
+    const auto [lo, hi] = x.having(k);
+    if (lo < hi) out.push_back({lo, hi, x.first(lo) + k * x.dilation});
+  }
+  return out;
+}
+
+template <class C, class I, bool Indices>
+void max_row(const Pooling& p, const std::vector<Tap>& taps, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best,
+             I* where) {
   if (p.lanes > 1) return max_row_lanes<C, I, Indices>(p, rows, plane, oz, oy, best, where);
   const Axis &z = p.z, &y = p.y, &x = p.x;
   // Where nothing is larger than -inf: the first tap.
   const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
-  for (int64_t o = 0; o < x.out; ++o) {
-    best[o] = -std::numeric_limits<C>::infinity();
-    where[o] = I(corner + std::min(x.begin(o), x.in - 1));
-  }
+  std::fill_n(best, x.out, -std::numeric_limits<C>::infinity());
+  if (Indices || x.adaptive)
+    for (int64_t o = 0; o < x.out; ++o) where[o] = I(corner + std::min(x.begin(o), x.in - 1));
   for (int64_t iz = z.begin(oz); iz < z.end(oz); iz += z.dilation) {
     for (int64_t iy = y.begin(oy); iy < y.end(oy); iy += y.dilation) {
       const C* const row = rows.row(plane, iz, iy);
@@ -90,14 +157,8 @@ void max_row(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t
           take_largest(row + x.begin(o), x.end(o) - x.begin(o), I(base + I(x.begin(o))), best[o], where[o]);
         continue;
       }
-      // Only taps that lie inside somewhere.
-      const int64_t least = std::max<int64_t>(0, (x.padding - x.stride * (x.out - 1)) / x.dilation);
-      const int64_t most = std::min(x.size, (x.in - 1 + x.padding) / x.dilation + 1);
-      for (int64_t k = least; k < most; ++k) {
-        const auto [lo, hi] = x.having(k);
-        const int64_t from = x.first(lo) + k * x.dilation;
-        if (lo < hi) take_larger<C, I, Indices>(row + from, x.stride, I(base + I(from)), best + lo, where + lo, hi - lo);
-      }
+      for (const auto& [lo, hi, from] : taps)
+        take_larger<C, I, Indices>(row + from, x.stride, I(base + I(from)), best + lo, where + lo, hi - lo);
     }
   }
 }
@@ -107,6 +168,8 @@ void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& ou
   const Pooling p(x.shape, out.shape, args, x.format());
   const int64_t width = p.x.out * p.lanes;
   const bool direct = out.dtype == dtype_of<C>;
+  const std::vector<Tap> taps = taps_of(p.x);
+  const bool squares = p.lanes == 1 && p.z.in == 1 && p.z.out == 1 && are_pairs(p.y) && are_pairs(p.x);
   parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> rows(x, p);
     std::vector<C> values(direct ? 0 : size_t(width));
@@ -114,12 +177,16 @@ void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& ou
     for (int64_t r = begin; r < end; ++r) {
       const int64_t oy = r % p.y.out, oz = r / p.y.out % p.z.out, plane = r / p.y.out / p.z.out;
       C* const best = direct ? out.as<C>() + r * width : values.data();
-      if (indices) {
-        max_row<C, I, true>(p, rows, plane, oz, oy, best, where.data());
-        std::copy(where.begin(), where.end(), indices.as<int64_t>() + r * width);
-      } else {
-        max_row<C, I, false>(p, rows, plane, oz, oy, best, where.data());
-      }
+      const auto take = [&](auto with) {
+        constexpr bool kIndices = decltype(with)::value;
+        if (squares)
+          take_squares<C, I, kIndices>(rows.row(plane, 0, 2 * oy), rows.row(plane, 0, 2 * oy + 1), I(2 * oy * p.x.in), I(p.x.in),
+                                       best, where.data(), width);
+        else
+          max_row<C, I, kIndices>(p, taps, rows, plane, oz, oy, best, where.data());
+      };
+      indices ? take(std::true_type{}) : take(std::false_type{});
+      if (indices) std::copy(where.begin(), where.end(), indices.as<int64_t>() + r * width);
       if (!direct) store<C>(out.dtype, best, at(out, r * width), 1, width);
     }
   });
