@@ -8,7 +8,7 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < capi < commands
+       apps: schema < catalog < config < run < export < capi < commands
     7  amp/step and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
@@ -40,7 +40,7 @@ LEVELS = {
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
     [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
-    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/capi/", "apps/commands/"],
+    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/export/", "apps/capi/", "apps/commands/"],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
@@ -214,8 +214,13 @@ def standard_headers(root, path, known):
 def missing_headers(root, path, lines, known):
     """Yields (line, rule) for the first name of each standard header that is used and not included."""
     missing = {h: name for h, name in STANDARD.items() if h not in standard_headers(root, path, known)}
+    in_text = False  # of a raw string over several lines
     for number, line in enumerate(lines, 1):
+        if in_text:
+            in_text = ')"' not in line
+            continue
         code = NOT_CODE.sub("", line)
+        in_text = 'R"(' in line and ')"' not in line.split('R"(')[-1]
         if "std::" not in code and "_t" not in code and "errno" not in code and "_M" not in code:
             continue
         for header in [h for h, name in missing.items() if name.search(code)]:

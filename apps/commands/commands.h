@@ -18,6 +18,7 @@ void add_lr_find(CLI::App& program, Action& chosen);
 void add_eval(CLI::App& program, Action& chosen);
 void add_predict(CLI::App& program, Action& chosen);
 void add_generate(CLI::App& program, Action& chosen);
+void add_export(CLI::App& program, Action& chosen);
 void add_validate(CLI::App& program, Action& chosen);
 void add_doctor(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);

@@ -11,6 +11,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/model_file.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
@@ -53,8 +54,9 @@ int eval(const EvalArguments& o) {
     fail<CheckpointError>("eval", o.path, " holds no checkpoint yet: it is being overwritten",
                           Help{"the run that it held before is in " + replaced->string()});
   }
-  const std::filesystem::path checkpoint = checkpoint_in_use(o.path);
-  const CheckpointContents contents = load_checkpoint(checkpoint);
+  const std::filesystem::path checkpoint = model_in_use(o.path);
+  const StoredModel stored = load_model(checkpoint);
+  const CheckpointContents& contents = stored.contents;
   const int64_t step = stored_step(contents);
   const std::optional<StoredData> data = stored_data(contents);
   ConfigOptions options = o.config;
@@ -69,7 +71,7 @@ int eval(const EvalArguments& o) {
   ModelParts parts = make_model(config);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
-  const bool averaged = !o.trained_weights && use_averages(contents, state) > 0;
+  const bool averaged = stored.averaged || (!o.trained_weights && use_averages(contents, state) > 0);
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   config.data.loader.sampler = nullptr;

@@ -24,7 +24,7 @@ struct PredictArguments {
   FileOptions files;
   std::optional<std::string> device, out;
   std::optional<int> threads;
-  bool csv = false, json = false, wrong = false, no_amp = false, trained_weights = false;
+  bool csv = false, json = false, wrong = false, no_amp = false, trained_weights = false, check = false;
 };
 
 std::string percent(double share) { return number_text(100 * share, 4) + " %"; }
@@ -176,9 +176,16 @@ void print_metrics(const Predictor& model) {
 
 int predict(const PredictArguments& o) {
   apply_threads(o.threads);
+  check<ConfigError>(!o.inputs.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
   Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
   std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
             << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  if (o.check) {
+    check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
+                       Help{"--check is for what halfstep export wrote"});
+    std::cerr << check_proof(model, *model.proof()) << '\n';
+    if (o.inputs.empty()) return kDone;
+  }
   std::ofstream file;
   if (o.out) {
     file.open(*o.out, std::ios::binary | std::ios::trunc);
@@ -226,8 +233,7 @@ void add_predict(CLI::App& program, Action& chosen) {
   CLI::App* c = program.add_subcommand("predict", "Answer for new files with a trained model");
   c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
       ->required();
-  c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors")
-      ->required();
+  c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
   c->add_option("--top", o->files.top, "classes in an answer")->check(CLI::PositiveNumber);
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
   auto* const csv = c->add_flag("--csv", o->csv, "as CSV: a table's rows with the answers behind them");
@@ -236,6 +242,7 @@ void add_predict(CLI::App& program, Action& chosen) {
   c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
   c->add_flag("--wrong", o->wrong, "only answers that are known to be wrong, the most confident first");
   c->add_option("--batch", o->files.batch, "inputs that are computed together")->check(CLI::PositiveNumber);
+  c->add_flag("--check", o->check, "an exported model: compare its golden samples first; alone, without inputs, that is all");
   c->add_flag("--no-amp", o->no_amp, "compute in float32");
   c->add_flag("--trained-weights", o->trained_weights,
               "those that were trained, where the run has an average of them (train.ema, swa)");

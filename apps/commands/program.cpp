@@ -11,9 +11,10 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
+#include "framework/backend/trace.h"
+#include "framework/base/log.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
-#include "framework/base/log.h"
 #include "framework/io/checkpoint.h"
 #include "generated/halfstep_version.h"
 
@@ -70,8 +71,8 @@ int report_exception() {
     throw;
   } catch (const PeerLostError& e) { return report(e, kPeerLost); } catch (const ConfigError& e) {
     return report(e, kUsage);
-  } catch (const DataError& e) {
-    return report(e, kData);
+  } catch (const DataError& e) { return report(e, kData); } catch (const ExportError& e) {
+    return report(e, kUsage);
   } catch (const CheckpointError& e) { return report(e, kData); } catch (const DivergedError& e) {
     return report(e, kDiverged);
   } catch (const DeviceError& e) { return report(e, kDevice); } catch (const MemoryError& e) {
@@ -110,6 +111,7 @@ int run_command(int argc, const char* const* argv) {
   add_eval(program, chosen);
   add_predict(program, chosen);
   add_generate(program, chosen);
+  add_export(program, chosen);
   add_validate(program, chosen);
   add_plan(program, chosen);
   add_inspect(program, chosen);

@@ -13,6 +13,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/transforms.h"
+#include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
@@ -59,19 +60,6 @@ bool writes_when_called(const Json& model) {
   return model.is_structured() && std::any_of(model.begin(), model.end(), writes_when_called);
 }
 
-// How inputs come from the units of files: (x - mean) / std, or (fill - mean) / std for NaN; a number for each input of a sample or
-// one for all. Empty: they are left as they are.
-struct Units {
-  std::vector<double> mean, std, fill;
-};
-Units units_of(const DataForm& form) {
-  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
-    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
-  if (const auto* series = std::get_if<SeriesForm>(&form.source); series && series->options.scaling)
-    return {{series->options.scaling->mean}, {series->options.scaling->std}, {}};
-  return {};
-}
-
 // Pictures as a data set. One that cannot be read is black, and has its error beside it.
 struct Pictures {
   const std::vector<fs::path>* paths;
@@ -113,8 +101,18 @@ std::string ending(const fs::path& path) { return path.extension().string(); }
 
 }  // namespace
 
-Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(checkpoint_in_use(model)) {
-  const CheckpointContents contents = load_checkpoint(checkpoint_);
+InputUnits input_units(const DataForm& form) {
+  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
+    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
+  if (const auto* series = std::get_if<SeriesForm>(&form.source); series && series->options.scaling)
+    return {{series->options.scaling->mean}, {series->options.scaling->std}, {}};
+  return {};
+}
+
+Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(model_in_use(model)) {
+  StoredModel stored = load_model(checkpoint_);
+  const CheckpointContents& contents = stored.contents;
+  proof_ = std::move(stored.proof);
   step_ = stored_step(contents);
   std::optional<StoredData> data = stored_data(contents);
   ConfigOptions of{.sets = {}, .no_amp = !options.amp, .device = options.device, .known = data ? &data->form : nullptr};
@@ -126,11 +124,12 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     data = of_training_data(config_);
   }
   form_ = std::move(data->form);
-  transforms_ = build_transforms(data->transforms);
+  stored_transforms_ = data->transforms;
+  transforms_ = build_transforms(stored_transforms_);
   parts_ = make_model(config_);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
-  averaged_ = options.averages && use_averages(contents, state) > 0;
+  averaged_ = stored.averaged || (options.averages && use_averages(contents, state) > 0);
   try {
     parts_.model->load_state_dict(state);
   } catch (const ValueError& e) {
@@ -177,7 +176,7 @@ size_t Predictor::recordings() const {
 }
 
 Tensor Predictor::from_units(const Tensor& inputs) const {
-  const Units units = units_of(form_);
+  const InputUnits units = input_units(form_);
   if (units.mean.empty() && units.fill.empty()) return inputs;
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
   const auto of = [](const std::vector<double>& each, int64_t j) { return each.size() == 1 ? each[0] : each.at(size_t(j)); };

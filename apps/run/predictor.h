@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trained model in use: files in, answers out, without the training data.
 //
-//   Predictor model("runs/digits");                          // a run's folder (its best checkpoint, else its latest), a checkpoint
+//   Predictor model("runs/digits");                          // a run's folder, a checkpoint, an exported file (model_file.h)
 //   model.files({"a.png", "more/"}, {}, [](const Prediction& p) { std::cout << p.input << ' ' << p.top[0].name << '\n'; });
 //   const Tensor scores = model(inputs);                     // inputs as the data had them: pixels in [0, 1], columns, tokens
 #pragma once
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "apps/run/forward_recorder.h"
+#include "apps/run/proof.h"
 #include "apps/run/session.h"
 #include "framework/data/form.h"
 
@@ -58,9 +59,16 @@ struct FileOptions {
   int workers = 2;  // threads that read pictures; at most 2 batches a worker are in memory
 };
 
+// How inputs come from the units of files: (x - mean) / std, or (fill - mean) / std for NaN; a number for each input of a sample or
+// one for all. Empty: they are left as they are.
+struct InputUnits {
+  std::vector<double> mean, std, fill;
+};
+InputUnits input_units(const DataForm& form);
+
 class Predictor {
  public:
-  // Throws as load_checkpoint, CheckpointError for a checkpoint whose model does not fit its config, and, for one of a halfstep
+  // Throws as load_model, CheckpointError for a checkpoint whose model does not fit its config, and, for one of a halfstep
   // before 0.2.0, DataError if its training data, which is then read, is missing.
   explicit Predictor(const std::filesystem::path& model, const PredictorOptions& options = {});
 
@@ -69,6 +77,10 @@ class Predictor {
   int64_t step() const { return step_; }
   const std::filesystem::path& checkpoint() const { return checkpoint_; }
   bool is_averaged() const { return averaged_; }
+  // Golden samples of a file that `halfstep export` wrote; else nothing.
+  const std::optional<Proof>& proof() const { return proof_; }
+  const Transforms& transforms() const { return transforms_; }
+  const Json& stored_transforms() const { return stored_transforms_; }  // as the checkpoint has them
   const ModelParts& parts() const { return parts_; }
 
   // The model's outputs for inputs [N, ...] as the data had them, before any transforms: float32 on the host. Stateful layers begin
@@ -112,6 +124,8 @@ class Predictor {
   std::vector<NamedMetric> metrics_;
   int64_t step_ = 0, known_ = 0;
   bool averaged_ = false;
+  std::optional<Proof> proof_;
+  Json stored_transforms_;
 };
 
 }  // namespace halfstep::app

@@ -303,12 +303,4 @@ std::optional<StoredData> stored_data(const CheckpointContents& contents) {
   return StoredData{read_form(data.get("form")), Json(transforms)};
 }
 
-std::filesystem::path checkpoint_in_use(const std::filesystem::path& path) {
-  std::error_code none;
-  if (std::filesystem::is_directory(path, none) && checkpoint_step(path) < 0) {
-    if (const auto best = best_checkpoint(path)) return *best;
-  }
-  return resolve_checkpoint(path);
-}
-
 }  // namespace halfstep::app

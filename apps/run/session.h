@@ -97,8 +97,4 @@ struct StoredData {
 };
 std::optional<StoredData> stored_data(const CheckpointContents& contents);
 
-// The checkpoint that a path names for use: of a run's folder the best, or the latest where no best one is marked; RUN/latest,
-// RUN/best or a checkpoint itself. Throws as resolve_checkpoint.
-std::filesystem::path checkpoint_in_use(const std::filesystem::path& path);
-
 }  // namespace halfstep::app

@@ -81,6 +81,14 @@ int64_t onnx_type(DType dtype) {
   fail<ExportError>("export", "ONNX runtimes do not compute in bfloat16", Help{"export in float32 or float16"});
 }
 
+std::string onnx_tensor(const Tensor& value, const std::string& name) {
+  const Tensor t = value.detach().cpu().contiguous();
+  ProtoWriter out;
+  for (const int64_t d : t.shape()) out.integer(tensor_proto::dims, d);
+  out.integer(tensor_proto::data_type, onnx_type(t.dtype())).bytes(tensor_proto::name, name);
+  return out.bytes(tensor_proto::raw_data, bytes_of(t)).str();
+}
+
 std::string OnnxFile::unused(const std::string& name) {
   const int64_t before = names_[name]++;
   return before == 0 ? name : unused(name + '_' + std::to_string(before));

@@ -20,6 +20,9 @@ inline constexpr int64_t kOnnxOpset = 17, kOnnxIrVersion = 8;
 
 int64_t onnx_type(DType dtype);  // TensorProto.DataType. Throws ExportError for bfloat16, which runtimes do not compute in
 
+// The bytes of a TensorProto, which is what the input_0.pb of a test_data_set holds.
+std::string onnx_tensor(const Tensor& value, const std::string& name);
+
 class OnnxFile {
  public:
   using Value = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>>;

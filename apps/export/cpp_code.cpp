@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained model as a C++ program that makes it of halfstep's layers, and builds against the installed package.
+#include <set>
+
+#include "apps/export/exporter.h"
+#include "apps/export/layer_code.h"
+#include "apps/export/preparation.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/safetensors.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Classes whose optional arguments are a struct; those of others follow one another.
+bool takes_struct(const std::string& type) {
+  static const std::set<std::string> all{"LayerNorm",
+                                         "RMSNorm",
+                                         "GroupNorm",
+                                         "Embedding",
+                                         "EmbeddingBag",
+                                         "RNN",
+                                         "LSTM",
+                                         "GRU",
+                                         "RNNCell",
+                                         "MultiheadAttention",
+                                         "TransformerEncoderLayer",
+                                         "PositionalEncoding",
+                                         "PositionEmbedding",
+                                         "RotaryEmbedding",
+                                         "Upsample",
+                                         "UpsamplingNearest2d",
+                                         "UpsamplingBilinear2d",
+                                         "Unfold",
+                                         "Fold"};
+  static const std::set<std::string> families{"Conv", "ConvTranspose", "MaxPool", "AvgPool", "LPPool", "BatchNorm", "InstanceNorm"};
+  return all.contains(type) || (type.size() > 2 && families.contains(type.substr(0, type.size() - 2)));
+}
+
+class CppCode {
+ public:
+  std::string layer(const Json& self, int depth) {
+    const std::string type = self["type"];
+    if (type == "Sequential") return sequential("Sequential", named_layers(self["layers"]), depth);
+    if (type == "MLP") {
+      flattens_ = true;
+      return sequential("Mlp", layers_of_mlp(self), depth);
+    }
+    if (type == "Repeat") {
+      NamedLayers copies;
+      for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i)
+        copies.emplace_back(std::to_string(i),
+                            self["layers"].is_array() ? Json{{"type", "Sequential"}, {"layers", self["layers"]}} : self["layers"]);
+      return sequential("Sequential", copies, depth);
+    }
+    if (type == "Residual") {
+      const std::string shortcut =
+          self["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1) + shared(self["shortcut"], depth + 1);
+      return "Residual(" + shared(self["body"], depth + 1) + shortcut + ")";
+    }
+    if (type == "Parallel") {
+      std::string out = "Parallel({";
+      for (const Json& branch : self["branches"]) out += "\n" + indented(depth + 1) + shared(branch, depth + 1) + ",";
+      out.back() = '}';
+      return out + ", Combine::" + self["combine"].get<std::string>() + ", " + self["dim"].dump() + ")";
+    }
+    if (type == "Graph") return graph(self, depth);
+    if (type == "TransformerEncoder") return encoder(self);
+    return call(type, arguments_of(self));
+  }
+
+  // Lines in front of the expression, and classes that it uses.
+  std::string statements() const { return statements_; }
+  std::string classes() const {
+    return flattens_ ? R"(
+// Layers one after the other; flattens its input.
+class Mlp : public Sequential {
+ public:
+  using Sequential::Sequential;
+  Tensor forward(const Tensor& x) override { return Sequential::forward(x.dim() > 2 ? flatten(x, 1) : x); }
+};
+)"
+                     : "";
+  }
+
+ private:
+  static std::string value(const Json& v) {
+    if (v.is_null()) return "std::nullopt";
+    if (!v.is_array()) return v.dump();
+    std::string out = "{";
+    for (const Json& each : v) out += (out.size() > 1 ? ", " : "") + value(each);
+    return out + "}";
+  }
+
+  std::string layers(const Json& given, int depth) {
+    return given.is_array() ? sequential("Sequential", named_layers(given), depth) : layer(given, depth);
+  }
+  std::string shared(const Json& given, int depth) { return "as_shared(" + layers(given, depth) + ")"; }
+
+  std::string sequential(const std::string& name, const NamedLayers& parts, int depth) {
+    // One layer in braces would be a copy of it, if it is a Sequential itself.
+    const bool plain = are_numbered(parts) && parts.size() > 1;
+    std::string out = name + (plain ? "{" : "({");
+    for (const auto& [key, part] : parts) {
+      const std::string made = layer(part, depth + 1);
+      out += "\n" + indented(depth + 1) + (plain ? made : "{" + Json(key).dump() + ", " + made + "}") + ",";
+    }
+    out.pop_back();
+    return out + (plain ? "}" : "})");
+  }
+
+  static std::string call(const std::string& type, const std::vector<Argument>& arguments) {
+    std::string first, options;
+    const bool structured = takes_struct(type);
+    size_t last = 0;  // of those that follow one another, the last that is said
+    for (size_t i = 0; i < arguments.size(); ++i)
+      if (!arguments[i].is_default) last = i + 1;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const Argument& a = arguments[i];
+      const bool option = structured && !is_positional(type, a.name);
+      if (option && !a.is_default) options += (options.empty() ? "." : ", .") + a.name + " = " + value(a.value);
+      if (!option && (structured || i < last)) first += (first.empty() ? "" : ", ") + value(a.value);
+    }
+    if (!options.empty()) first += (first.empty() ? "{" : ", {") + options + "}";
+    return type + "(" + first + ")";
+  }
+  static bool is_positional(const std::string& type, const std::string& argument) {
+    static const std::set<std::string> names{
+        "in_channels",      "out_channels", "kernel_size",  "norm_type",      "output_size",   "num_features",
+        "normalized_shape", "num_groups",   "num_channels", "num_embeddings", "embedding_dim", "input_size",
+        "hidden_size",      "embed_dim",    "num_heads",    "d_model",        "nhead"};
+    if (argument == "max_len") return type == "PositionEmbedding";
+    if (argument == "dim") return type == "RotaryEmbedding";
+    if (argument == "norm_type") return type.starts_with("LPPool");
+    return names.contains(argument);
+  }
+
+  std::string encoder(const Json& self) {
+    std::vector<Argument> of_layer;
+    for (Argument& a : arguments_of(self))
+      if (a.name != "num_layers" && a.name != "norm") of_layer.push_back(a);
+    std::string out =
+        "TransformerEncoder(as_shared(" + call("TransformerEncoderLayer", of_layer) + "), " + self["num_layers"].dump();
+    if (self["norm"] == true)
+      out += ", as_shared(LayerNorm(" + self["d_model"].dump() + ", {.eps = " + self["layer_norm_eps"].dump() +
+             ", .bias = " + self["bias"].dump() + "}))";
+    return out + ")";
+  }
+
+  std::string graph(const Json& self, int depth) {
+    std::string nodes, inputs;
+    std::set<std::string> again;  // nodes whose layer another one runs, too
+    for (const Json& n : self["nodes"])
+      if (!n["layer_of"].is_null()) again.insert(n["layer_of"].get<std::string>());
+    for (size_t i = 0; i < self["nodes"].size(); ++i) {
+      const Json& n = self["nodes"][i];
+      const std::string name = n["name"].is_null() ? std::to_string(i) : n["name"].get<std::string>();
+      nodes += (i ? ",\n" : "\n") + indented(depth + 1) + "{.name = " + Json(name).dump();
+      const Json reads = n["inputs"].is_string() ? Json::array({n["inputs"]}) : n["inputs"];
+      if (!reads.is_null()) nodes += ", .inputs = " + value(reads);
+      if (!n["combine"].is_null())
+        nodes += ", .combine = Combine::" + n["combine"].get<std::string>() + ", .dim = " + n["dim"].dump();
+      if (!n["layer"].is_null() && again.contains(name)) {
+        const std::string variable = "layer_" + std::to_string(variables_++);
+        statements_ += "  const std::shared_ptr<Module> " + variable + " = " + shared(n["layer"], 1) + ";\n";
+        of_node_[name] = variable;
+        nodes += ", .layer = " + variable;
+      } else if (!n["layer"].is_null()) {
+        nodes += ", .layer = " + shared(n["layer"], depth + 1);
+      }
+      if (!n["layer_of"].is_null()) nodes += ", .layer = " + of_node_[n["layer_of"].get<std::string>()];
+      nodes += "}";
+    }
+    for (const Json& p : self["inputs"]) {
+      inputs += (inputs.empty() ? "{.name = " : ", {.name = ") + p["name"].dump() + ", .start = " + p["start"].dump() +
+                (p["end"].is_null() ? "" : ", .end = " + p["end"].dump()) + ", .dim = " + p["dim"].dump() + "}";
+    }
+    return "Graph({" + nodes + "}" + (inputs.empty() ? "" : ", {" + inputs + "}") + ")";
+  }
+
+  bool flattens_ = false;
+  std::string statements_;
+  int variables_ = 0;
+  std::map<std::string, std::string> of_node_;
+};
+
+template <class T>
+std::string tensor_of(const std::vector<T>& numbers) {
+  std::string out;
+  for (const T v : numbers) out += (out.empty() ? "" : ", ") + number_code(v);
+  return "tensor({" + out + "}).to(DType::f32)";
+}
+
+std::string cpp_preparation(const Predictor& model, const Preparation& p) {
+  std::string body;
+  if (!p.units.fill.empty()) body += "  x = where(eq(x, x), x, " + tensor_of(p.units.fill) + ");  // missing values\n";
+  if (!p.units.mean.empty()) body += "  x = (x - " + tensor_of(p.units.mean) + ") / " + tensor_of(p.units.std) + ";\n";
+  for (const ChannelScaling* s : p.inside) {
+    const std::string view = s->mean.size() == 1 ? "" : ".reshape({-1, 1, 1})";
+    body += "  x = (x - " + tensor_of(s->mean) + view + ") / " + tensor_of(s->std) + view + ";\n";
+  }
+  const TargetScale& scale = model.form().scale;
+  std::string out = "\n// Inputs as the training data had them.";
+  for (const Json& t : p.outside) out += " Not done here: " + t.value("type", "a transform") + ".";
+  return out + "\nTensor prepare(Tensor x) {\n" + body +
+         "  return x;\n}\n\nTensor answer(Module& model, const Tensor& x) {\n  return " +
+         (has_scale(model.form()) ? "model(prepare(x)) * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump()
+                                  : std::string("model(prepare(x))")) +
+         ";\n}\n";
+}
+
+}  // namespace
+
+Exported export_cpp(const ExportSource& source, const ExportOptions& o) {
+  const NoGrad off;
+  const Predictor& model = source.model;
+  CppCode code;
+  const std::string made = code.layer(model.config().model, 1);
+  const Preparation prepare(model);
+  const std::string text = origin_lines("//", source.path.string(), model.step()) +
+                           "#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" + code.classes() +
+                           "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + made +
+                           ");\n}\n" + cpp_preparation(model, prepare) + R"(
+int main(int argc, char** argv) {
+  const std::string folder = argc > 1 ? argv[1] : ".";
+  const NoGrad off;
+  const std::shared_ptr<Module> model = make_model();
+  load(*model, folder + "/model.safetensors");
+  model->eval();
+
+  // Its answers for the golden samples must be those of the model that was exported.
+  const TensorMap proof = load_safetensors(folder + "/proof.safetensors").tensors;
+  const Tensor wanted = flatten(proof.at("output"), 1), all = flatten(answer(*model, proof.at("input")), 1);
+  const int64_t step = (all.size(1) + wanted.size(1) - 1) / wanted.size(1);  // of a large output every step-th number was kept
+  const Tensor y = index_select(all, 1, arange(0, all.size(1), step));
+  const double off_by = (abs(y - wanted) / (abs(wanted) + 1)).max().item<double>();
+  std::cout << "golden samples: within " << off_by << " of 1 + |y|\n";
+  return off_by <= 1e-4 ? 0 : 1;
+}
+)";
+  constexpr const char* kBuild = R"(cmake_minimum_required(VERSION 3.25)
+project(model LANGUAGES CXX)
+find_package(halfstep REQUIRED)
+add_executable(model main.cpp)
+target_link_libraries(model PRIVATE halfstep::halfstep)
+)";
+  const Proof proof =
+      make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
+  fs::create_directories(o.out);
+  const SavedState state = saved_state(*model.parts().model);
+  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), make_proof(model)));
+  save_safetensors(o.out / "proof.safetensors", {{"input", proof.input}, {"output", proof.output}});
+  atomic_write(o.out / "main.cpp", text);
+  atomic_write(o.out / "CMakeLists.txt", origin_lines("#", source.path.string(), model.step()) + kBuild);
+  const std::string folder = o.out.string();
+  Exported out{.path = o.out,
+               .use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder +
+                      "/build/model " + folder};
+  for (const auto& file : fs::directory_iterator(o.out)) out.bytes += int64_t(file.is_regular_file() ? file.file_size() : 0);
+  for (const Json& t : prepare.outside) out.notes += "note: " + t.value("type", "a transform") + " is not in the code\n";
+  return out;
+}
+
+}  // namespace halfstep::app

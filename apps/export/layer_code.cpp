@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/export/layer_code.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+#include <system_error>
+
+#include "apps/catalog/modules.h"
+#include "generated/halfstep_release.h"
+
+namespace halfstep::app {
+
+std::vector<Argument> arguments_of(const Json& layer) {
+  // The first dimension of a config's batches are its samples; PyTorch's defaults say otherwise.
+  static const std::set<std::string> always{"batch_first", "dim"}, never{"sync", "stateful", "recompute_scale_factor"};
+  std::vector<Argument> out;
+  for (const Field& f : module_catalog().row(layer).component.fields) {
+    const auto given = layer.find(f.key);
+    if (given == layer.end() || never.contains(f.key)) continue;
+    const bool is_default = !f.needed && f.from_input == 0 && !always.contains(f.key) && *given == f.fallback;
+    out.push_back({f.key, *given == "cumulative" ? Json() : *given, is_default});
+  }
+  return out;
+}
+
+NamedLayers named_layers(const Json& layers) {
+  NamedLayers out;
+  for (const Json& layer : layers) {
+    const bool named = layer.contains("name") && layer["name"].is_string();
+    out.emplace_back(named ? layer["name"].get<std::string>() : std::to_string(out.size()), layer);
+  }
+  return out;
+}
+
+bool are_numbered(const NamedLayers& layers) {
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].first != std::to_string(i)) return false;
+  return true;
+}
+
+NamedLayers layers_of_mlp(const Json& mlp) {
+  Json layers = Json::array();
+  Json in = mlp["in_features"];
+  const auto linear = [&](const Json& out) {
+    layers.push_back({{"type", "Linear"}, {"in_features", in}, {"out_features", out}, {"bias", mlp["bias"]}});
+    in = out;
+  };
+  for (const Json& hidden : mlp["hidden"]) {
+    linear(hidden);
+    layers.push_back(mlp["activation"]);
+    if (mlp["dropout"] != 0) layers.push_back({{"type", "Dropout"}, {"p", mlp["dropout"]}});
+  }
+  linear(mlp["out_features"]);
+  return named_layers(layers);
+}
+
+std::string indented(int depth, int width) { return std::string(size_t(width * depth), ' '); }
+
+std::string number_code(double v) { return Json(v).dump(); }
+std::string number_code(float v) {
+  std::array<char, 64> text;
+  const auto [end, fault] = std::to_chars(text.data(), text.data() + text.size(), v);
+  return number_code(fault == std::errc() ? std::strtod(std::string(text.data(), end).c_str(), nullptr) : double(v));
+}
+
+std::string origin_lines(const std::string& comment, const std::string& from, int64_t step) {
+  return comment + " Written by halfstep " + HALFSTEP_VERSION + " from " + from + " (step " + std::to_string(step) + ").\n" +
+         comment + " This file is yours: change it as you like.\n";
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model with its preparation as an ONNX file, so that a program that runs it need not repeat what the training data went through.
+#include "amp/autocast/autocast.h"
+#include "apps/catalog/losses.h"
+#include "apps/export/exporter.h"
+#include "apps/export/preparation.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/interchange/onnx_file.h"
+#include "framework/io/atomic_file.h"
+#include "layers/export.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+Tensor output_of(const ExportSource& source, const ExportOptions& o, const Preparation& prepare, const Tensor& x) {
+  const ModelParts& parts = source.model.parts();
+  const DataForm& form = source.model.form();
+  Tensor y = prepare(x);
+  {
+    const Autocast region(Device::cpu, o.dtype == DType::f16 ? std::optional(DType::f16) : std::nullopt);
+    y = (*parts.model)(y).to(DType::f32);
+  }
+  if (o.probabilities) y = last_step(source.model.config().loss, y);
+  if (!o.raw && has_scale(form)) y = y * form.scale.std + form.scale.mean;
+  return y;
+}
+
+void write_test_data(const fs::path& folder, const OnnxFunction& f, const Proof& proof, int64_t sets) {
+  for (int64_t i = 0; i < sets; ++i) {
+    const fs::path at = folder / joined("test_data_set_", i);
+    fs::create_directories(at);
+    const Tensor x = proof.input.roll(i, 0).narrow(0, 0, 1 + i % proof.input.size(0)).contiguous();
+    atomic_write(at / "input_0.pb", onnx_tensor(x, "input"));
+    atomic_write(at / "output_0.pb", onnx_tensor(f({x})[0], "output"));
+  }
+}
+
+}  // namespace
+
+Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
+  const NoGrad off;
+  const Predictor& model = source.model;
+  const Json& loss = model.config().loss;
+  check<ConfigError>(!o.probabilities || (model.form().classes > 0 && gives_probabilities(loss)), "export",
+                     "--probabilities is for models of classes whose loss gives probabilities, not for ",
+                     loss["type"].get<std::string>());
+  const Preparation prepare(model, o.raw);
+  Module& module = *model.parts().model;
+  const OnnxFunction f = [&](const Tensors& in) {
+    const FreshStates begin(module);
+    return Tensors{output_of(source, o, prepare, in[0])};
+  };
+  const Proof proof = make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return f({x})[0]; });
+  OnnxOptions options{.external = o.external};
+  options.metadata = metadata_of(source.as_file(), proof);
+  options.metadata.erase("format");
+  std::vector<std::string> classes;
+  for (int64_t i = 0; i < model.form().classes; ++i) classes.push_back(model.form().class_name(i));
+  if (!classes.empty()) options.metadata["classes"] = Json(classes).dump();
+  options.metadata["preparation"] = Json{{"inside", !prepare.is_empty()}, {"outside", prepare.outside}}.dump();
+
+  Exported out{.path = o.out};
+  out.bytes = export_onnx(o.out, module, f, {proof.input}, options).bytes;
+  if (o.test_data > 0) write_test_data(o.out.parent_path(), f, proof, o.test_data);
+  for (const Json& t : prepare.outside)
+    out.notes += "note: " + t.value("type", "a transform") + " is not in the file: prepare inputs with it\n";
+  if (o.dtype == DType::f16) out.notes += "note: float16 halves the file; on a CPU runtimes are not faster with it\n";
+  out.use = "python -c 'import onnxruntime; onnxruntime.InferenceSession(\"" + o.out.string() + "\").run(None, {\"input\": x})'";
+  return out;
+}
+
+}  // namespace halfstep::app

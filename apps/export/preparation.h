@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens to inputs in front of a model, as far as an export carries it: scaling from the units of a table or a series, and
+// Normalize. Transforms that change sizes are code that no graph has: they stay outside, and so does all that comes before them.
+#pragma once
+
+#include <vector>
+
+#include "apps/run/predictor.h"
+#include "framework/data/transforms.h"
+
+namespace halfstep::app {
+
+struct Preparation {
+  InputUnits units;                           // of columns, or of a series
+  std::vector<const ChannelScaling*> inside;  // in order
+  Json outside = Json::array();               // transforms, as the config has them
+
+  explicit Preparation(const Predictor& model, bool raw = false);
+  Tensor operator()(Tensor x) const;
+  bool is_empty() const { return units.mean.empty() && units.fill.empty() && inside.empty(); }
+};
+
+// Golden inputs in the units in front of the preparation.
+Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
+// With preparation, and with numbers in the units of the file.
+Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
+bool has_scale(const DataForm& form);  // numbers * std + mean are in the file's units
+
+}  // namespace halfstep::app

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/model_file.h"
+
+#include "framework/io/safetensors.h"
+#include "generated/halfstep_release.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kModel = "model";
+constexpr const char* kFileVersion = "1";
+
+Json parsed(const std::map<std::string, std::string>& metadata, const std::string& key, const fs::path& path) {
+  const auto found = metadata.find(key);
+  check<CheckpointError>(found != metadata.end(), kModel, path.string(), ": its metadata lack ", key);
+  const Json out = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  check<CheckpointError>(!out.is_discarded(), kModel, path.string(), ": ", key, " in its metadata is no JSON");
+  return out;
+}
+
+}  // namespace
+
+fs::path model_in_use(const fs::path& path) {
+  std::error_code none;
+  if (fs::is_directory(path, none) && checkpoint_step(path) < 0) {
+    if (const auto best = best_checkpoint(path)) return *best;
+    if (fs::exists(path / "model.safetensors", none) && !fs::exists(path / "manifest.json", none))
+      return path / "model.safetensors";
+  }
+  if (path.extension() == ".safetensors" && fs::is_regular_file(path, none)) return path;
+  return resolve_checkpoint(path);
+}
+
+StoredModel load_model(const fs::path& path) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) {
+    StoredModel out{load_checkpoint(path)};
+    const Json trainer = out.contents.meta->value("trainer", nlohmann::json::object());
+    for (const auto& [key, value] : trainer.items())
+      if (value.is_number() && (key.starts_with("val_") || key == "train_loss")) out.metrics[key] = value;
+    return out;
+  }
+  TensorFile file = load_safetensors(path);
+  check<CheckpointError>(
+      file.metadata.contains("halfstep.config"), kModel, path.string(),
+      ": the file holds weights alone, without the config that says what they belong to",
+      Help{"\"weights\" of a model's config reads such a file; halfstep export --to safetensors writes whole models"});
+  const auto version = file.metadata.find("halfstep.file");
+  check<CheckpointError>(version != file.metadata.end() && version->second == kFileVersion, kModel, path.string(),
+                         ": the file is of version ", version == file.metadata.end() ? "?" : version->second,
+                         ", and this halfstep reads ", kFileVersion);
+  const Json step = parsed(file.metadata, "halfstep.step", path);
+  check<CheckpointError>(step.is_number_integer(), kModel, path.string(), ": halfstep.step in its metadata is no whole number");
+  StoredModel out;
+  out.contents.model = std::move(file.tensors);
+  for (const auto& [alias, name] : file.metadata) {  // of weights that layers share
+    if (const auto shared = out.contents.model.find(name); shared != out.contents.model.end())
+      out.contents.model.emplace(alias, shared->second);
+  }
+  out.contents.meta =
+      nlohmann::json{{"format", 1}, {"config", parsed(file.metadata, "halfstep.config", path)}, {"trainer", {{"steps", step}}}};
+  out.contents.data = JsonValue(nlohmann::json(parsed(file.metadata, "halfstep.data", path)));
+  out.averaged = file.metadata.contains("halfstep.averaged");
+  if (file.metadata.contains("halfstep.metrics")) out.metrics = parsed(file.metadata, "halfstep.metrics", path);
+  if (const auto proof = file.metadata.find("halfstep.proof"); proof != file.metadata.end())
+    out.proof = read_proof(proof->second, path.string());
+  return out;
+}
+
+std::map<std::string, std::string> metadata_of(const ModelFile& model, const Proof& proof) {
+  std::map<std::string, std::string> out{{"format", "pt"},
+                                         {"halfstep", HALFSTEP_VERSION},
+                                         {"halfstep.file", kFileVersion},
+                                         {"halfstep.config", model.config.dump()},
+                                         {"halfstep.data", model.data.dump()},
+                                         {"halfstep.step", std::to_string(model.step)},
+                                         {"halfstep.proof", to_text(proof)}};
+  out.insert(model.weights.shared.begin(), model.weights.shared.end());
+  if (!model.metrics.empty()) out["halfstep.metrics"] = model.metrics.dump();
+  if (model.averaged) out["halfstep.averaged"] = "true";
+  return out;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// halfstep export: each way out of a run, and that an exported model proves itself. tests/interchange runs what it writes.
+#include <doctest/doctest.h>
+
+#include "apps/run/model_file.h"
+#include "framework/io/base64.h"
+#include "framework/io/safetensors.h"
+#include "tests/apps/tiny_run.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+const char* const kTable = R"({"version": 1, "name": "trees", "output_dir": "trees", "seed": 1,
+  "data": {"root": ".", "train": {"type": "CSV", "path": "trees.csv", "target": "kind", "standardize": true},
+           "loader": {"batch_size": 4}},
+  "model": {"type": "MLP", "hidden": [5]}, "loss": "CrossEntropyLoss", "optimizer": {"type": "Adam", "lr": 0.05},
+  "train": {"epochs": 3}})";
+
+// A run on a table, whose file is gone.
+struct TableRun : TempDir {
+  TableRun() {
+    write(*this / "trees.csv",
+          "height,width,kind\n1.5,10,oak\n2.5,11,elm\n1.4,9,oak\n2.6,12,elm\n1.6,10,oak\n2.4,13,elm\n1.3,8,oak\n2.7,12,elm\n");
+    write(*this / "run.json", kTable);
+    const Ran r = run(*this, "train run.json --quiet --threads 1");
+    REQUIRE_MESSAGE(r.code == 0, r.err);
+    fs::remove(*this / "trees.csv");
+    write(*this / "new.csv", "width,height\n10,1.5\n12,2.6\n");
+  }
+  Ran operator()(const std::string& command) const { return run(*this, command); }
+};
+
+void check_ok(const Ran& r) { CHECK_MESSAGE(r.code == 0, r.err); }
+
+// The file with one of its metadata changed.
+void set_metadata(const fs::path& file, const std::string& key, const std::string& value) {
+  TensorFile all = load_safetensors(file);
+  all.metadata[key] = value;
+  save_safetensors(file, all.tensors, all.metadata);
+}
+
+}  // namespace
+
+TEST_CASE("base64 is RFC 4648's, and other texts are refused") {
+  const std::pair<const char*, const char*> vectors[] = {{"", ""},
+                                                         {"f", "Zg=="},
+                                                         {"fo", "Zm8="},
+                                                         {"foo", "Zm9v"},
+                                                         {"foob", "Zm9vYg=="},
+                                                         {"fooba", "Zm9vYmE="},
+                                                         {"foobar", "Zm9vYmFy"}};
+  for (const auto& [bytes, text] : vectors) {
+    CHECK(to_base64(bytes) == text);
+    CHECK(from_base64(text, "x") == bytes);
+  }
+  CHECK(from_base64(to_base64(std::string("\0\xff\x80", 3)), "x") == std::string("\0\xff\x80", 3));
+  for (const char* text : {"Z", "Zg", "Zg=", "Zm9v!", "Zh==", "Zg==Zg=="}) CHECK_THROWS_AS(from_base64(text, "x"), IoError);
+}
+
+TEST_CASE("one file answers as the run does, in predict, eval, C++ and its proof") {
+  const TableRun at;
+  check_ok(at("export trees --to safetensors"));
+  const Ran run_says = at("predict trees new.csv --json"), file_says = at("predict trees.safetensors new.csv --json");
+  check_ok(file_says);
+  CHECK(file_says.out == run_says.out);
+  const Ran checked = at("predict trees.safetensors --check");
+  check_ok(checked);
+  CHECK(contains(checked.err, "3 golden samples: to the bit"));
+
+  const TensorFile file = load_safetensors(at / "trees.safetensors");
+  CHECK(file.metadata.at("format") == "pt");
+  for (const char* key : {"halfstep", "halfstep.config", "halfstep.data", "halfstep.step", "halfstep.metrics", "halfstep.proof"})
+    CHECK(file.metadata.contains(key));
+  CHECK(file.tensors.contains("0.weight"));
+
+  // An export of an export is the same model.
+  check_ok(at("export trees.safetensors --to safetensors --out again.safetensors"));
+  CHECK(at("predict again.safetensors new.csv --json").out == run_says.out);
+}
+
+TEST_CASE("an exported model that was changed is refused, with the first sample that differs") {
+  const TableRun at;
+  const auto exported = [&](const char* name) {
+    check_ok(at(std::string("export trees --to safetensors --out ") + name));
+    return at / name;
+  };
+  const auto refuses = [&](const char* name, const std::string& why) {
+    const Ran r = at(std::string("predict ") + name + " new.csv --check");
+    CAPTURE(r.err);
+    CHECK(r.code == 3);
+    CHECK(contains(r.err, why));
+    CHECK(r.out.empty());
+  };
+  const fs::path weights = exported("w.safetensors");
+  TensorFile all = load_safetensors(weights);
+  all.tensors["0.weight"].data_ptr<float>()[0] += 0.5f;
+  save_safetensors(weights, all.tensors, all.metadata);
+  refuses("w.safetensors", "[check] w.safetensors: golden sample 1 of 3");
+
+  const fs::path config = exported("c.safetensors");
+  std::string text = load_safetensors(config).metadata.at("halfstep.config");
+  text.replace(text.find("\"ReLU\""), 6, "\"Tanh\"");
+  set_metadata(config, "halfstep.config", text);
+  refuses("c.safetensors", "machine and build are the same: weights, config or data of the file were changed");
+
+  const fs::path proof = exported("p.safetensors");
+  set_metadata(proof, "halfstep.proof", "{}");
+  refuses("p.safetensors", "golden samples");
+  set_metadata(proof, "halfstep.proof", "no json");
+  refuses("p.safetensors", "cannot be read");
+
+  const fs::path cut = exported("cut.safetensors");
+  fs::resize_file(cut, fs::file_size(cut) - 10);
+  CHECK(at("predict cut.safetensors new.csv").code != 0);
+  const fs::path newer = exported("newer.safetensors");
+  set_metadata(newer, "halfstep.file", "2");
+  refuses("newer.safetensors", "the file is of version 2");
+  set_metadata(newer, "halfstep.file", "1");
+  set_metadata(newer, "halfstep.data", "{");
+  refuses("newer.safetensors", "halfstep.data in its metadata is no JSON");
+
+  save_safetensors(at / "plain.safetensors", {{"0.weight", ones({2, 2})}});
+  refuses("plain.safetensors", "holds weights alone");
+  const Ran run_has_none = at("predict trees --check");
+  CHECK(run_has_none.code == 2);
+  CHECK(contains(run_has_none.err, "has no golden samples"));
+}
+
+TEST_CASE("a folder has a model card, and answers as the run does") {
+  const TableRun at;
+  check_ok(at("export trees --to dir --out card"));
+  CHECK(at("predict card new.csv --json").out == at("predict trees new.csv --json").out);
+  const std::string card = read(at / "card/README.md");
+  for (const char* part :
+       {"library_name: halfstep", "# trees", "columns `height`, `width`", "2 classes: elm, oak", "CSV, trees.csv"})
+    CHECK_MESSAGE(contains(card, part), card);
+  CHECK(fs::exists(at / "card/config.json"));
+  CHECK(Json::parse(read(at / "card/data.json")).contains("form"));
+}
+
+TEST_CASE("weights of 16 bits halve the file, and its golden samples are its own") {
+  const TableRun at;
+  check_ok(at("export trees --to safetensors --dtype bfloat16 --out half.safetensors"));
+  CHECK(load_safetensors(at / "half.safetensors").tensors.at("0.weight").dtype() == DType::bf16);
+  const Ran r = at("predict half.safetensors new.csv --check");
+  check_ok(r);
+  CHECK(contains(r.err, "to the bit"));
+}
+
+TEST_CASE("code in PyTorch and C++ has the layers, the scaling and the class names") {
+  const TableRun at;
+  check_ok(at("export trees --to torch --out t"));
+  const std::string python = read(at / "t/model.py");
+  for (const char* part : {"class MLP(nn.Sequential)", "nn.Linear(in_features=2, out_features=5)", "nn.ReLU()",
+                           "CLASSES = [\"elm\",\"oak\"]", "This file is yours", "x = (x - torch.tensor(["})
+    CHECK_MESSAGE(contains(python, part), python);
+  check_ok(at("export trees --to cpp --out c"));
+  const std::string code = read(at / "c/main.cpp");
+  for (const char* part :
+       {"class Mlp : public Sequential", "Linear(2, 5)", "ReLU()", "load(*model, folder + \"/model.safetensors\")"})
+    CHECK_MESSAGE(contains(code, part), code);
+  CHECK(load_safetensors(at / "c/proof.safetensors").tensors.at("input").shape() == Shape{3, 2});
+}
+
+TEST_CASE("ONNX has the preparation inside, classes and proof in its metadata, and test data") {
+  const TableRun at;
+  check_ok(at("export trees --to onnx --test-data 2"));
+  const std::string with = read(at / "trees.onnx");
+  for (const char* part : {"Sub", "Div", "Gemm", "halfstep.proof", "[\"elm\",\"oak\"]"}) CHECK(contains(with, part));
+  CHECK(fs::exists(at / "test_data_set_1/output_0.pb"));
+  check_ok(at("export trees --to onnx --raw --probabilities --out raw.onnx"));
+  const std::string raw = read(at / "raw.onnx");
+  CHECK(!contains(raw, "Div"));
+  CHECK(contains(raw, "Softmax"));
+}
+
+TEST_CASE("options that do not fit, and what is there already, are refused before anything is written") {
+  const TableRun at;
+  const auto refuses = [&](const std::string& options, int code, const std::string& why) {
+    const Ran r = at("export " + options);
+    CAPTURE(r.err);
+    CHECK(r.code == code);
+    CHECK(contains(r.err, why));
+  };
+  refuses("trees --to torch --raw", 2, "are for --to onnx, got --to torch");
+  refuses("trees --to dir --dtype float16", 2, "--dtype is for --to onnx and --to safetensors");
+  refuses("trees --to onnx --dtype bfloat16", 2, "ONNX runtimes do not compute in bfloat16");
+  refuses("trees --to tflite", 2, "--to: tflite not in");
+  refuses("nothing --to onnx", 3, "no such file or directory");
+  write(at / "there.onnx", "mine");
+  refuses("trees --to onnx --out there.onnx", 2, "there.onnx exists");
+  CHECK(read(at / "there.onnx") == "mine");
+  check_ok(at("export trees --to onnx --out there.onnx --replace"));
+  refuses("trees --to safetensors --out trees --replace", 2, "is a folder");
+
+  write(at / "bag.json", R"({"version": 1, "name": "bag", "output_dir": "bag", "data": {
+    "train": {"type": "CopyTask", "size": 32, "length": 2, "wait": 2}, "loader": {"batch_size": 8}},
+    "model": {"type": "Sequential", "layers": [{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 4, "max_norm": 1.0},
+    {"type": "Linear", "out_features": "auto"}]}, "loss": "CrossEntropyLoss", "optimizer": "SGD", "train": {"epochs": 1}})");
+  check_ok(at("train bag.json --quiet"));
+  refuses("bag --to onnx", 2, "layer");
+  CHECK(!fs::exists(at / "bag.onnx"));
+}
