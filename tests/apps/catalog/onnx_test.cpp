@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every golden case of the layers as an ONNX file. tests/interchange/onnx_check.py runs this test with HALFSTEP_ONNX_FOLDER, where
-// the files then stay, and compares what onnxruntime answers with what the layers do.
+// Every golden case of the layers as an ONNX file, and models of several of them. tests/interchange/onnx_check.py runs these tests with
+// HALFSTEP_ONNX_FOLDER, where the files then stay, and compares what onnxruntime answers with what the layers do.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -36,15 +36,66 @@ Tensor samples_like(const Tensor& x, int batch, int64_t n) {
   return index_select(line, 0, randint(0, line.numel(), {numel(shape)})).reshape(shape);
 }
 
+// Where exported files go, with inputs and outputs beside them if they stay.
+struct Kept {
+  TempDir temp;
+  const char* given = std::getenv("HALFSTEP_ONNX_FOLDER");
+  fs::path folder = given ? fs::path(given) : temp.path();
+  Json index = Json::object();
+
+  void add(const std::string& name, const std::string& what, Module& module, const Tensors& inputs) {
+    if (!given) return;
+    const NoGrad off;
+    TensorMap io;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      io["x" + std::to_string(i)] = inputs[i].contiguous();
+      io["y" + std::to_string(i)] = module(inputs[i]).contiguous();
+    }
+    save_safetensors(folder / (name + ".safetensors"), io);
+    index[name] = what;
+  }
+  ~Kept() {
+    if (!given) return;
+    Json all = fs::exists(folder / "index.json") ? Json::parse(read(folder / "index.json")) : Json::object();
+    all.update(index);
+    write(folder / "index.json", all.dump(1));
+  }
+};
+
+// A model of two to five layers of the goldens that fit each other, with widths taken from the data; nothing if they do not fit.
+std::optional<Json> draw_model(const DataFacts& facts, Generator& generator) {
+  const auto whole = [&](int64_t n) { return randint(0, n, {1}, {.dtype = DType::i64}, &generator).item<int64_t>(); };
+  const std::vector<Golden>& all = goldens("layer");
+  Json layers = Json::array();
+  const int64_t wanted = 2 + whole(4);
+  std::optional<Json> fits;
+  for (int64_t tries = 0; tries < 60 && int64_t(layers.size()) < wanted; ++tries) {
+    const Golden& g = all[size_t(whole(int64_t(all.size())))];
+    if (g.random() || g.json["args"].contains("max_norm")) continue;
+    Json layer = g.json["args"];
+    layer["type"] = g.type();
+    for (const Field& f : module_family().find(g.type())->fields)
+      if (f.from_input != 0) layer.erase(f.key);
+    Json more = layers;
+    more.push_back(layer);
+    Issues issues;
+    const Json model =
+        validate(Json{{"type", "Sequential"}, {"layers", more}}, component("model", module_family(), ""), "model", issues);
+    if (!issues.list().empty()) continue;
+    const InferredModel inferred = infer_model(model, facts, std::nullopt, "model", issues);
+    if (!issues.list().empty()) continue;
+    layers = more;
+    fits = inferred.model;
+  }
+  return layers.size() >= 2 ? fits : std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("every layer's golden case has a form in ONNX, or is refused with its reason") {
-  const char* const kept = std::getenv("HALFSTEP_ONNX_FOLDER");
-  const TempDir temp;
-  const fs::path folder = kept ? fs::path(kept) : temp.path();
+  Kept kept;
   manual_seed(1);
   int number = 0, exported = 0, refused = 0;
-  Json index = Json::object();
   for (const Golden& g : goldens("layer")) {
     if (is_unbatched(g)) continue;
     CAPTURE(g.json.dump());
@@ -55,7 +106,7 @@ TEST_CASE("every layer's golden case has a form in ONNX, or is refused with its 
     const int batch = args.contains("batch_first") && args["batch_first"] == false && x.dim() > 1 ? 1 : 0;
     const std::string name = std::to_string(number++);
     try {
-      export_onnx(folder / (name + ".onnx"), *module, samples_like(x, batch, 4), {.batch_dim = batch});
+      export_onnx(kept.folder / (name + ".onnx"), *module, samples_like(x, batch, 4), {.batch_dim = batch});
       ++exported;
     } catch (const ExportError& e) {
       ++refused;
@@ -64,18 +115,32 @@ TEST_CASE("every layer's golden case has a form in ONNX, or is refused with its 
       CHECK(std::string(e.what()).starts_with("[export] "));
       continue;
     }
-    if (!kept) continue;
-    const NoGrad off;
-    TensorMap io;
-    for (const int64_t n : {2, 3, 5, 0}) {
-      const Tensor in = n ? samples_like(x, batch, n) : x;
-      io["x" + std::to_string(n)] = in.contiguous();
-      io["y" + std::to_string(n)] = (*module)(in).contiguous();
-    }
-    save_safetensors(folder / (name + ".safetensors"), io);
-    index[name] = g.key;
+    kept.add(name, g.key, *module, {samples_like(x, batch, 2), samples_like(x, batch, 3), samples_like(x, batch, 5), x});
   }
-  if (kept) std::ofstream(folder / "index.json") << index.dump(1);
   MESSAGE(exported, " of ", number, " cases exported");
   CHECK(refused <= 2);
+}
+
+// HALFSTEP_ONNX_MODELS: how many; 40 without it.
+TEST_CASE("models of several layers that a config may have are exported") {
+  Kept kept;
+  const char* const count = std::getenv("HALFSTEP_ONNX_MODELS");
+  const int64_t models = count ? std::stoll(count) : 40;
+  Generator generator(7);
+  manual_seed(7);
+  const Shape inputs[] = {{20}, {3, 12, 12}, {8, 12}, {2, 6, 6, 6}};
+  int64_t made = 0;
+  for (int64_t drawn = 0; drawn < 20 * models && made < models; ++drawn) {
+    const Shape& input = inputs[size_t(drawn) % std::size(inputs)];
+    const std::optional<Json> model = draw_model({input, {}, 3, 64}, generator);
+    if (!model) continue;
+    const std::string text = model->dump();
+    CAPTURE(text);
+    const auto module = build_model(*model);
+    module->eval();
+    const std::string name = "model" + std::to_string(made++);
+    CHECK_NOTHROW(export_onnx(kept.folder / (name + ".onnx"), *module, randn(with_batch(4, input))));
+    kept.add(name, text, *module, {randn(with_batch(2, input)), randn(with_batch(5, input))});
+  }
+  CHECK(made == models);
 }
