@@ -10,6 +10,7 @@ The library libhalfstep_predict.so.0 is the file that the environment variable H
 in the folder above it, or is where the loader finds it. Threads may share a model. Failures are halfstep.Error.
 """
 import ctypes
+import functools
 import json
 import os
 
@@ -42,12 +43,17 @@ for _function, _result, _arguments in [
         ("hs_run", ctypes.c_int64, [_handle, ctypes.c_int, ctypes.c_int, _handle, _sizes, ctypes.c_int, _handle, ctypes.c_int64])]:
     getattr(_lib, _function).restype, getattr(_lib, _function).argtypes = _result, _arguments
 __version__ = _lib.hs_version().decode()
+_sizes_of = functools.lru_cache(64)(lambda shape: (ctypes.c_int64 * len(shape))(*shape))
 
 
 def _checked(result):
     if result is None or (isinstance(result, int) and result < 0):
         raise Error(_lib.hs_error().decode(errors="replace"))
     return result
+
+
+def _address(array):  # array.ctypes.data alone takes longer than some models
+    return ctypes.addressof(ctypes.c_char.from_buffer(array)) if array.flags.writeable and array.size else array.ctypes.data
 
 
 def threads(count=0):
@@ -69,14 +75,12 @@ class Model:
     def __call__(self, x, raw=False):
         """Probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
         x = numpy.asarray(x)
-        whole = numpy.issubdtype(x.dtype, numpy.integer)
-        single = x.shape == self.input
+        whole, single = x.dtype.kind in "iu", x.shape == self.input
         x = numpy.ascontiguousarray(x[None] if single else x, numpy.int64 if whole else numpy.float32)
         if x.ndim == 0 or x.ndim > _MAX_DIMS:
             raise Error(f"the model takes inputs [N, ...] of shape {list(self.input)}, got {x.ndim} dimensions")
         y = numpy.empty((x.shape[0], *self.output), numpy.float32)
-        shape = (ctypes.c_int64 * x.ndim)(*x.shape)
-        _checked(_lib.hs_run(self._open, int(raw), int(whole), x.ctypes.data, shape, x.ndim, y.ctypes.data, y.size))
+        _checked(_lib.hs_run(self._open, int(raw), whole, _address(x), _sizes_of(x.shape), x.ndim, _address(y), y.size))
         return y[0] if single else y
 
     def close(self):

@@ -161,7 +161,7 @@ bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std
     if (t.defined() && (!first || first->impl()->wrapped_number)) first = &t;
   if (!first || !state.enabled[slot(first->device().type)]) return false;
   check<AmpError>(policy != CastPolicy::banned, op, "is unsafe to autocast: its gradient can leave the range of float16",
-                  Help{std::string(advice)});
+                  Help{advice});
   Ledger::policy(policy, state.dtype[slot(first->device().type)], inputs);
   if (policy == CastPolicy::keep || policy == CastPolicy::f32_output) return true;
   const DType low = state.dtype[slot(first->device().type)];

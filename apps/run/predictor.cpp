@@ -145,6 +145,9 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     };
     recorder_ = std::make_unique<ForwardRecorder>(forward, *parts_.model, parts_.device);
   }
+  // On the CPU the copies are made here, so that they take no memory that a call would reuse in the next one.
+  if (parts_.device.is_cpu() && parts_.low)
+    (*this)(zeros(with_batch(1, form_.input), {.dtype = form_.input_dtype, .device = Device::cpu}));
   std::optional<int64_t> ignored;
   if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
   metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);

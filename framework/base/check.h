@@ -44,8 +44,8 @@ struct ConfigError : Error { using Error::Error; };    // a JSON config or comma
 struct DataError : Error { using Error::Error; };      // a data file missing or malformed
 struct IoError : Error { using Error::Error; };        // reading or writing a file failed
 
-// A message part that becomes a line of its own: "help: <text>".
-struct Help { std::string text; };
+// A message part that becomes a line of its own: "help: <text>". It does not own the text, since checks that hold are most of them.
+struct Help { std::string_view text; };
 inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out << "\nhelp: " << h.text; }
 
 // All parts, as a stream writes them.

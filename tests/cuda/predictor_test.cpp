@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trained model in use on the device: calls replay recorded work, and give the bits of calls that do not.
-#include "apps/run/predictor.h"
 
 #include <doctest/doctest.h>
 
@@ -10,51 +9,26 @@
 #include "apps/commands/program.h"
 #include "cuda/launches.h"
 #include "framework/tensor/memory.h"
-#include "tests/apps/support.h"
+#include "tests/apps/small_models.h"
 #include "tests/cuda/support.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
 using halfstep::app::ForwardRecorder;
 using halfstep::app::Predictor;
+using halfstep::app::testing::inputs_for;
+using halfstep::app::testing::kSmallModels;
+using halfstep::app::testing::SmallModel;
 using halfstep::app::testing::TempDir;
 
 namespace {
 
-struct Kind {
-  const char *name, *shape, *layers;
-};
-const Kind kKinds[] = {
-    {"mlp", "[6]", R"({"type": "Linear", "out_features": 16}, "ReLU", {"type": "Dropout", "p": 0.5})"},
-    {"cnn", "[1, 8, 8]", R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "padding": 1}, "BatchNorm2d", "ReLU",
-                            {"type": "MaxPool2d", "kernel_size": 2}, "Flatten")"},
-    {"lstm", "[5, 6]", R"({"type": "LSTM", "hidden_size": 8, "output": "last"})"},
-    {"transformer", "[5, 8]", R"({"type": "PositionEmbedding", "max_len": 5},
-                                 {"type": "TransformerEncoder", "num_layers": 1, "nhead": 2, "dim_feedforward": 16,
-                                  "is_causal": true}, "Flatten")"},
-};
-
-// A run of two steps on the CPU, in the folder "out".
-void train_for_device(const TempDir& dir, const Kind& kind, bool amp) {
-  app::testing::write(dir / "run.json", R"({"version": 1, "name": "t", "output_dir": "out", "device": "cpu", "seed": 3,
-    "model": {"type": "Sequential", "layers": [)" +
-                                            std::string(kind.layers) + R"(, {"type": "Linear", "out_features": 3}]},
-    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1},
-    "amp": {"enabled": )" + (amp ? "true" : "false") +
-                                            R"(, "dtype": "bfloat16"},
-    "data": {"train": {"type": "Random", "num_batches": 2, "input_shape": )" +
-                                            kind.shape + R"(, "classes": 3},
-             "loader": {"batch_size": 4}}, "train": {"epochs": 1}})");
+// Trains in this process, whose device may be emulated.
+void train_small(const TempDir& dir, const SmallModel& small, bool amp) {
+  app::testing::write(dir / "run.json", app::testing::config_of(small, amp));
   const std::string config = (dir / "run.json").string(), output = "output_dir=" + (dir / "out").string();
   const char* const arguments[] = {"halfstep", "train", config.c_str(), "--quiet", "--set", output.c_str()};
   REQUIRE(app::run_program(6, arguments) == 0);
-}
-
-Tensor inputs_for(const Predictor& model, int64_t count, uint64_t seed = 7) {
-  Generator generator(seed);
-  Shape shape{count};
-  for (const int64_t size : model.form().input) shape.push_back(size);
-  return randn(shape, {.device = Device::cpu}, &generator);
 }
 
 // Work that the host gives to the device: launches of kernels and calls of libraries.
@@ -74,12 +48,12 @@ ForwardRecorder recorder_of(Module& net) {
 }  // namespace
 
 TEST_CASE("predictions on the device replay recorded work: the bits of eager calls, and nothing to launch") {
-  for (const Kind& kind : kKinds) {
+  for (const SmallModel& kind : kSmallModels) {
     for (const bool amp : {false, true}) {
       CAPTURE(std::string(kind.name));
       CAPTURE(amp);
       const TempDir dir;
-      train_for_device(dir, kind, amp);
+      train_small(dir, kind, amp);
       const Predictor eager(dir / "out", {.device = "cuda", .record = false}), model(dir / "out", {.device = "cuda"});
       const uint64_t drawn = default_generator().state().offset;
       for (const int64_t count : {1, 4}) {
@@ -108,7 +82,7 @@ TEST_CASE("predictions on the device replay recorded work: the bits of eager cal
 
 TEST_CASE("predictions on the device: of many shapes the last ones are kept, and their memory is given back") {
   const TempDir dir;
-  train_for_device(dir, kKinds[0], true);
+  train_small(dir, kSmallModels[0], true);
   mm(ones({2, 2}, {.device = Device::cuda}), ones({2, 2}, {.device = Device::cuda}));  // may take a workspace that stays
   const size_t before = allocator(Device::cuda).stats().live;
   {
@@ -135,7 +109,7 @@ TEST_CASE("predictions on the device: of many shapes the last ones are kept, and
 
 TEST_CASE("predictions on the device: several threads at once") {
   const TempDir dir;
-  train_for_device(dir, kKinds[0], true);
+  train_small(dir, kSmallModels[0], true);
   const Predictor model(dir / "out", {.device = "cuda"}), eager(dir / "out", {.device = "cuda", .record = false});
   std::vector<std::string> want, got(8);
   for (int64_t i = 0; i < 8; ++i) want.push_back(bytes(eager(inputs_for(model, i % 3 + 1, uint64_t(i)))));
