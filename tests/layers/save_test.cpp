@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/io/safetensors.h"
+#include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"
 
@@ -146,4 +147,12 @@ TEST_CASE("to_empty gives memory without values") {
   CHECK((weight.device() == Device::cpu && weight.requires_grad() && weight.shape() == Shape{2, 1, 3, 3}));
   init::ones_(weight);
   CHECK(weight.sum().item() == 18);
+}
+
+TEST_CASE("a parameter that is replaced does not stay in memory") {
+  const auto live = [] { return allocator(Device::cpu).stats().live; };
+  Linear layer(256, 256), other(256, 256);
+  const size_t before = live();
+  layer.weight = other.weight;
+  CHECK(live() <= before - 256 * 256 * sizeof(float));
 }
