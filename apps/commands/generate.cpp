@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <iomanip>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
@@ -38,6 +40,15 @@ std::string prompt_of(const GenerateArguments& o) {
   } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
 }
 
+void note_unknown(const std::vector<std::string>& words) {
+  constexpr size_t kShown = 5;
+  if (words.empty()) return;
+  std::cerr << "note: the training text does not have " << words.size() << (words.size() > 1 ? " words" : " word")
+            << " of the prompt, and the model reads <unk> instead: ";
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i) std::cerr << (i ? ", " : "") << words[i];
+  std::cerr << (words.size() > kShown ? ", ...\n" : "\n");
+}
+
 int generate(const GenerateArguments& o) {
   apply_threads(o.threads);
 #ifdef SIGPIPE
@@ -53,6 +64,7 @@ int generate(const GenerateArguments& o) {
     std::cerr << "note: the model cannot read token by token, so each token computes up to " << reader.context()
               << " again: " << reader.why_not() << '\n';
   }
+  note_unknown(sampler.unknown_words(prompt));
   auto begin = std::chrono::steady_clock::now();
   sampler.start(prompt);
   const double read_seconds = seconds_since(begin);
