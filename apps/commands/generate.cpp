@@ -21,12 +21,12 @@ namespace halfstep::app {
 namespace {
 
 struct GenerateArguments {
-  std::string model, prompt;
-  std::optional<std::string> prompt_file, device;
-  std::optional<int> threads;
+  ModelOptions model;
+  std::string prompt;
+  std::optional<std::string> prompt_file;
   int64_t length = 500;
   SamplingOptions sampling;
-  bool json = false, no_amp = false, trained_weights = false;
+  bool json = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -50,14 +50,13 @@ void note_unknown(const std::vector<std::string>& words) {
 }
 
 int generate(const GenerateArguments& o) {
-  apply_threads(o.threads);
+  apply_threads(o.model.threads);
 #ifdef SIGPIPE
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has gone, such as `head`, ends the program without a word
 #endif
   const std::string prompt = prompt_of(o);
-  Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
-  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
-            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  Predictor model(o.model.path, o.model.predictor());
+  print_model(model);
   TextSampler sampler(model, o.sampling);
   const SequenceReader& reader = sampler.reader();
   if (!reader.by_steps()) {
@@ -107,8 +106,7 @@ int generate(const GenerateArguments& o) {
 void add_generate(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<GenerateArguments>();
   CLI::App* c = program.add_subcommand("generate", "Write text with a trained model of text");
-  c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
-      ->required();
+  add_model(*c, o->model);
   auto* const prompt = c->add_option("--prompt", o->prompt, "what the text begins with; numbers for a model of token files");
   c->add_option("--prompt-file", o->prompt_file, "the same from a file, as it is (- is stdin)")
       ->type_name("FILE")
@@ -122,11 +120,6 @@ void add_generate(CLI::App& program, Action& chosen) {
       ->check(CLI::Range(1e-9, 1.0));
   c->add_option("--seed", o->sampling.seed, "another seed, another text; default: 0");
   c->add_flag("--json", o->json, "one JSON object, at the end");
-  c->add_flag("--no-amp", o->no_amp, "compute in float32");
-  c->add_flag("--trained-weights", o->trained_weights,
-              "those that were trained, where the run has an average of them (train.ema, swa)");
-  add_device(*c, o->device);
-  add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return generate(*o); }; });
 }
 
