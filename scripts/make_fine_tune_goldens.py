@@ -3,7 +3,8 @@
 """Writes tests/apps/fine_tune/: small ResNet-18 and GPT-2 with random weights, as torchvision and Hugging Face save them, and what
 PyTorch computes with them.
 
-Run by hand where torch, torchvision, safetensors and tokenizers are installed; tests only read the files:
+Run by hand where torch, torchvision, safetensors and tokenizers are installed, and transformers to compare with; tests only read
+the files:
     python3 scripts/make_fine_tune_goldens.py
     python3 scripts/make_fine_tune_goldens.py --full FOLDER     the published sizes with random weights, to try by hand: 540 MB
 
@@ -105,6 +106,21 @@ def gpt2_logits(state, ids, heads):
     return norm("ln_f", x) @ state["wte.weight"].T
 
 
+def compare_with_transformers(state, positions, heads):
+    """Is gpt2_logits what the package computes, and does the package know these names?"""
+    try:
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ImportError:
+        return "transformers is not installed, so that nothing was compared with it"
+    tokens, width = state["wte.weight"].shape
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=tokens, n_positions=positions, n_embd=width, n_head=heads, n_layer=2,
+                                       bos_token_id=0, eos_token_id=0)).eval()
+    model.transformer.load_state_dict(state)
+    ids = torch.arange(positions) * 7 % tokens
+    torch.testing.assert_close(model(ids[None]).logits[0], gpt2_logits(state, ids, heads), rtol=1e-4, atol=1e-4)
+    return "the logits are those of transformers"
+
+
 def with_masks(state, positions):
     """The buffers of older versions of transformers."""
     blocks = 1 + max(int(n.split(".")[1]) for n in state if n.startswith("h."))
@@ -138,6 +154,7 @@ def make_gpt2(out):
     logits = gpt2_logits(state, torch.tensor(cases[0]["prompt_tokens"]), heads)[-1]
     answers = {"cases": cases, "logits": logits[:8].tolist()}
     (out / "gpt2_tokens.json").write_text(json.dumps(answers, ensure_ascii=False) + "\n")
+    print(compare_with_transformers(state, positions, heads))
     print(f"gpt2: {len(state)} tensors, the closest two tokens differ by {narrowest:.3g}")
 
 

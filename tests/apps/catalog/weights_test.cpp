@@ -188,9 +188,11 @@ TEST_CASE("weights: damaged files, other kinds of numbers and absent files end w
   CHECK(contains(run(dir, "validate run.json --set model.weights.path=folder").out, "weights: folder: 9 tensors"));
   fs::remove(path);
   CHECK(contains(run(dir, "validate run.json").out, "weights: " + path + " is not there, and was not checked"));
-  const Ran r = run(dir, "train run.json");
-  CHECK(r.code == 2);
-  CHECK(contains(r.err, "[model.weights] [safetensors] " + path + ": cannot read: No such file or directory"));
+  for (const std::string command : {"train", "lr-find"}) {
+    const Ran r = run(dir, command + " run.json");
+    CHECK(r.code == 2);
+    CHECK(contains(r.err, "[model.weights] [safetensors] " + path + ": cannot read: No such file or directory"));
+  }
 }
 
 TEST_CASE("tie: an embedding and a head are one tensor, trained, counted and saved once") {
