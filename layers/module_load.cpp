@@ -25,11 +25,19 @@ bool under_another_name(const StateDict& mine, const StateDict& state, const Nam
          });
 }
 
-void list(std::ostringstream& out, const char* title, const std::vector<std::string>& names, const std::vector<std::string>& near) {
-  for (const std::string& n : names) {
-    out << "\n  " << title << ": " << n;
-    if (const std::string hint = nearest_name(n, near); !hint.empty()) out << " (did you mean " << hint << "?)";
+constexpr size_t kListed = 6;  // of each kind of problem; a state with other names altogether has hundreds
+
+// Lines of an error, and how many there are beyond those that are listed.
+void list(std::ostringstream& out, const char* title, const std::vector<std::string>& lines) {
+  for (size_t i = 0; i < std::min(lines.size(), kListed); ++i) out << "\n  " << title << ": " << lines[i];
+  if (lines.size() > kListed) out << "\n  " << title << ": " << lines.size() - kListed << " more";
+}
+
+std::vector<std::string> with_hints(std::vector<std::string> names, const std::vector<std::string>& near) {
+  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) {
+    if (const std::string hint = nearest_name(names[i], near); !hint.empty()) names[i] += " (did you mean " + hint + "?)";
   }
+  return names;
 }
 
 }  // namespace
@@ -38,28 +46,33 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   // Writes go through detached handles: they share memory and version with the parameters, so that shadows notice.
   const StateDict mine = state_dict();
   LoadReport report;
-  std::ostringstream misshapen;
+  std::vector<std::string> undefined, shapes, dtypes, twice;
   for (const NamedTensor& n : mine) {
     const Tensor* from = find(state, n.name);
     if (!from) {
       if (!under_another_name(mine, state, n)) report.missing.push_back(n.name);
     } else if (!from->defined()) {
-      misshapen << "\n  undefined: " << n.name;
+      undefined.push_back(n.name);
     } else if (from->shape() != n.tensor.shape()) {
-      misshapen << "\n  shape: " << n.name << " must be " << n.tensor.shape() << ", got " << from->shape();
+      shapes.push_back(joined(n.name, " must be ", n.tensor.shape(), ", got ", from->shape()));
+    } else if (is_floating(n.tensor.dtype()) && !is_floating(from->dtype())) {  // such as the integers of a quantised weight
+      dtypes.push_back(joined(n.name, " must be floating, got ", from->dtype()));
     }
   }
   for (const NamedTensor& n : state) {
     if (!find(mine, n.name)) report.unexpected.push_back(n.name);
-    if (!find(state, n.name)->same(n.tensor)) misshapen << "\n  twice: " << n.name;
+    if (!find(state, n.name)->same(n.tensor)) twice.push_back(n.name);
   }
 
   std::ostringstream problems;
   if (strict) {
-    list(problems, "missing", report.missing, report.unexpected);
-    list(problems, "unexpected", report.unexpected, report.missing);
+    list(problems, "missing", with_hints(report.missing, report.unexpected));
+    list(problems, "unexpected", with_hints(report.unexpected, report.missing));
   }
-  problems << misshapen.str();
+  list(problems, "undefined", undefined);
+  list(problems, "shape", shapes);
+  list(problems, "dtype", dtypes);
+  list(problems, "twice", twice);
   if (!problems.str().empty()) fail<ValueError>("load_state_dict", "the state does not fit ", describe(), ':', problems.str());
 
   NoGrad off;

@@ -33,6 +33,7 @@ void HeldTensor::bind(std::shared_ptr<TensorSlot> slot) noexcept {
   Tensor::operator=(slot_->get());
   if (slot_->holder) slot_->holder->slot_.reset();
   slot_->holder = this;
+  slot_->value = Tensor();  // else the first tensor would live as long as the module, also after another was assigned
 }
 
 void HeldTensor::release() noexcept {

@@ -2,6 +2,7 @@
 #include "layers/save.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "framework/io/safetensors.h"
@@ -45,28 +46,51 @@ void save(const Module& module, const std::filesystem::path& path, const std::ma
   save_safetensors(path, state.tensors, all);
 }
 
-LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
+StateForModule read_state(const Module& module, const std::filesystem::path& path, const LoadOptions& options) {
   const StateDict file = state_of_file(path);
-  StateDict state;
+  StateForModule out;
+  bool any = file.empty();
+  std::set<std::string> left_out;  // by their names in the module
   for (const auto& [name, tensor] : file) {
     if (!name.starts_with(options.prefix)) continue;
-    const std::string rest = name.substr(options.prefix.size());
-    state.push_back({options.rename ? options.rename(rest) : rest, tensor});
+    any = true;
+    const std::string rest = name.substr(options.prefix.size()), mine = options.rename ? options.rename(rest) : rest;
+    if (options.skip && (options.skip(rest) || options.skip(mine))) {
+      left_out.insert(mine);
+      continue;
+    }
+    const bool turned = options.transpose && (options.transpose(rest) || options.transpose(mine));
+    check<ValueError>(!turned || tensor.dim() == 2, "load", rest, " must be a matrix to be transposed, got ", tensor.shape());
+    out.state.push_back({mine, turned ? tensor.t() : tensor});
   }
-  check<ValueError>(!state.empty() || file.empty() || !options.strict, "load", "no name in ", path.string(),
-                    " begins with \"", options.prefix, '"');
-  if (!options.device) return module.load_state_dict(state, options.strict);
+  check<ValueError>(any || !options.strict, "load", "no name in ", path.string(), " begins with \"", options.prefix, '"');
+  if (!options.skip) return out;
+  for (const NamedTensor& n : module.state_dict()) {
+    if (!options.skip(n.name) && !left_out.contains(n.name)) continue;
+    out.skipped.push_back(n.name);
+    out.state.push_back(n);
+  }
+  return out;
+}
+
+LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
+  StateForModule read = read_state(module, path, options);
+  if (!options.device) return module.load_state_dict(read.state, options.strict);
   const StateDict mine = module.state_dict();
   const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
   if (planned && !options.device->is_meta()) {
-    const LoadReport fits = module.load_state_dict(state, options.strict);  // on meta it compares, and copies nothing
-    check<ValueError>(fits.missing.empty(), "load", "a module on the device meta needs all its tensors, but ", path.string(),
-                      " lacks ", fits.missing.size(), " of them, the first of which is ",
-                      fits.missing.empty() ? "" : fits.missing.front());
+    const LoadReport fits = module.load_state_dict(read.state, options.strict);  // on meta it compares, and copies nothing
+    const bool whole = fits.missing.empty() && read.skipped.empty();
+    check<ValueError>(whole, "load", "a module on the device meta needs all its tensors, but ", path.string(), " lacks ",
+                      fits.missing.size() + read.skipped.size(), " of them, the first of which is ",
+                      whole                  ? ""
+                      : fits.missing.empty() ? read.skipped.front()
+                                             : fits.missing.front());
     module.to_empty(*options.device);
   }
   module.to(*options.device);
-  return module.load_state_dict(state, options.strict);
+  if (!read.skipped.empty()) read = read_state(module, path, options);  // with the module's tensors where they are now
+  return module.load_state_dict(read.state, options.strict);
 }
 
 }  // namespace halfstep

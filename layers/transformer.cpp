@@ -8,9 +8,10 @@
 namespace halfstep {
 
 TransformerActivation::TransformerActivation(const std::string& name) {
-  check<ValueError>(name == "relu" || name == "gelu", "TransformerActivation", "must be \"relu\", \"gelu\" or a function, got \"",
-                    name, '"');
+  check<ValueError>(name == "relu" || name == "gelu" || name == "gelu_tanh", "TransformerActivation",
+                    "must be \"relu\", \"gelu\", \"gelu_tanh\" or a function, got \"", name, '"');
   if (name == "gelu") function_ = [](const Tensor& x) { return gelu(x); };
+  if (name == "gelu_tanh") function_ = [](const Tensor& x) { return gelu_tanh(x); };
 }
 
 TransformerBlock::TransformerBlock(int64_t d_model, const TransformerLayerOptions& o) : options_(o) {

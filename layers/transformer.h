@@ -23,7 +23,7 @@
 
 namespace halfstep {
 
-// The function between the linear layers of a block: "relu", "gelu" (by erf) or your own.
+// The function between the linear layers of a block: "relu", "gelu" (by erf), "gelu_tanh" (that of GPT-2) or your own.
 class TransformerActivation {
  public:
   TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}

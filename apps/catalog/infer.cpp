@@ -2,6 +2,7 @@
 #include "apps/catalog/infer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
@@ -141,15 +142,21 @@ Tensor Inference::layer(Json& self, const Tensor& x) {
   return y;
 }
 
-// Do `init` and `freeze` fit the layer?
+// Do `init`, `tie` and `freeze` fit the layer?
 void Inference::try_initial(const Json& self) {
-  for (const char* key : {"init", "freeze"}) {
-    if (!self.contains(key) || self[key].is_null() || module_catalog().own_field(self, key)) continue;
+  constexpr std::array kKeys{"init", "tie", "freeze"};
+  const auto given = [&](const char* key) {
+    return self.contains(key) && !self[key].is_null() && !module_catalog().own_field(self, key);
+  };
+  for (const std::string_view key : kKeys) {
+    if (!given(key.data())) continue;
     Json alone = self;
-    alone[std::string_view(key) == "init" ? "freeze" : "init"] = nullptr;
+    for (const char* other : kKeys) {
+      if (key != other && given(other)) alone[other] = nullptr;
+    }
     try {
       build_model(alone);
-    } catch (const Error& e) { reject(key, one_line(e)); }
+    } catch (const Error& e) { reject(std::string(key), one_line(e)); }
   }
 }
 

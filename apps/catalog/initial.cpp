@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/catalog/initial.h"
 
-#include <filesystem>
+#include <algorithm>
 
 #include "apps/catalog/infer.h"
 #include "apps/catalog/modules.h"
+#include "apps/catalog/weights.h"
 #include "apps/schema/pattern.h"
-#include "framework/io/checkpoint.h"
-#include "framework/io/torch_file.h"
+#include "layers/embedding.h"
 #include "layers/init.h"
-#include "layers/save.h"
+#include "layers/linear.h"
 
 namespace halfstep::app {
 namespace {
@@ -64,24 +64,6 @@ void add_rows(Catalog<InitRow>& all) {
                    arg<double>(number("std", 0.01, "deviation").at_least(0))));
 }
 
-const Section& rename_section() {
-  static const Section made{"rename",
-                            {pattern("match", nullptr, "pattern to find in a name of the file").required(),
-                             text("replace", "", "its replacement in the model's name; \\1 is the first group")}};
-  return made;
-}
-
-const Section& weights_section() {
-  static const Section made{"weights",
-                            {text("path", nullptr, "a file of safetensors or PyTorch, or a halfstep run or checkpoint").required(),
-                             boolean("strict", true, "file and layer must have the same names"),
-                             text("prefix", "", "use only names that begin with it, and remove it from them"),
-                             list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
-                                  "changes of the file's names, one after the other")
-                                 .items(0, 100)}};
-  return made;
-}
-
 Pattern pattern_of(const Json& rule) { return Pattern(rule["match"].get<std::string>()); }
 
 void fill_parameters(Module& module, const Json& rules) {
@@ -118,18 +100,30 @@ void freeze_parameters(const Module& module, const Json& patterns) {
   }
 }
 
-void load_file(Module& module, const Json& weights) {
-  std::filesystem::path file = weights["path"].get<std::string>();
-  if (file.extension() != ".safetensors" && !is_torch_file(file)) {
-    file = resolve_checkpoint(file);
-    verify_checkpoint(file);
-    file /= "model.safetensors";
+// The weight of a layer that may share it.
+Parameter* shareable_weight(Module& layer) {
+  if (auto* const linear = dynamic_cast<Linear*>(&layer)) return &linear->weight;
+  if (auto* const embedding = dynamic_cast<Embedding*>(&layer)) return &embedding->weight;
+  return nullptr;
+}
+
+void tie_weights(Module& module, const Json& names) {
+  const auto below = module.named_modules();
+  Parameter* first = nullptr;
+  for (const Json& text : names) {
+    const std::string name = text;
+    const auto at = std::find_if(below.begin(), below.end(), [&](const auto& layer) { return layer.first == name; });
+    check<ConfigError>(at != below.end(), "tie", text.dump(), " must be the name of a layer in this one, but is of none");
+    Parameter* const weight = shareable_weight(*at->second);
+    check<ConfigError>(weight, "tie", text.dump(), " must be an Embedding or a Linear, got ", at->second->describe());
+    if (!first) {
+      first = weight;
+      continue;
+    }
+    check<ConfigError>(weight->shape() == first->shape(), "tie", text.dump(), " must have a weight of shape ", first->shape(),
+                       ", as ", names[0].dump(), ", got ", weight->shape());
+    *weight = *first;
   }
-  const auto renamed = [&](std::string name) {
-    for (const Json& rule : weights["rename"]) name = pattern_of(rule).replaced(std::move(name), rule["replace"]);
-    return name;
-  };
-  load(module, file, {.strict = weights["strict"], .prefix = weights["prefix"], .rename = renamed});
 }
 
 }  // namespace
@@ -145,40 +139,26 @@ Catalog<InitRow>& init_catalog() {
 }
 
 std::vector<Field> initial_fields() {
-  return {list("init", nullptr, component("", init_catalog().family(), "an initialiser"),
-               "first values; a parameter takes the first entry that matches")
-              .items(1, 100)
-              .or_one(),
-          optional_section("weights", weights_section(), "values from a file").or_text("path"),
-          list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that are not trained; true: all")
-              .items(1, 100)
-              .or_boolean()};
+  return {
+      list("init", nullptr, component("", init_catalog().family(), "an initialiser"),
+           "first values; a parameter takes the first entry that matches")
+          .items(1, 100)
+          .or_one(),
+      list("tie", nullptr, text("", nullptr, "a layer's name"), "Embedding and Linear layers that share one weight").items(2, 100),
+      weights_field(),
+      list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that are not trained; true: all")
+          .items(1, 100)
+          .or_boolean()};
 }
 
 void initialise(Module& module, const Json& self) {
   const auto given = [&](const char* key) { return self.contains(key) && !self[key].is_null(); };
   const bool own_meaning = module_catalog().own_field(self, "init");
   if (given("init") && !own_meaning) fill_parameters(module, self["init"].is_array() ? self["init"] : Json::array({self["init"]}));
+  if (given("tie")) tie_weights(module, self["tie"]);
   if (!given("freeze")) return;
   if (!self["freeze"].is_boolean()) return freeze_parameters(module, self["freeze"]);
   if (self["freeze"] == true) module.requires_grad_(false);
-}
-
-void load_weights(Module& module, const Json& model, const std::string& path) {
-  if (model.contains("weights") && !model["weights"].is_null()) {
-    try {
-      load_file(module, model["weights"]);
-    } catch (const Error& e) { fail<ConfigError>(join_path(path, "weights"), e.what()); }
-  }
-  const ModuleRow& row = module_catalog().row(model);
-  if (!row.parts) return;
-  const auto below = module.named_modules();
-  Json self = model;
-  for (const LayerPart& part : row.parts(self)) {
-    for (const auto& [name, child] : below) {
-      if (name == part.name) load_weights(*child, *part.config, join_path(path, part.key));
-    }
-  }
 }
 
 }  // namespace halfstep::app

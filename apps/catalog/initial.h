@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The initial values of a model: `init`, `weights` and `freeze` of a layer's config.
+// The initial values of a model: `init`, `tie` and `freeze` of a layer's config; `weights` is in weights.h.
 #pragma once
 
 #include <functional>
@@ -20,11 +20,8 @@ Catalog<InitRow>& init_catalog();
 // The keys of every layer.
 std::vector<Field> initial_fields();
 
-// `init` and `freeze` of the layer that `module` was made from. Throws ConfigError for a pattern that no parameter's name has, and
-// for an initialiser that does not fit a parameter.
+// `init`, `tie` and `freeze` of the layer that `module` was made from. Throws ConfigError for a pattern that no parameter's name
+// has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
 void initialise(Module& module, const Json& self);
-
-// Reads `weights` of a model and of the layers in it, outer layers first. Throws ConfigError naming the key, which is below `path`.
-void load_weights(Module& module, const Json& model, const std::string& path);
 
 }  // namespace halfstep::app

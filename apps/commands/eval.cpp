@@ -20,10 +20,10 @@ namespace halfstep::app {
 namespace {
 
 struct EvalArguments {
-  std::string path, split;
-  ConfigOptions config;
-  std::optional<int> threads;
-  bool json = false, trained_weights = false;
+  ModelOptions model;
+  std::string split;
+  ConfigOptions config;  // its sets
+  bool json = false;
 };
 
 // Rows of numbers, in columns of one width.
@@ -48,19 +48,19 @@ void check_alike(const Dataset& data, const DataForm& form, const Config& config
 }
 
 int eval(const EvalArguments& o) {
-  apply_threads(o.threads);
-  const auto replaced = replaced_run(o.path);
-  if (replaced && list_checkpoints(o.path).empty()) {
-    fail<CheckpointError>("eval", o.path, " holds no checkpoint yet: it is being overwritten",
+  apply_threads(o.model.threads);
+  const auto replaced = replaced_run(o.model.path);
+  if (replaced && list_checkpoints(o.model.path).empty()) {
+    fail<CheckpointError>("eval", o.model.path, " holds no checkpoint yet: it is being overwritten",
                           Help{"the run that it held before is in " + replaced->string()});
   }
-  const std::filesystem::path checkpoint = model_in_use(o.path);
+  const std::filesystem::path checkpoint = model_in_use(o.model.path);
   const StoredModel stored = load_model(checkpoint);
   const CheckpointContents& contents = stored.contents;
   const int64_t step = stored_step(contents);
   const std::optional<StoredData> data = stored_data(contents);
-  ConfigOptions options = o.config;
-  options.known = data ? &data->form : nullptr;
+  const ConfigOptions options{
+      .sets = o.config.sets, .no_amp = o.model.no_amp, .device = o.model.device, .known = data ? &data->form : nullptr};
   Config config = resolve_config(stored_config(contents), checkpoint.string(), options);
   apply_log_level(config.logging, true);
   std::string split = o.split;
@@ -71,7 +71,7 @@ int eval(const EvalArguments& o) {
   ModelParts parts = make_model(config);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
-  const bool averaged = stored.averaged || (!o.trained_weights && use_averages(contents, state) > 0);
+  const bool averaged = stored.averaged || (!o.model.trained_weights && use_averages(contents, state) > 0);
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   config.data.loader.sampler = nullptr;
@@ -109,16 +109,11 @@ int eval(const EvalArguments& o) {
 void add_eval(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<EvalArguments>();
   CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
-  c->add_option("path", o->path, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")->required();
+  add_model(*c, o->model);
   c->add_option("--split", o->split, "data to evaluate on; default: val, else test")
       ->check(CLI::IsMember({"train", "val", "test"}));
   add_set(*c, o->config);
-  c->add_flag("--no-amp", o->config.no_amp, "evaluate in float32");
-  c->add_flag("--trained-weights", o->trained_weights,
-              "those that were trained, where the run has an average of them (train.ema, swa)");
   c->add_flag("--json", o->json, "one JSON object");
-  add_device(*c, o->config.device);
-  add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return eval(*o); }; });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <iomanip>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
@@ -19,12 +21,12 @@ namespace halfstep::app {
 namespace {
 
 struct GenerateArguments {
-  std::string model, prompt;
-  std::optional<std::string> prompt_file, device;
-  std::optional<int> threads;
+  ModelOptions model;
+  std::string prompt;
+  std::optional<std::string> prompt_file;
   int64_t length = 500;
   SamplingOptions sampling;
-  bool json = false, no_amp = false, trained_weights = false;
+  bool json = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -38,21 +40,30 @@ std::string prompt_of(const GenerateArguments& o) {
   } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
 }
 
+void note_unknown(const std::vector<std::string>& words) {
+  constexpr size_t kShown = 5;
+  if (words.empty()) return;
+  std::cerr << "note: the training text does not have " << words.size() << (words.size() > 1 ? " words" : " word")
+            << " of the prompt, and the model reads <unk> instead: ";
+  for (size_t i = 0; i < std::min(words.size(), kShown); ++i) std::cerr << (i ? ", " : "") << words[i];
+  std::cerr << (words.size() > kShown ? ", ...\n" : "\n");
+}
+
 int generate(const GenerateArguments& o) {
-  apply_threads(o.threads);
+  apply_threads(o.model.threads);
 #ifdef SIGPIPE
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has gone, such as `head`, ends the program without a word
 #endif
   const std::string prompt = prompt_of(o);
-  Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
-  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
-            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  Predictor model(o.model.path, o.model.predictor());
+  print_model(model);
   TextSampler sampler(model, o.sampling);
   const SequenceReader& reader = sampler.reader();
   if (!reader.by_steps()) {
     std::cerr << "note: the model cannot read token by token, so each token computes up to " << reader.context()
               << " again: " << reader.why_not() << '\n';
   }
+  note_unknown(sampler.unknown_words(prompt));
   auto begin = std::chrono::steady_clock::now();
   sampler.start(prompt);
   const double read_seconds = seconds_since(begin);
@@ -95,8 +106,7 @@ int generate(const GenerateArguments& o) {
 void add_generate(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<GenerateArguments>();
   CLI::App* c = program.add_subcommand("generate", "Write text with a trained model of text");
-  c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
-      ->required();
+  add_model(*c, o->model);
   auto* const prompt = c->add_option("--prompt", o->prompt, "what the text begins with; numbers for a model of token files");
   c->add_option("--prompt-file", o->prompt_file, "the same from a file, as it is (- is stdin)")
       ->type_name("FILE")
@@ -110,11 +120,6 @@ void add_generate(CLI::App& program, Action& chosen) {
       ->check(CLI::Range(1e-9, 1.0));
   c->add_option("--seed", o->sampling.seed, "another seed, another text; default: 0");
   c->add_flag("--json", o->json, "one JSON object, at the end");
-  c->add_flag("--no-amp", o->no_amp, "compute in float32");
-  c->add_flag("--trained-weights", o->trained_weights,
-              "those that were trained, where the run has an average of them (train.ema, swa)");
-  add_device(*c, o->device);
-  add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return generate(*o); }; });
 }
 

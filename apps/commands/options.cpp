@@ -25,6 +25,21 @@ void add_threads(CLI::App& command, std::optional<int>& threads) {
   command.add_option("--threads", threads, "threads of the CPU backend; 0: all cores")->check(CLI::Range(0, 4096));
 }
 
+void add_model(CLI::App& command, ModelOptions& options) {
+  command.add_option("model", options.path, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
+      ->required();
+  command.add_flag("--no-amp", options.no_amp, "compute in float32");
+  command.add_flag("--trained-weights", options.trained_weights,
+                   "those that were trained, where the run has an average of them (train.ema, swa)");
+  add_device(command, options.device);
+  add_threads(command, options.threads);
+}
+
+void print_model(const Predictor& model) {
+  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
+            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+}
+
 void apply_threads(const std::optional<int>& threads) {
   if (threads) set_num_threads(*threads);
 }

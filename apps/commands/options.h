@@ -7,12 +7,25 @@
 #include <string>
 
 #include "apps/config/config.h"
+#include "apps/run/predictor.h"
 
 namespace halfstep::app {
 
 void add_set(CLI::App& command, ConfigOptions& options);
 void add_device(CLI::App& command, std::optional<std::string>& device);
 void add_threads(CLI::App& command, std::optional<int>& threads);
+
+// What commands that use a trained model have in common: the model itself, --no-amp, --trained-weights, --device and --threads.
+struct ModelOptions {
+  std::string path;
+  std::optional<std::string> device;
+  std::optional<int> threads;
+  bool no_amp = false, trained_weights = false;
+  PredictorOptions predictor() const { return {.device = device, .amp = !no_amp, .averages = !trained_weights}; }
+};
+void add_model(CLI::App& command, ModelOptions& options);
+// "model: runs/trees/step-00000030 (step 30, averaged weights)", to stderr.
+void print_model(const Predictor& model);
 
 void apply_threads(const std::optional<int>& threads);
 // Warnings of a config, to stderr.

@@ -19,12 +19,11 @@ namespace {
 constexpr double kProgressSeconds = 5;
 
 struct PredictArguments {
-  std::string model;
+  ModelOptions model;
   std::vector<std::string> inputs;
   FileOptions files;
-  std::optional<std::string> device, out;
-  std::optional<int> threads;
-  bool csv = false, json = false, wrong = false, no_amp = false, trained_weights = false, check = false;
+  std::optional<std::string> out;
+  bool csv = false, json = false, wrong = false, check = false;
 };
 
 std::string percent(double share) { return number_text(100 * share, 4) + " %"; }
@@ -175,11 +174,10 @@ void print_metrics(const Predictor& model) {
 }
 
 int predict(const PredictArguments& o) {
-  apply_threads(o.threads);
+  apply_threads(o.model.threads);
   check<ConfigError>(!o.inputs.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
-  Predictor model(o.model, {.device = o.device, .amp = !o.no_amp, .averages = !o.trained_weights});
-  std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
-            << (model.is_averaged() ? ", averaged weights" : "") << ")\n";
+  Predictor model(o.model.path, o.model.predictor());
+  print_model(model);
   if (o.check) {
     check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
                        Help{"--check is for what halfstep export wrote"});
@@ -231,8 +229,7 @@ int predict(const PredictArguments& o) {
 void add_predict(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<PredictArguments>();
   CLI::App* c = program.add_subcommand("predict", "Answer for new files with a trained model");
-  c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
-      ->required();
+  add_model(*c, o->model);
   c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
   c->add_option("--top", o->files.top, "classes in an answer")->check(CLI::PositiveNumber);
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
@@ -243,11 +240,6 @@ void add_predict(CLI::App& program, Action& chosen) {
   c->add_flag("--wrong", o->wrong, "only answers that are known to be wrong, the most confident first");
   c->add_option("--batch", o->files.batch, "inputs that are computed together")->check(CLI::PositiveNumber);
   c->add_flag("--check", o->check, "an exported model: compare its golden samples first; alone, without inputs, that is all");
-  c->add_flag("--no-amp", o->no_amp, "compute in float32");
-  c->add_flag("--trained-weights", o->trained_weights,
-              "those that were trained, where the run has an average of them (train.ema, swa)");
-  add_device(*c, o->device);
-  add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return predict(*o); }; });
 }
 

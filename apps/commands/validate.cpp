@@ -2,7 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "apps/catalog/weights.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
@@ -22,9 +25,11 @@ int validate_files(const ValidateArguments& o) {
     try {
       const Config config = load_config(file, o.config);
       const bool readable = config.data_fault.empty();
+      const std::vector<std::string> weights = config.facts ? check_weights(config.model, "model") : std::vector<std::string>{};
       if (o.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
         if (!readable) answer["data_error"] = config.data_fault;
+        if (!weights.empty()) answer["weights"] = weights;
         if (config.facts && !config.facts->notes.made.empty()) answer["data"] = config.facts->notes.made;
         std::cout << line_of(answer) << '\n';
       } else {
@@ -33,6 +38,7 @@ int validate_files(const ValidateArguments& o) {
         std::cout << file << ": valid" << (config.facts ? "" : unchecked) << (readable ? "" : ", but its data cannot be read")
                   << '\n';
         if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
+        for (const std::string& line : weights) std::cout << "  " << line << '\n';
       }
       if (!readable) {
         std::cerr << config.data_fault << '\n';

@@ -222,7 +222,7 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
     const std::string& key = keys[i];
     if (at->is_boolean()) *at = at->get<bool>() ? Tree::object() : Tree{{"enabled", false}};
     if (at->is_null()) *at = Tree::object();
-    if (at->is_string()) *at = Tree{{"type", *at}};
+    if (at->is_string()) *at = Tree{{i > 0 && keys[i - 1] == "weights" ? "path" : "type", *at}};
     if (at->is_array()) {
       if (!is_index(key) || std::stoul(key) >= at->size()) {
         return issues.error("", origin + ": " + walked + " is a list of " + std::to_string(at->size()) +

@@ -160,7 +160,8 @@ struct TrainSection {
   LookaheadSection lookahead;
 
   void keys(auto& key) {
-    key(epochs, integer("epochs", nullptr, "passes over the data").at_least(1).at_most(kMaxCount));
+    key(epochs,
+        integer("epochs", nullptr, "passes over the data; 0: evaluate and save the first values").at_least(0).at_most(kMaxCount));
     key(max_steps, integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount));
     key(accumulate_steps, integer("accumulate_steps", 1, "batches per optimizer step").at_least(1).at_most(kMaxCount));
     key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));

@@ -33,6 +33,7 @@ class TrainingRules : private RuleSet {
     const std::optional<int64_t> total = !most.is_null() ? std::optional(most.get<int64_t>())
                                          : steps         ? std::optional(*steps * epochs.get<int64_t>())
                                                          : std::nullopt;
+    if (total == 0) return;  // nothing is scheduled
     const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
     const bool made = accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
     if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && clean({"checkpoint"}) &&

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
 #include <utility>
 #include <variant>
 
@@ -182,6 +183,16 @@ void TextSampler::start(std::string_view prompt) {
   text_.follow(prompt);
   reader_.clear();
   scores_ = reader_.read(prompt_);
+}
+
+std::vector<std::string> TextSampler::unknown_words(std::string_view prompt) const {
+  std::vector<std::string> out;
+  if (options_.tokenizer != Tokenizer::word) return out;
+  std::istringstream words{std::string(prompt)};
+  for (std::string word; words >> word;) {
+    if (options_.vocabulary.find(word) < 0 && std::find(out.begin(), out.end(), word) == out.end()) out.push_back(word);
+  }
+  return out;
 }
 
 std::string TextSampler::next() {

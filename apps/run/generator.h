@@ -57,6 +57,8 @@ class TextSampler {
   // no token, the model begins behind a line's end, or behind token 0 if the vocabulary has none. Throws DataError for what the
   // vocabulary does not have, with its place: "prompt:1:5".
   void start(std::string_view prompt);
+  // Words of a prompt, each once, that a vocabulary of words does not have: the model reads "<unk>" for them.
+  std::vector<std::string> unknown_words(std::string_view prompt) const;
   // The text of the next token. It may be empty: a token can end within a code point.
   std::string next();
   std::string finish() { return text_.finish(); }

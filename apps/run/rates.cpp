@@ -37,7 +37,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
   check<ValueError>(range.steps >= 10, "lr-find", "needs at least 10 steps, got ", range.steps);
   config.scheduler = Json();
   const TrainStepOptions given = step_options(config);
-  Session s = make_session(std::move(config));
+  Session s = make_session(std::move(config), nullptr, FirstValues::with_files);
   TrainStepOptions options = given;
   options.device = s.device;
   TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, nullptr, options);

@@ -11,6 +11,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/weights.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/data/permutation.h"
@@ -78,14 +79,12 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
     std::vector<int64_t> some = permutation(data->size(), config.seed);
     if (!l.shuffle) std::iota(some.begin(), some.end(), 0);
     some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
-    return std::make_unique<DataLoader<>>(
-        subset(std::move(data), std::move(some)),
-        LoaderOptions{.batch_size = l.batch_size,
-                      .num_workers = l.num_workers,
-                      .prefetch = l.prefetch,
-                      .rank = rank,
-                      .ranks = ranks,
-                      .device = config.device});
+    return std::make_unique<DataLoader<>>(subset(std::move(data), std::move(some)), LoaderOptions{.batch_size = l.batch_size,
+                                                                                                  .num_workers = l.num_workers,
+                                                                                                  .prefetch = l.prefetch,
+                                                                                                  .rank = rank,
+                                                                                                  .ranks = ranks,
+                                                                                                  .device = config.device});
   }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
@@ -143,20 +142,39 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
                       .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is}};
 }
 
-Session make_session(Config config, const ProcessGroup* group) {
+namespace {
+
+// describe() has the rate of the first group; ", lr of groups 0.001, 0.0001" where others have another.
+std::string rates_of_groups(const Optimizer& optimizer) {
+  std::string out = ", lr of groups ";
+  bool differ = false;
+  for (size_t g = 0; g < optimizer.param_groups().size(); ++g) {
+    const double rate = optimizer.initial_lr(g);
+    if (g > 0 && rate == optimizer.initial_lr(g - 1)) continue;  // as of biases, which a rule of their own exempts from decay
+    out += joined(g ? ", " : "", rate);
+    differ |= g > 0;
+  }
+  return differ ? out : "";
+}
+
+}  // namespace
+
+Session make_session(Config config, const ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
+  // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.
+  if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
   recompute_activations(*s.model, config.train.checkpoint_activations);
   if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
   s.metrics = make_metrics(config, s.train->dataset());
   s.form = s.train->dataset().form();
   if (config.data.has("val")) s.val = make_loader(config, "val", group, &s.form);
   s.optimizer = build_optimizer(config.optimizer, *s.model);
-  s.optimizer_text = s.optimizer->describe();
+  s.optimizer_text = s.optimizer->describe() + rates_of_groups(*s.optimizer);
   s.scaler = GradScaler(config.scaler);
 
   const TrainSection& t = config.train;
@@ -168,7 +186,8 @@ Session make_session(Config config, const ProcessGroup* group) {
     if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) s.average = average;
     s.optimizer_text += ", " + f->describe();
   }
-  s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
+  if (s.total_steps > 0)
+    s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
   return s;
 }
 

@@ -35,17 +35,19 @@ ModelParts make_model(const Config& config);
 struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
   std::vector<std::unique_ptr<Optimizer::Follower>> followers;  // of the optimizer
-  WeightAverage* average = nullptr;  // the one among them whose weights evaluations use; may be null
-  std::string optimizer_text;  // as configured, before a schedule changed its rate
+  WeightAverage* average = nullptr;                             // the one among them whose weights evaluations use; may be null
+  std::string optimizer_text;                                   // as configured, before a schedule changed its rate
   GradScaler scaler;
-  std::shared_ptr<Schedule> schedule;      // may be null
+  std::shared_ptr<Schedule> schedule;        // may be null
   std::unique_ptr<DataLoader<>> train, val;  // val may be null
   DataForm form;                             // of the training data
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
+  std::vector<std::string> weights_read;  // what load_weights says
 };
+enum class FirstValues : uint8_t { of_layers, with_files };  // with_files: `weights` of the config are read
 // With a group: this rank's parts of the batches.
-Session make_session(Config config, const ProcessGroup* group = nullptr);
+Session make_session(Config config, const ProcessGroup* group = nullptr, FirstValues values = FirstValues::of_layers);
 
 TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullptr);
 // Lookahead and the averages that a config asks for, made to follow `optimizer`.
@@ -72,10 +74,10 @@ struct Counters {
     double value;  // of checkpoint.monitor
     int64_t step;  // whose checkpoint has it
   };
-  std::vector<Best> bests;                     // the checkpoint.keep_best best of them, the best first
-  std::optional<double> stop_best;             // value of train.early_stopping.monitor
-  int64_t stop_waited = 0;                     // values since then
-  bool stopped = false;                        // early
+  std::vector<Best> bests;          // the checkpoint.keep_best best of them, the best first
+  std::optional<double> stop_best;  // value of train.early_stopping.monitor
+  int64_t stop_waited = 0;          // values since then
+  bool stopped = false;             // early
   int64_t best_step() const { return bests.empty() ? -1 : bests[0].step; }
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any

@@ -5,11 +5,10 @@
 #include <cmath>
 #include <csignal>
 
+#include "amp/step/data_parallel.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
-#include "apps/catalog/initial.h"
 #include "apps/exit_codes.h"
-#include "amp/step/data_parallel.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
@@ -63,7 +62,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       dir_(dir),
       progress_(progress),
       group_(group),
-      s_(make_session(config, group)),
+      s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, group)) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
@@ -75,8 +74,6 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
     skip_explained_ = n_.skipped > 0;
-  } else {
-    load_weights(*s_.model, config_.model, "model");
   }
   first_step_ = first_pending_step_ = n_.steps;
   first_samples_ = n_.samples;
@@ -128,7 +125,12 @@ void Trainer::introduce() const {
   std::string precision = "float32";
   if (s_.low)
     precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
-  progress_.line(joined(config_.name, ": ", s_.model->parameter_count(), " parameters on ", s_.device, ", ", precision));
+  int64_t trained = 0;
+  for (const Tensor& p : s_.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
+  const int64_t all = s_.model->parameter_count();
+  progress_.line(joined(config_.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "", " on ",
+                        s_.device, ", ", precision));
+  for (const std::string& line : s_.weights_read) progress_.line(line);
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
@@ -354,8 +356,7 @@ void Trainer::save() {
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
   for (const auto& b : n_.bests) best.push_back(b.step);
-  if (writes(group_))
-    save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (writes(group_)) save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
   saved_ = now;
   dir_.established();

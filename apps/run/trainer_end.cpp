@@ -64,6 +64,11 @@ TrainSummary Trainer::summary(Ending ending) {
 void Trainer::report_end(const Json& summary) {
   std::string values;
   for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + ", " : "";
+  if (s_.total_steps == 0 && n_.steps == 0) {
+    progress_.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
+                          values.substr(0, values.empty() ? 0 : values.size() - 2)));
+    return say_next();
+  }
   if (n_.steps == first_step_) {
     progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
                           n_.stopped             ? ""

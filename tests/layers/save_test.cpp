@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/io/safetensors.h"
+#include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"
 
@@ -146,4 +147,61 @@ TEST_CASE("to_empty gives memory without values") {
   CHECK((weight.device() == Device::cpu && weight.requires_grad() && weight.shape() == Shape{2, 1, 3, 3}));
   init::ones_(weight);
   CHECK(weight.sum().item() == 18);
+}
+
+TEST_CASE("tensors that are skipped keep their values, and matrices can be turned") {
+  const testing::TempDir folder;
+  const auto path = folder / "w.safetensors";
+  const Tensor weight = reshape(arange(6.0), {2, 3}).to(DType::f32);
+  save_safetensors(path, {{"body.kernel", weight}, {"mask", ones({4})}, {"head.weight", ones({7, 3})}});
+  Sequential net{{"body", Linear(2, 3)}, {"head", Linear(3, 5)}};
+  const std::vector<float> head = floats_of(net.at<Linear>(1).weight), bias = floats_of(net.at<Linear>(0).bias);
+  const auto ends = [](const char* end) { return [=](const std::string& name) { return name.ends_with(end); }; };
+  const auto skip = [](const std::string& name) { return name == "mask" || name == "body.bias" || name.starts_with("head."); };
+  LoadOptions options{.rename = [](const std::string& name) { return name == "body.kernel" ? "body.weight" : name; },
+                      .skip = skip,
+                      .transpose = ends("kernel")};
+  load(net, path, options);
+  CHECK(floats_of(net.at<Linear>(0).weight) == std::vector<float>{0, 3, 1, 4, 2, 5});
+  CHECK(floats_of(net.at<Linear>(0).bias) == bias);
+  CHECK(floats_of(net.at<Linear>(1).weight) == head);
+  const StateForModule read = read_state(net, path, options);
+  CHECK(read.skipped == std::vector<std::string>{"body.bias", "head.weight", "head.bias"});
+
+  options.transpose = ends("weight");  // the name after `rename`
+  load(net, path, options);
+  options.transpose = ends("mask");
+  options.skip = ends("bias");
+  CHECK_THROWS_WITH_AS(load(net, path, options), "[load] mask must be a matrix to be transposed, got [4]", ValueError);
+  options.transpose = {};
+  options.skip = ends("s");
+  CHECK_THROWS_WITH_AS(load(net, path, options), doctest::Contains("unexpected: mask"), ValueError);
+  Sequential planned = [] {
+    const DefaultDevice on(Device::meta);
+    return Sequential{{"body", Linear(2, 3)}, {"head", Linear(3, 5)}};
+  }();
+  options.device = Device::cpu;
+  options.transpose = ends("kernel");
+  options.skip = skip;
+  CHECK_THROWS_AS(load(planned, path, options), ValueError);  // a skipped tensor would have no value
+}
+
+TEST_CASE("integers are not taken for weights") {
+  const testing::TempDir folder;
+  const auto path = folder / "w.safetensors";
+  Linear layer(2, 1);
+  save_safetensors(path, {{"weight", ones({1, 2}, {.dtype = DType::i8})}, {"bias", ones({1}, {.dtype = DType::f64})}});
+  CHECK_THROWS_WITH_AS(load(layer, path),
+                       "[load_state_dict] the state does not fit Linear(in_features=2, out_features=1, bias=True):\n"
+                       "  dtype: weight must be floating, got int8",
+                       ValueError);
+  CHECK_THROWS_AS(load(layer, path, {.strict = false}), ValueError);
+}
+
+TEST_CASE("a parameter that is replaced does not stay in memory") {
+  const auto live = [] { return allocator(Device::cpu).stats().live; };
+  Linear layer(256, 256), other(256, 256);
+  const size_t before = live();
+  layer.weight = other.weight;
+  CHECK(live() <= before - 256 * 256 * sizeof(float));
 }

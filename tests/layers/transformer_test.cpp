@@ -76,7 +76,7 @@ TEST_CASE("attention refuses masks of other shapes and of integers") {
 }
 
 TEST_CASE("transformers refuse what does not fit") {
-  refuses<ValueError>("[TransformerActivation] must be \"relu\", \"gelu\" or a function, got \"tanh\"",
+  refuses<ValueError>("[TransformerActivation] must be \"relu\", \"gelu\", \"gelu_tanh\" or a function, got \"tanh\"",
                       [] { TransformerEncoderLayer(4, 2, {.activation = "tanh"}); });
   refuses<ValueError>("[TransformerLayer] d_model and dim_feedforward must be >= 1, got 4 and 0",
                       [] { TransformerEncoderLayer(4, 2, {.dim_feedforward = 0}); });

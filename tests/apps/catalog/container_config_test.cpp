@@ -8,6 +8,7 @@
 
 #include "apps/catalog/initial.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/weights.h"
 #include "apps/config/config.h"
 #include "framework/io/checkpoint.h"
 #include "framework/ops/ops.h"
@@ -231,7 +232,8 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
   const std::string torch = std::string(HALFSTEP_SOURCE_DIR) + "/tests/io/torch/";
   const auto last = [&](const std::string& name) {
     return R"(["Flatten", {"type": "Linear", "out_features": 3}, {"type": "Linear", "out_features": 2,
-      "weights": {"path": ")" + torch + name + R"(", "prefix": "0."}}, "Tanh", {"type": "Linear", "out_features": 4}])";
+      "weights": {"path": ")" +
+           torch + name + R"(", "prefix": "0."}}, "Tanh", {"type": "Linear", "out_features": 4}])";
   };
   CHECK(loaded(last("layer.pt")).at("2.weight").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
 
@@ -244,7 +246,7 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
     CHECK(contains(got, text));
   };
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": ")" + file + R"("}])",
-       "[model.layers.1.weights] [load_state_dict] the state does not fit Linear");
+       "[model.layers.1.weights] " + file + ": [load_state_dict] the state does not fit Linear");
   says(last("whole_model.pt"), "[model.layers.2.weights] [torch_file] " + torch + "whole_model.pt: may have tensors, names");
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": "/no/where.safetensors"}])",
        "[model.layers.1.weights] [safetensors] /no/where.safetensors: cannot read: No such file or directory");

@@ -173,7 +173,8 @@ TEST_CASE("attention in a config: what does not fit is named with its place") {
        ": [MultiheadAttention] embed_dim must be divisible by num_heads, got 6 and 5");
   says(R"({"type": "MultiheadAttention", "num_heads": 2, "kdim": 3})",
        ": [MultiheadAttention] key's last dimension must be kdim, 3, got [7, 36, 6]");
-  says(R"({"type": "TransformerEncoderLayer", "nhead": 2, "activation": "tanh"})", ".activation: must be \"relu\" or \"gelu\"");
+  says(R"({"type": "TransformerEncoderLayer", "nhead": 2, "activation": "tanh"})",
+       ".activation: must be \"relu\", \"gelu\" or \"gelu_tanh\"");
   says(R"({"type": "PositionEmbedding", "max_len": 35})", ": [PositionEmbedding] takes at most max_len, 35, positions");
   says(R"({"type": "RotaryEmbedding", "dim": 3})", ".dim: must be 6 for an input of shape [36, 6], got 3");
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
+#include <set>
 
 #include "apps/run/generator.h"
 #include "tests/apps/support.h"
@@ -22,11 +24,12 @@ const char* const kTransformer = R"([{"type": "Embedding", "num_embeddings": "au
   {"type": "Linear", "out_features": "auto"}])";
 
 // A run in the folder "out" of a model of text.
-void train_text(const TempDir& dir, const std::string& tokenizer, const std::string& layers, const std::string& more = "") {
-  std::string text;
-  for (int i = 0; i < 120; ++i) text += "the cat sat on the mat\nthe dog lay by the l\u00f6g\n";
+void train_text(const TempDir& dir, const std::string& tokenizer, const std::string& layers, const std::string& more = "",
+                const std::string& amp = "", std::string text = "") {
+  const bool given = !text.empty();
+  for (int i = 0; !given && i < 120; ++i) text += "the cat sat on the mat\nthe dog lay by the l\u00f6g\n";
   write(dir / "text.txt", text);
-  write(dir / "run.json", R"({"version": 1, "name": "t", "output_dir": "out", "seed": 1,
+  write(dir / "run.json", R"({"version": 1, "name": "t", "output_dir": "out", "seed": 1, )" + amp + R"(
     "data": {"root": ".", "train": {"type": "Text", "path": "text.txt", "seq_len": 16, "tokenizer": ")" +
                               tokenizer + "\"" + more + R"(}, "loader": {"batch_size": 8}},
     "model": {"type": "Sequential", "layers": )" +
@@ -142,4 +145,66 @@ TEST_CASE("generate: a model that cannot read token by token computes its window
   CHECK(r.err.find("note: the model cannot read token by token, so each token computes up to 16 again: ") != std::string::npos);
   CHECK(run(dir, "generate out --length 30 --seed 2").out == r.out);
   CHECK(run(dir, "generate out --length 5 --json").json()["by_steps"] == false);
+}
+
+TEST_CASE("generate: words that the training text does not have are said once") {
+  const TempDir dir;
+  train_text(dir, "word", kRecurrent);
+  const Ran r = run(dir, "generate out --length 3 --prompt 'the zebra sat on the zebra and the gnu'");
+  CHECK(r.code == 0);
+  CHECK(contains(
+      r.err, "note: the training text does not have 3 words of the prompt, and the model reads <unk> instead: zebra, and, gnu\n"));
+  CHECK_FALSE(contains(run(dir, "generate out --length 3 --prompt 'the cat sat'").err, "note:"));
+}
+
+TEST_CASE("generate: other positions, token files and mixed precision") {
+  const std::string layers = R"([{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 16}, POSITIONS,
+    {"type": "TransformerEncoder", "num_layers": 2, "nhead": 2, "dim_feedforward": 32, "dropout": 0.0, "is_causal": true},
+    {"type": "Linear", "out_features": "auto"}])";
+  // Token by token, and the whole window again for each: the same tokens.
+  const auto both_ways = [](const TempDir& dir, bool amp, const std::string& prompt) {
+    const fs::path here = fs::current_path();
+    fs::current_path(dir.path());
+    Predictor model("out", {.amp = amp});
+    fs::current_path(here);
+    std::vector<int64_t> tokens[2];
+    for (const bool by_steps : {true, false}) {
+      TextSampler sampler(model, {.temperature = 0, .by_steps = by_steps});
+      CHECK(sampler.reader().by_steps() == by_steps);
+      sampler.start(prompt);
+      for (int i = 0; i < 10; ++i) sampler.next();
+      tokens[by_steps] = sampler.tokens();
+    }
+    CHECK(tokens[0] == tokens[1]);
+    CHECK(std::set<int64_t>(tokens[0].begin(), tokens[0].end()).size() > 2);  // it is no repetition of one
+  };
+  for (const std::string positions : {R"({"type": "RotaryEmbedding"})", R"({"type": "PositionalEncoding", "dropout": 0.0})"}) {
+    CAPTURE(positions);
+    std::string with = layers;
+    with.replace(with.find("POSITIONS"), 9, positions);
+    for (const bool amp : {false, true}) {
+      const TempDir dir;
+      train_text(dir, "char", with, "", amp ? R"("amp": {"dtype": "bfloat16"},)" : "");
+      both_ways(dir, amp, "the c");
+    }
+  }
+  for (const std::string kind : {"u16", "u32"}) {
+    CAPTURE(kind);
+    const TempDir dir;
+    std::string with = layers;
+    with.replace(with.find("POSITIONS"), 9, R"({"type": "PositionEmbedding", "max_len": 16})");
+    std::string bytes;
+    for (int i = 0; i < 3000; ++i) {
+      bytes += char(i % 7 * (i % 3 + 1));
+      bytes.append(kind == "u16" ? 1 : 3, '\0');
+    }
+    train_text(dir, kind, with, "", "", bytes);
+    both_ways(dir, false, "1 2 3");
+    const Ran r = run(dir, "generate out --length 4 --prompt '1 2 3' --temperature 0");
+    CHECK(r.code == 0);
+    CHECK(std::regex_match(r.out, std::regex("1 2 3( \\d+){4}\n")));
+    const Ran beyond = run(dir, "generate out --length 4 --prompt '1 99'");
+    CHECK(beyond.code == 3);
+    CHECK(contains(beyond.err, "prompt, number 2: tokens must be whole numbers in 0..18, got \"99\""));
+  }
 }

@@ -56,7 +56,7 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("optimizer.otype=SGD"), "did you mean \"type\"?"));
   CHECK(contains(with("optimizer={\"otype\":\"SGD\"}"), "\"otype\" should be \"type\""));
   CHECK(contains(with("checkpoint.every=often"), "checkpoint.every: must be a number of steps, \"N steps\""));
-  CHECK(contains(with("train.epochs=1.5"), "train.epochs: must be an integer in [1, 1000000000], got 1.5"));
+  CHECK(contains(with("train.epochs=1.5"), "train.epochs: must be an integer in [0, 1000000000], got 1.5"));
   CHECK(contains(with("device=tpu"), "device: must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got \"tpu\""));
   CHECK(contains(with("model=null"), "model: is missing: the network"));
   CHECK(contains(with("nonsense"), "must have the form key.key=value"));

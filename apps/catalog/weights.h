@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// `weights` of a layer's config: values from a file that halfstep, PyTorch or another program wrote.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/catalog/catalog.h"
+#include "layers/module.h"
+
+namespace halfstep::app {
+
+Field weights_field();
+
+// Reads `weights` of a model and of the layers in it, outer layers first. What was read, one line a file: "weights: resnet18.pt:
+// 120 tensors; fc.weight, fc.bias keep their first values". Throws ConfigError naming the key, which is below `path`, with the
+// lines to write where the file's names or shapes are not the model's.
+std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path);
+
+// Compares the files with the model on Device::meta, where nothing is copied, and skips files that are not there. The same lines.
+std::vector<std::string> check_weights(const Json& model, const std::string& path);
+
+}  // namespace halfstep::app

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/catalog/weights_help.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <vector>
+
+#include "layers/save.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr size_t kPatterns = 3;  // that a line of advice may have; more differences are another model's
+
+using Strings = std::vector<std::string>;
+
+struct Misfit {
+  StateDict missing, unexpected;
+  Strings misshapen, turned;  // names; turned: matrices that fit when they are transposed
+};
+
+const Tensor* find_tensor(const StateDict& all, const std::string& name) {
+  const auto at = std::find_if(all.begin(), all.end(), [&](const NamedTensor& n) { return n.name == name; });
+  return at == all.end() ? nullptr : &at->tensor;
+}
+
+Misfit misfit_of(const StateDict& mine, const StateDict& theirs) {
+  Misfit out;
+  for (const NamedTensor& n : mine) {
+    const Tensor* const from = find_tensor(theirs, n.name);
+    const auto same_in_file = [&](const NamedTensor& other) {
+      return other.tensor.shares_memory_with(n.tensor) && find_tensor(theirs, other.name);
+    };
+    if (!from) {
+      if (std::none_of(mine.begin(), mine.end(), same_in_file)) out.missing.push_back(n);
+    } else if (from->shape() != n.tensor.shape()) {
+      const bool turned = from->dim() == 2 && n.tensor.dim() == 2 && from->t().shape() == n.tensor.shape();
+      (turned ? out.turned : out.misshapen).push_back(n.name);
+    }
+  }
+  for (const NamedTensor& n : theirs) {
+    if (!find_tensor(mine, n.name)) out.unexpected.push_back(n);
+  }
+  return out;
+}
+
+std::string escaped(const std::string& name) {
+  std::string out;
+  for (const char c : name)
+    out += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? std::string(1, c) : std::string{'\\', c};
+  return out;
+}
+
+Strings components(const std::string& name) {
+  Strings out(1);
+  for (const char c : name) c == '.' ? out.emplace_back() : out.back() += c;
+  return out;
+}
+
+std::string joined_name(const Strings& parts, size_t count) {
+  std::string out;
+  for (size_t i = 0; i < count; ++i) out += (i ? "." : "") + parts[i];
+  return out;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+// Patterns for names, with any number where a name has one: "^h\.\d+\.attn\.bias$".
+Json patterns_of(const Strings& names, bool layers) {
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    const Strings parts = components(name);
+    const size_t count = layers && parts.size() > 1 ? parts.size() - 1 : parts.size();
+    std::string text = "^";
+    for (size_t i = 0; i < count; ++i) text += (i ? "\\." : "") + (!layers && is_number(parts[i]) ? "\\d+" : escaped(parts[i]));
+    seen.insert(text + (count < parts.size() ? "\\." : "$"));
+  }
+  return Json(Strings(seen.begin(), seen.end()));
+}
+
+// What to write: the whole of `weights` where it is only a path, else the key to set in it.
+std::string line_with(const Json& weights, const std::string& key, const Json& value) {
+  bool alone = true;
+  for (const auto& [name, given] : weights.items())
+    alone &= name == "path" || given.is_null() || given == true || given == "" || (given.is_array() && given.empty());
+  if (alone) return "\"weights\": " + Json{{"path", weights["path"]}, {key, value}}.dump();
+  Json all = weights[key].is_array() ? weights[key] : Json::array();
+  if (weights[key].is_string() && value.is_array()) all.push_back(weights[key]);
+  for (const Json& each : value) all.push_back(each);
+  return "\"" + key + "\": " + (value.is_array() ? all : value).dump() + " in \"weights\"";
+}
+
+size_t matches(const StateDict& mine, const StateDict& theirs, const std::string& mine_prefix, const std::string& their_prefix) {
+  std::set<std::string> there;
+  for (const NamedTensor& n : theirs) there.insert(n.name);
+  return size_t(std::count_if(mine.begin(), mine.end(), [&](const NamedTensor& n) {
+    return n.name.starts_with(mine_prefix) && there.contains(their_prefix + n.name.substr(mine_prefix.size()));
+  }));
+}
+
+// "model." if the names of one side are those of the other behind it; empty: no prefix makes more names equal.
+std::string prefix_of(const StateDict& longer, const StateDict& shorter, const std::string& example) {
+  const Strings parts = components(example);
+  std::string best;
+  size_t most = matches(shorter, longer, "", "");
+  for (size_t count = 1; count < parts.size(); ++count) {
+    const std::string prefix = joined_name(parts, count) + ".";
+    if (const size_t found = matches(shorter, longer, "", prefix); found > most) most = found, best = prefix;
+  }
+  return best;
+}
+
+// A rule for a pair of names, without the end that they share.
+Json rename_rule(const std::string& theirs, const std::string& mine) {
+  Strings from = components(theirs), to = components(mine);
+  while (from.size() > 1 && to.size() > 1 && from.back() == to.back()) from.pop_back(), to.pop_back();
+  const bool whole = from.size() == components(theirs).size();
+  return {{"match", "^" + escaped(joined_name(from, from.size())) + (whole ? "$" : "\\.")},
+          {"replace", joined_name(to, to.size()) + (whole ? "" : ".")}};
+}
+
+std::string names_help(const Misfit& m, const StateDict& mine, const StateDict& theirs, const Json& weights) {
+  if (weights["rename"].empty()) {
+    if (const std::string prefix = prefix_of(theirs, mine, m.unexpected.front().name); !prefix.empty())
+      return "the file's names begin with \"" + prefix + "\": " + line_with(weights, "prefix", prefix);
+    if (const std::string prefix = prefix_of(mine, theirs, m.missing.front().name); !prefix.empty())
+      return "the model's names begin with \"" + prefix +
+             "\": " + line_with(weights, "rename", Json::array({{{"match", "^"}, {"replace", prefix}}}));
+  }
+  for (const NamedTensor& from : m.unexpected) {
+    for (const NamedTensor& to : m.missing) {
+      if (from.tensor.shape() != to.tensor.shape() || components(from.name).back() != components(to.name).back()) continue;
+      return "the file's names differ from the model's; \"rename\" changes them, such as " + from.name + ": " +
+             line_with(weights, "rename", Json::array({rename_rule(from.name, to.name)}));
+    }
+  }
+  return "halfstep train --dry-run lists the model's layers; the file is of another model, or needs \"rename\"";
+}
+
+Strings names_of(const StateDict& tensors) {
+  Strings out;
+  for (const NamedTensor& n : tensors) out.push_back(n.name);
+  return out;
+}
+
+// A matrix that the file may have under the name of another one: the layers that "tie" would join; empty: none.
+Strings tied_layers(const StateDict& mine, const Misfit& m) {
+  if (m.missing.size() != 1 || m.missing[0].tensor.dim() != 2) return {};
+  for (const NamedTensor& n : mine) {
+    if (n.name == m.missing[0].name || n.tensor.shape() != m.missing[0].tensor.shape()) continue;
+    const Strings one = components(n.name), other = components(m.missing[0].name);
+    return {joined_name(one, one.size() - 1), joined_name(other, other.size() - 1)};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string weights_help(const Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state) {
+  const StateDict mine = module.state_dict(), raw = read_state(module, file).state;
+  const Misfit m = misfit_of(mine, state);
+  const bool strict = weights["strict"] == true, lacks = strict && !m.missing.empty(), has_more = strict && !m.unexpected.empty();
+  const bool gpt2 = std::any_of(raw.begin(), raw.end(),
+                                [](const NamedTensor& n) { return n.name.find(".attn.c_attn.weight") != std::string::npos; });
+  if (lacks && has_more) {
+    if (gpt2)
+      return "the file is GPT-2 as Hugging Face saves it: configs/fine_tune/gpt2.json has the lines for its names, and for its "
+             "matrices, which are [in, out]";
+    return names_help(m, mine, weights["prefix"] == "" ? raw : state, weights);
+  }
+  if (!m.turned.empty()) {
+    const Json patterns = gpt2 ? Json::array({"\\.c_(attn|proj|fc)\\.weight$"}) : patterns_of(m.turned, false);
+    return "the file has matrices as [in, out]: " + line_with(weights, "transpose", patterns) +
+           (gpt2 ? "" : "; add square ones, which fit either way, if they are [in, out], too");
+  }
+  if (const Strings tied = lacks ? tied_layers(mine, m) : Strings(); !tied.empty())
+    return "if the model has one matrix for both: \"tie\": " + Json(tied).dump() +
+           " beside \"weights\"; if the layer is new: " + line_with(weights, "skip", patterns_of(names_of(m.missing), true));
+  Strings rest = m.misshapen;
+  if (lacks) {
+    const Strings missing = names_of(m.missing);
+    rest.insert(rest.end(), missing.begin(), missing.end());
+  }
+  if (!rest.empty()) {
+    const Json layers = patterns_of(rest, true);
+    if (layers.size() > kPatterns) return "the file is of a model with other layers or widths";
+    return "a new head keeps its first values and is trained anew with " + line_with(weights, "skip", layers);
+  }
+  if (!has_more) return "";
+  const Json more = patterns_of(names_of(m.unexpected), false);
+  if (more.size() > kPatterns) return "\"strict\": false reads what fits, and ignores names that the model does not have";
+  return "what the model does not have is left out with " + line_with(weights, "skip", more);
+}
+
+}  // namespace halfstep::app
