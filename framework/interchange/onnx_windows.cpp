@@ -161,21 +161,27 @@ OnnxNames resize(OnnxCall& c) {
   return {c.node("Resize", {c.in(0), "", "", c.shape_in(sizes)}, a)};
 }
 
+// A slice of the padded image for each element of the window.
+OnnxNames unfold(OnnxCall& c) {
+  const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation"),
+             &at = c.ints("positions");
+  std::string x = c.in(0);
+  if (p[0] > 0 || p[1] > 0) x = c.node("Pad", {x, c.ints_in({0, 0, p[0], p[1], 0, 0, p[0], p[1]}), c.number(0, c.x().dtype())});
+  OnnxNames parts;
+  for (int64_t row = 0; row < k[0]; ++row) {
+    const int64_t top = row * d[0];
+    const std::string rows = c.slice(x, 2, top, top + (at[0] - 1) * s[0] + 1, s[0]);
+    for (int64_t column = 0; column < k[1]; ++column) {
+      const int64_t left = column * d[1];
+      parts.push_back(c.unsqueeze(c.slice(rows, 3, left, left + (at[1] - 1) * s[1] + 1, s[1]), 2));
+    }
+  }
+  return {c.reshape(parts.size() == 1 ? parts[0] : c.node("Concat", parts, {{"axis", int64_t(2)}}), c.result())};
+}
 // A window's elements as channels: one-hot kernels.
 Tensor taps(int64_t channels, const Ints& k, DType dtype) {
   const int64_t area = k[0] * k[1];
   return eye(area).repeat({channels, 1}).reshape({channels * area, 1, k[0], k[1]}).to(dtype);
-}
-OnnxNames unfold(OnnxCall& c) {
-  const int64_t channels = c.x().size(1);
-  const Ints &k = c.ints("kernel_size"), &p = c.ints("padding");
-  const std::string y = c.node("Conv", {c.in(0), c.constant(taps(channels, k, c.x().dtype()))},
-                               {{"kernel_shape", k},
-                                {"strides", c.ints("stride")},
-                                {"pads", joined_lists(p, p)},
-                                {"dilations", c.ints("dilation")},
-                                {"group", channels}});
-  return {c.reshape(y, c.result())};
 }
 OnnxNames fold(OnnxCall& c) {
   const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation"),

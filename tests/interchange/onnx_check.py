@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do ONNX files that halfstep wrote pass ONNX's checker, and does onnxruntime give their answers, for any number of samples?
 
-    onnx_check.py TEST_APPS     every golden case of the layers, exported by this test program
+    onnx_check.py PROGRAM...    what these test programs export: golden cases of all layers, models of several layers, examples
     onnx_check.py --folder DIR  files that are there: NAME.onnx, and NAME.safetensors with x2, y2, x3, y3 ...
 
 Needs the packages onnx, onnxruntime, safetensors and numpy; prints SKIPPED and why where they are missing.
@@ -74,8 +74,9 @@ def main(arguments):
     if arguments[:1] == ["--folder"]:
         return check(arguments[1], TOLERANCE[arguments[2] if len(arguments) > 2 else "float32"])
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([arguments[0], "-tc=every layer's golden case has a form in ONNX*,models of several layers*"], check=True,
-                       env=dict(os.environ, HALFSTEP_ONNX_FOLDER=folder))
+        for program in arguments:
+            cases = "-tc=every layer's golden case has a form in ONNX*,models of several layers*,ResNet-18*"
+            subprocess.run([program, cases], check=True, env=dict(os.environ, HALFSTEP_ONNX_FOLDER=folder))
         return check(folder, TOLERANCE["float32"])
 
 

@@ -83,8 +83,8 @@ File read(const fs::path& path) {
   return out;
 }
 
-using Function = std::function<Tensor(const Tensor&)>;
-OnnxSummary write(const Function& f, const Tensor& example) {
+using OneTensor = std::function<Tensor(const Tensor&)>;
+OnnxSummary write(const OneTensor& f, const Tensor& example) {
   const Folder folder;
   return export_onnx(folder.path / "m.onnx", [&](const Tensors& in) { return Tensors{f(in[0])}; }, {}, {example});
 }
@@ -131,7 +131,7 @@ TEST_CASE("a model of two arguments and two results") {
 
 TEST_CASE("what depends on the input by something that is no op is refused, with op and layer") {
   const Tensor x = randn({4, 4});
-  const auto refuses = [&](const char* why, const Function& f) {
+  const auto refuses = [&](const char* why, const OneTensor& f) {
     CAPTURE(why);
     CHECK_THROWS_WITH_AS(write(f, x), doctest::Contains(why), ExportError);
   };
@@ -187,7 +187,7 @@ TEST_CASE("what has a form is exported: sums over samples, writes to a whole ten
 }
 
 TEST_CASE("an op without a row is exported as the ops that it is made of") {
-  const auto ops = [](const Function& f, const Tensor& x) {
+  const auto ops = [](const OneTensor& f, const Tensor& x) {
     std::set<std::string> out;
     for (const auto& [op, count] : write(f, x).ops) out.insert(op);
     return out;

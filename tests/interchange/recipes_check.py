@@ -64,7 +64,8 @@ def check(recipe, program, source, prefix, folder):
         run("cmake", "--build", at + "-cpp/build")
         said.append("C++ " + run(at + "-cpp/build/model", at + "-cpp").split("within ")[1].split(" ")[0])
     run(program, "export", at, "--to", "safetensors", "--out", at + ".safetensors")
-    if "to the bit" not in subprocess.run([program, "predict", at + ".safetensors", "--check"], capture_output=True, text=True).stderr:
+    checked = subprocess.run([program, "predict", at + ".safetensors", "--check"], capture_output=True, text=True)
+    if "to the bit" not in checked.stderr:
         raise RuntimeError(recipe + ".safetensors does not prove itself")
     print(f"{recipe}: {', '.join(said)}", flush=True)
 

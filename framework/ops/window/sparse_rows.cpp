@@ -86,11 +86,16 @@ struct ApplyRows {
     std::vector<DimRows> rows;  // in the order of application
   };
   static const OpInfo& info_of(const Attr& a) { return *a.info; }
-  // A product with each dense matrix.
+  // Rows of one element each are picked; other matrices are multiplied, dense.
   static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
     Tensor x = in[0];
-    for (const auto& [dim, spec] : a.rows)
-      x = matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
+    for (const auto& [dim, spec] : a.rows) {
+      const RowTable t = row_table(spec);
+      const bool picks = t.index.size() + 1 == t.start.size() &&
+                         std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
+      x = picks ? index_select(x, dim, from_vector(t.index, {int64_t(t.index.size())}, x.device()))
+                : matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
+    }
     return x;
   }
 

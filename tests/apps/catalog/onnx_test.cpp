@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every golden case of the layers as an ONNX file, and models of several of them. tests/interchange/onnx_check.py runs these tests with
-// HALFSTEP_ONNX_FOLDER, where the files then stay, and compares what onnxruntime answers with what the layers do.
+// Every golden case of the layers as an ONNX file, and models of several of them. tests/interchange/onnx_check.py runs these tests
+// with HALFSTEP_ONNX_FOLDER, where the files then stay, and compares what onnxruntime answers with what the layers do.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -62,6 +62,13 @@ struct Kept {
   }
 };
 
+// Of [N, F] such a layer takes the samples for the steps of one sequence.
+bool reads_sequences(const std::string& type) {
+  for (const char* kind : {"RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", "Position", "Rotary"})
+    if (type.starts_with(kind)) return !type.ends_with("Cell");
+  return false;
+}
+
 // A model of two to five layers of the goldens that fit each other, with widths taken from the data; nothing if they do not fit.
 std::optional<Json> draw_model(const DataFacts& facts, Generator& generator) {
   const auto whole = [&](int64_t n) { return randint(0, n, {1}, {.dtype = DType::i64}, &generator).item<int64_t>(); };
@@ -69,13 +76,16 @@ std::optional<Json> draw_model(const DataFacts& facts, Generator& generator) {
   Json layers = Json::array();
   const int64_t wanted = 2 + whole(4);
   std::optional<Json> fits;
+  Shape current = facts.input;  // of a sample
   for (int64_t tries = 0; tries < 60 && int64_t(layers.size()) < wanted; ++tries) {
     const Golden& g = all[size_t(whole(int64_t(all.size())))];
     if (g.random() || g.json["args"].contains("max_norm")) continue;
+    if (g.type().starts_with("LPPool")) continue;  // NaN for negative sums, which runtimes' recurrent layers lose
+    if (current.size() < 2 && reads_sequences(g.type())) continue;
     Json layer = g.json["args"];
     layer["type"] = g.type();
     for (const Field& f : module_family().find(g.type())->fields)
-      if (f.from_input != 0) layer.erase(f.key);
+      if (f.from_input != 0 || f.key == "batch_first") layer.erase(f.key);
     Json more = layers;
     more.push_back(layer);
     Issues issues;
@@ -86,6 +96,7 @@ std::optional<Json> draw_model(const DataFacts& facts, Generator& generator) {
     if (!issues.list().empty()) continue;
     layers = more;
     fits = inferred.model;
+    current = *inferred.output;
   }
   return layers.size() >= 2 ? fits : std::nullopt;
 }
