@@ -48,9 +48,7 @@ class ModuleList : public Module {
   // The module as what it is: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError when it is something else.
   template <class M>
   M& at(size_t i) const {
-    auto* const m = dynamic_cast<M*>((*this)[int64_t(i)].get());
-    if (!m) fail<ValueError>("ModuleList", "module ", i, " is ", (*this)[int64_t(i)]->describe(), ", not of the requested type");
-    return *m;
+    return module_as<M>((*this)[int64_t(i)], "ModuleList", "module ", i);
   }
   std::string describe() const override { return "ModuleList"; }
 };
@@ -74,9 +72,7 @@ class ModuleDict : public Module {
   Part<Module> operator[](const std::string& name) const;  // throws ValueError with near names
   template <class M>
   M& at(const std::string& name) const {
-    auto* const m = dynamic_cast<M*>((*this)[name].get());
-    if (!m) fail<ValueError>("ModuleDict", '"', name, "\" is ", (*this)[name]->describe(), ", not of the requested type");
-    return *m;
+    return module_as<M>((*this)[name], "ModuleDict", '"', name, '"');
   }
   std::string describe() const override { return "ModuleDict"; }
 };

@@ -234,6 +234,14 @@ inline Part<Module>& PartIterator::operator*() const {
   return *current_;
 }
 
+// A module of a container as what it is. Throws ValueError when it is something else; `where` and `which` are for the message.
+template <class M, class... Which>
+M& module_as(const Part<Module>& module, const char* where, const Which&... which) {
+  auto* const m = dynamic_cast<M*>(module.get());
+  if (!m) fail<ValueError>(where, which..., " is ", module->describe(), ", not of the requested type");
+  return *m;
+}
+
 template <ModulePart P>
 auto Module::add(const std::string& name, P&& child) {
   using M = typename decltype(as_shared(std::forward<P>(child)))::element_type;

@@ -62,9 +62,7 @@ class Sequential : public Module {
   // The layer as what it is: `model.at<Linear>(0).weight`. Throws ValueError when it is something else.
   template <class M>
   M& at(size_t i) const {
-    auto* const m = dynamic_cast<M*>((*this)[int64_t(i)].get());
-    if (!m) fail<ValueError>("Sequential", "layer ", i, " is ", (*this)[int64_t(i)]->describe(), ", not of the requested type");
-    return *m;
+    return module_as<M>((*this)[int64_t(i)], "Sequential", "layer ", i);
   }
   PartIterator begin() const { return PartIterator(child_slots().data()); }
   PartIterator end() const { return PartIterator(child_slots().data() + size()); }

@@ -55,7 +55,7 @@ std::function<bool(const std::string&)> finder(const Json& patterns) {
   };
 }
 
-LoadOptions options_of(const Json& weights) {
+LoadOptions load_options_of(const Json& weights) {
   const auto rules = std::make_shared<std::vector<std::pair<Pattern, std::string>>>();
   for (const Json& rule : weights["rename"])
     rules->emplace_back(Pattern(rule["match"].get<std::string>()), rule["replace"].get<std::string>());
@@ -120,7 +120,7 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
   fs::path file = weights["path"].get<std::string>();
   try {
     file = file_of(file);
-    const LoadOptions options = options_of(weights);
+    const LoadOptions options = load_options_of(weights);
     const StateForModule read = read_state(module, file, options);
     try {
       check_tied(module, read.state);

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "layers/embedding.h"
 #include "layers/save.h"
 
 namespace halfstep::app {
@@ -122,6 +123,16 @@ Json rename_rule(const std::string& theirs, const std::string& mine) {
           {"replace", joined_name(to, to.size()) + (whole ? "" : ".")}};
 }
 
+Strings names_of(const StateDict& tensors) {
+  Strings out;
+  for (const NamedTensor& n : tensors) out.push_back(n.name);
+  return out;
+}
+
+std::string new_layer(const Json& weights, const Json& layers) {
+  return "a layer that is new, such as a head for other classes, keeps its first values with " + line_with(weights, "skip", layers);
+}
+
 std::string names_help(const Misfit& m, const StateDict& mine, const StateDict& theirs, const Json& weights) {
   if (weights["rename"].empty()) {
     if (const std::string prefix = prefix_of(theirs, mine, m.unexpected.front().name); !prefix.empty())
@@ -137,29 +148,41 @@ std::string names_help(const Misfit& m, const StateDict& mine, const StateDict& 
              line_with(weights, "rename", Json::array({rename_rule(from.name, to.name)}));
     }
   }
+  Strings both = names_of(m.missing);
+  for (const NamedTensor& n : m.unexpected) both.push_back(n.name);
+  if (const Json layers = patterns_of(both, true); layers.size() <= kPatterns) return new_layer(weights, layers);
   return "halfstep train --dry-run lists the model's layers; the file is of another model, or needs \"rename\"";
 }
 
-Strings names_of(const StateDict& tensors) {
-  Strings out;
-  for (const NamedTensor& n : tensors) out.push_back(n.name);
-  return out;
+// The embedding whose matrix may be that of the only missing one, and the layer of this one; empty: there is none.
+Strings tied_layers(Module& module, const Misfit& m) {
+  if (m.missing.size() != 1) return {};
+  for (const auto& [name, layer] : module.named_modules()) {
+    const auto* const embedding = dynamic_cast<const Embedding*>(layer);
+    if (!embedding || name + ".weight" == m.missing[0].name || embedding->weight.shape() != m.missing[0].tensor.shape()) continue;
+    const Strings head = components(m.missing[0].name);
+    return {name, joined_name(head, head.size() - 1)};
+  }
+  return {};
 }
 
-// A matrix that the file may have under the name of another one: the layers that "tie" would join; empty: none.
-Strings tied_layers(const StateDict& mine, const Misfit& m) {
-  if (m.missing.size() != 1 || m.missing[0].tensor.dim() != 2) return {};
-  for (const NamedTensor& n : mine) {
-    if (n.name == m.missing[0].name || n.tensor.shape() != m.missing[0].tensor.shape()) continue;
-    const Strings one = components(n.name), other = components(m.missing[0].name);
-    return {joined_name(one, one.size() - 1), joined_name(other, other.size() - 1)};
+// An embedding with another number of rows than the file's: the tokenizer is another one, or the model has spare rows.
+std::string tokens_help(Module& module, const Misfit& m, const StateDict& state) {
+  for (const auto& [name, layer] : module.named_modules()) {
+    const auto* const embedding = dynamic_cast<const Embedding*>(layer);
+    if (!embedding || std::find(m.misshapen.begin(), m.misshapen.end(), name + ".weight") == m.misshapen.end()) continue;
+    const Tensor& theirs = *find_tensor(state, name + ".weight");
+    if (theirs.dim() != 2 || theirs.size(1) != embedding->weight.size(1)) continue;
+    return joined("the file has ", theirs.size(0), " tokens, and ", name, " has ", embedding->weight.size(0),
+                  ": take the tokenizer of the file's model; where that one has fewer tokens than its model, \"vocab_size\": ",
+                  theirs.size(0), " in data");
   }
   return {};
 }
 
 }  // namespace
 
-std::string weights_help(const Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state) {
+std::string weights_help(Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state) {
   const StateDict mine = module.state_dict(), raw = read_state(module, file).state;
   const Misfit m = misfit_of(mine, state);
   const bool strict = weights["strict"] == true, lacks = strict && !m.missing.empty(), has_more = strict && !m.unexpected.empty();
@@ -176,7 +199,7 @@ std::string weights_help(const Module& module, const std::filesystem::path& file
     return "the file has matrices as [in, out]: " + line_with(weights, "transpose", patterns) +
            (gpt2 ? "" : "; add square ones, which fit either way, if they are [in, out], too");
   }
-  if (const Strings tied = lacks ? tied_layers(mine, m) : Strings(); !tied.empty())
+  if (const Strings tied = lacks ? tied_layers(module, m) : Strings(); !tied.empty())
     return "if the model has one matrix for both: \"tie\": " + Json(tied).dump() +
            " beside \"weights\"; if the layer is new: " + line_with(weights, "skip", patterns_of(names_of(m.missing), true));
   Strings rest = m.misshapen;
@@ -184,10 +207,11 @@ std::string weights_help(const Module& module, const std::filesystem::path& file
     const Strings missing = names_of(m.missing);
     rest.insert(rest.end(), missing.begin(), missing.end());
   }
+  if (const std::string tokens = tokens_help(module, m, state); !tokens.empty()) return tokens;
   if (!rest.empty()) {
     const Json layers = patterns_of(rest, true);
     if (layers.size() > kPatterns) return "the file is of a model with other layers or widths";
-    return "a new head keeps its first values and is trained anew with " + line_with(weights, "skip", layers);
+    return new_layer(weights, layers);
   }
   if (!has_more) return "";
   const Json more = patterns_of(names_of(m.unexpected), false);

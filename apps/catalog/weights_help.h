@@ -11,6 +11,6 @@
 namespace halfstep::app {
 
 // `state`: the file's tensors under the names that `weights` gives them. Empty: no advice.
-std::string weights_help(const Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state);
+std::string weights_help(Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state);
 
 }  // namespace halfstep::app

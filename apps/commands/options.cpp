@@ -26,7 +26,10 @@ void add_threads(CLI::App& command, std::optional<int>& threads) {
 }
 
 void add_model(CLI::App& command, ModelOptions& options) {
-  command.add_option("model", options.path, "a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint")
+  command
+      .add_option("model", options.path,
+                  "a run's folder (its best checkpoint, else its latest), RUN/latest, a checkpoint, or an "
+                  "exported file")
       ->required();
   command.add_flag("--no-amp", options.no_amp, "compute in float32");
   command.add_flag("--trained-weights", options.trained_weights,

@@ -49,7 +49,13 @@ TEST_CASE("lists and maps of modules and parameters have PyTorch's names") {
         Names{"layers.0.weight", "layers.0.bias", "heads.left.weight", "scales.0", "scales.1", "named.temperature"});
   CHECK(m.layers->size() == 2);
   CHECK(m.layers->at<Linear>(0).weight.shape() == Shape{2, 2});
-  CHECK_THROWS_AS(m.layers->at<Linear>(1), ValueError);
+  CHECK_THROWS_WITH_AS(m.layers->at<Linear>(1), "[ModuleList] module 1 is ReLU(), not of the requested type", ValueError);
+  CHECK_THROWS_WITH_AS(m.heads->at<ReLU>("left"),
+                       "[ModuleDict] \"left\" is Linear(in_features=2, out_features=1, bias=False), not of the requested type",
+                       ValueError);
+  Sequential pair{ReLU(), Linear(2, 3)};
+  CHECK(pair.at<Linear>(1).out_features() == 3);
+  CHECK_THROWS_WITH_AS(pair.at<Linear>(0), "[Sequential] layer 0 is ReLU(), not of the requested type", ValueError);
   CHECK_THROWS_WITH_AS(m.layers[2], "[ModuleList] index must be below 2, got 2", IndexError);
   CHECK(m.heads->contains("left"));
   CHECK_THROWS_WITH_AS(m.heads["letf"], "[ModuleDict] there is no \"letf\"; did you mean \"left\"?", ValueError);

@@ -110,6 +110,11 @@ TEST_CASE("weights: what does not fit is listed, and the line in the help makes 
   mended(named([](const std::string& n) { return "module." + n; }), plain, "missing: conv.weight", "9 tensors");
   mended(named([](const std::string& n) { return n.starts_with("conv") ? "stem" + n.substr(4) : n; }), plain,
          "unexpected: stem.weight", "9 tensors");
+  mended(named([](const std::string& n) { return n.starts_with("fc") ? "old" + n.substr(2) : n; }), plain, "unexpected: old.weight",
+         "9 tensors");  // it has the shape of fc
+  TensorMap headed = headless;
+  headed["classifier.weight"] = ones({10, 12}), headed["classifier.bias"] = zeros({10});
+  mended(headed, plain, "unexpected: classifier.weight", fresh);
   TensorMap turned = file_of(4);
   turned["fc.weight"] = ones({12, 4});
   mended(turned, plain, "shape: fc.weight must be [4, 12], got [12, 4]", "9 tensors");
@@ -232,10 +237,22 @@ TEST_CASE("tie: an embedding and a head are one tensor, trained, counted and sav
   const Config c = load_config(write(dir / "c.json", config(both)));
   save_safetensors(file, {{"in.weight", ones({9, 5})}});
   CHECK(load_weights(*build_model(c.model), c.model, "model").size() == 1);
+  Json untied = both;
+  untied.erase("tie");
+  const Config without = load_config(write(dir / "c.json", config(untied)));
+  CHECK_THROWS_WITH_AS(
+      load_weights(*build_model(without.model), without.model, "model"),
+      doctest::Contains("help: if the model has one matrix for both: \"tie\": [\"in\",\"out\"] beside \"weights\""), ConfigError);
   save_safetensors(file, {{"in.weight", ones({9, 5})}, {"out.weight", ones({9, 5})}});
   CHECK(load_weights(*build_model(c.model), c.model, "model").size() == 1);
   save_safetensors(file, {{"in.weight", ones({9, 5})}, {"out.weight", zeros({9, 5})}});
   CHECK_THROWS_WITH_AS(load_weights(*build_model(c.model), c.model, "model"),
                        doctest::Contains("in.weight and out.weight are one tensor in the model, but differ in the file"),
                        ConfigError);
+  save_safetensors(file, {{"in.weight", ones({12, 5})}});
+  CHECK_THROWS_WITH_AS(
+      load_weights(*build_model(c.model), c.model, "model"),
+      doctest::Contains("help: the file has 12 tokens, and in has 9: take the tokenizer of the file's model; where that "
+                        "one has fewer tokens than its model, \"vocab_size\": 12 in data"),
+      ConfigError);
 }
