@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/model_file.h"
 
+#include <algorithm>
+
 #include "framework/io/safetensors.h"
 #include "generated/halfstep_release.h"
 
@@ -63,6 +65,9 @@ StoredModel load_model(const fs::path& path) {
   out.contents.data = JsonValue(nlohmann::json(parsed(file.metadata, "halfstep.data", path)));
   out.averaged = file.metadata.contains("halfstep.averaged");
   if (file.metadata.contains("halfstep.metrics")) out.metrics = parsed(file.metadata, "halfstep.metrics", path);
+  const auto is_number = [](const Json& value) { return value.is_number(); };
+  check<CheckpointError>(out.metrics.is_object() && std::all_of(out.metrics.begin(), out.metrics.end(), is_number), kModel,
+                         path.string(), ": halfstep.metrics in its metadata must be numbers by name");
   if (const auto proof = file.metadata.find("halfstep.proof"); proof != file.metadata.end())
     out.proof = read_proof(proof->second, path.string());
   return out;

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
-#include "apps/config/config.h"
 #include "apps/run/proof.h"
+#include "apps/run/session.h"
 #include "framework/io/checkpoint.h"
 #include "layers/save.h"
 
