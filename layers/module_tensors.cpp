@@ -2,6 +2,7 @@
 // The parameters and buffers of a module and of those below it.
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
@@ -74,9 +75,11 @@ bool Module::waits_for_sizes() const {
 void Module::check_sizes() const {
   visit([](const Module& m) {
     for (const auto* slots : {&m.parameters_, &m.buffers_}) {
-      for (const auto& slot : *slots)
-        check<ValueError>(!slot->waits, "parameters", '"', slot->label, "\" has no size before the first call of ", m.describe(),
-                          Help{"call the model with an input first, model(x), and make the optimizer then"});
+      for (const auto& slot : *slots) {
+        if (!slot->waits) continue;  // describe() is not for nothing
+        fail<ValueError>("parameters", '"', slot->label, "\" has no size before the first call of ", m.describe(),
+                         Help{"call the model with an input first, model(x), and make the optimizer then"});
+      }
     }
   });
 }
@@ -95,16 +98,38 @@ std::vector<NamedTensor> Module::named_buffers(const std::string& prefix) const 
   return once_each(std::move(out));
 }
 
+namespace {
+
+// As named_parameters and named_buffers, without making names: a training step asks for these lists, and each call of a model on a
+// GPU.
+struct Unnamed {
+  std::unordered_set<const TensorImpl*> seen;
+  std::vector<Tensor> list;
+  void add(const TensorSlot& slot) {
+    if (slot.get().defined() && !slot.computed && seen.insert(slot.get().impl()).second) list.push_back(slot.get());
+  }
+};
+
+}  // namespace
+
 std::vector<Tensor> Module::parameters() const {
-  std::vector<Tensor> out;
-  for (NamedTensor& p : named_parameters()) out.push_back(std::move(p.tensor));
-  return out;
+  check_sizes();
+  Unnamed all;
+  visit([&](const Module& m) {
+    m.check_copied();
+    for (const auto& slot : m.parameters_) all.add(*slot);
+  });
+  return std::move(all.list);
 }
 
 std::vector<Tensor> Module::buffers() const {
-  std::vector<Tensor> out;
-  for (NamedTensor& b : named_buffers()) out.push_back(std::move(b.tensor));
-  return out;
+  check_sizes();
+  Unnamed all;
+  visit([&](const Module& m) {
+    m.check_copied();
+    for (const auto& slot : m.buffers_) all.add(*slot);
+  });
+  return std::move(all.list);
 }
 
 void Module::train(bool on) {

@@ -219,9 +219,9 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   const NoGrad off;
   const Tensor x = inputs_of(*model, dtype, inputs, shape, dims).to(model->predictor.form().input_dtype);
   const int64_t samples = x.size(0), each = numel(model->output), all = samples * each;
-  const bool given = outputs != nullptr || all == 0;
-  check<BadArgument>(given && capacity >= all, kRun, "outputs must have room for ", all, " numbers, got ",
-                     given ? joined(capacity) : "NULL");
+  constexpr const char* kRoom = "outputs must have room for ";
+  check<BadArgument>(outputs != nullptr || all == 0, kRun, kRoom, all, " numbers, got NULL");
+  check<BadArgument>(capacity >= all, kRun, kRoom, all, " numbers, got ", capacity);
   for (int64_t begin = 0; begin < samples; begin += kBatch) {
     const int64_t count = std::min(kBatch, samples - begin);
     const Tensor y = model->predictor(model->predictor.from_units(x.narrow(0, begin, count)));

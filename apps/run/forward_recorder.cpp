@@ -72,6 +72,16 @@ Tensor ForwardRecorder::operator()(const Tensor& input) {
   }
 }
 
+Tensor ForwardRecorder::eager(const Tensor& input) {
+  try {
+    return forward_(input.to(device_));
+  } catch (const MemoryError&) {
+    if (recordings() == 0) throw;
+  }
+  forget();  // recordings hold memory of their own, which only their release gives back
+  return forward_(input.to(device_));
+}
+
 void ForwardRecorder::forget_if_changed() {
   if (kept_.empty()) return;
   if (state_of(model_, tensors_of(model_)) != state_) forget();
@@ -84,14 +94,14 @@ void ForwardRecorder::forget() {
 
 // False: the call has to run eagerly, and nothing is kept any more.
 bool ForwardRecorder::record(Kept& kept) {
-  {
-    const MemoryScope memory(MemoryTag::data);
-    kept.input = Tensor::empty(kept.shape, {.dtype = kept.dtype, .device = device_});
-  }
   Backend& backend = backend_for(device_);
   bool begun = false;
   std::string problem;
   try {
+    {
+      const MemoryScope memory(MemoryTag::data);
+      kept.input = Tensor::empty(kept.shape, {.dtype = kept.dtype, .device = device_});
+    }
     backend.begin_recording(default_generator());
     begun = true;
     kept.output = forward_(kept.input.alias(kept.shape, kept.input.strides()));
@@ -104,6 +114,7 @@ bool ForwardRecorder::record(Kept& kept) {
   } catch (const RecordingError& e) {
     problem = one_line(e);
     given_up_ = true;
+  } catch (const MemoryError&) {  // a later call may find some
   } catch (...) {
     abandon(begun);
     throw;

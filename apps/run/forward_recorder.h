@@ -7,7 +7,8 @@
 // used last, kMost are kept. All are forgotten once the model has changed: a weight or a buffer was written or replaced, a copy
 // of a weight was dropped, or train() or eval() was called. Host code of the model runs when it is recorded and not when it is
 // replayed, so a model that may decide on the host (Module::is_recordable) or that has hooks runs eagerly; so does one whose
-// recording fails, for example because it reads values, with one log line that says why.
+// recording fails, for example because it reads values, with one log line that says why. Each recording holds memory of its own;
+// when the device has no more, all are given up for the call.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +44,7 @@ class ForwardRecorder {
     Tensor input{}, output{};  // in the recording's memory
     std::unique_ptr<Recording> recording{};
   };
-  Tensor eager(const Tensor& input) const { return forward_(input.to(device_)); }
+  Tensor eager(const Tensor& input);
   bool record(Kept& kept);
   Tensor replay(const Kept& kept, const Tensor& input) const;
   void forget_if_changed();

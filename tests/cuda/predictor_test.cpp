@@ -8,6 +8,7 @@
 
 #include "apps/commands/program.h"
 #include "cuda/launches.h"
+#include "framework/backend/reports.h"
 #include "framework/tensor/memory.h"
 #include "tests/apps/small_models.h"
 #include "tests/cuda/support.h"
@@ -219,6 +220,31 @@ TEST_CASE("a recorded forward pass keeps the table of rotary positions that it r
   for (int i = 0; i < 8; ++i) filler.push_back(full({3, 2}, 9, {.device = Device::cuda}));
   CHECK(bytes(recorder(brief)) == want);
   CHECK(recorder.recordings() == 1);
+}
+
+TEST_CASE("recordings make room for a call that needs their memory") {
+  struct Products : Module {
+    Tensor forward(const Tensor& x) override { return x * 2 * 3; }
+    bool is_recordable() const override { return true; }
+  };
+  auto* const reporter = dynamic_cast<MemoryReporter*>(&backend_for(Device::cuda));
+  REQUIRE(reporter);
+  if (reporter->available_memory() > size_t(2) << 30) return;  // a real device takes long to fill, and others may be using it
+  constexpr int64_t kCount = 2700000;                          // blocks of this size have segments of their own
+  Products net;
+  const NoGrad off;
+  ForwardRecorder recorder = recorder_of(net);
+  const Tensor x = ones({kCount});
+  for (int i = 0; i < 2; ++i) recorder(x);
+  REQUIRE(recorder.recordings() == 1);
+  Tensors filler;
+  for (const int64_t size : {int64_t(8) << 20, int64_t(1) << 18}) {
+    try {
+      for (;;) filler.push_back(Tensor::empty({size}, {.device = Device::cuda}));
+    } catch (const MemoryError&) {}
+  }
+  CHECK(recorder(ones({kCount + 1}))[kCount].item<float>() == 6);
+  CHECK(recorder.recordings() == 0);
 }
 
 // Neither waits for the other for ever.
