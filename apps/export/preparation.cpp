@@ -7,7 +7,7 @@ namespace {
 // A number for each column, or one for all, as a tensor that broadcasts over inputs [N, columns].
 Tensor each_column(const std::vector<double>& numbers) { return tensor(numbers).to(DType::f32); }
 
-// (x - mean) / std for each channel, by ops: what NormalizeTransform does by itself.
+// (x - mean) / std for each channel, by ops: what the transform does by itself.
 Tensor normalized(const Tensor& x, const ChannelScaling& scaling) {
   const auto channels = [&](const std::vector<float>& v) {
     Shape shape = Dims::filled(x.dim(), 1);

@@ -40,10 +40,11 @@ std::string sent(unsigned short columns, const char* term) {
     setenv("TERM", kept.c_str(), 1);
   else
     unsetenv("TERM");
+  std::string all;  // which may come in pieces; the end is an error, as nobody holds the other side any more
   char text[1000];
-  const ssize_t n = read(master, text, sizeof text);
+  for (ssize_t n = 0; (n = read(master, text, sizeof text)) > 0;) all.append(text, size_t(n));
   close(master);
-  return std::string(text, n > 0 ? size_t(n) : 0);
+  return all;
 }
 
 }  // namespace
