@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
+"""Latency and throughput of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
 
     HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--json FILE]
 
-Trains an MLP and a LeNet for a moment on digits that the program draws. Arms take turns, so that other programs on the machine
-disturb all of them alike; printed are medians of single calls in microseconds. Needs NumPy and PyTorch; onnxruntime and onnx are
-optional. It is no part of the tests.
+Trains an MLP, a LeNet, a recurrent model of characters and a small transformer for a moment. The rivals run what `halfstep export`
+writes of them: model.py and an ONNX file. In bfloat16 PyTorch runs in autocast; onnxruntime's CPU provider has no arithmetic in it.
+Arms take turns, so that other programs on the machine disturb all of them alike; printed are medians of single calls in
+microseconds. Needs NumPy, PyTorch and safetensors; onnxruntime is optional. It is no part of the tests.
 """
 import argparse
-import io
+import importlib.util
 import json
 import os
 import statistics
@@ -20,89 +21,101 @@ import time
 
 import numpy
 import torch
-from torch import nn
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+PROGRAM = os.path.abspath(os.environ.get("HALFSTEP_PROGRAM", os.path.join(ROOT, "build/default/halfstep")))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import halfstep  # noqa: E402
 
-LENET = [{"type": "Conv2d", "out_channels": 6, "kernel_size": 5, "padding": 2}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2},
-         {"type": "Conv2d", "out_channels": 16, "kernel_size": 5}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2}, "Flatten",
-         {"type": "Linear", "out_features": 120}, "ReLU", {"type": "Linear", "out_features": 84}, "ReLU",
-         {"type": "Linear", "out_features": 10}]
-MLP = ["Flatten", {"type": "Linear", "out_features": 256}, "ReLU", {"type": "Linear", "out_features": 10}]
+DIGITS = {"type": "Digits", "size": 2000}
+COPY = {"type": "CopyTask", "size": 500, "length": 16, "wait": 32, "symbols": 60}  # 64 tokens
+LOGITS = {"type": "Linear", "out_features": "auto"}
 MODELS = {
-    "mlp": (MLP, lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
-    "lenet": (LENET, lambda: nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10))),
+    "mlp": (DIGITS, ["Flatten", {"type": "Linear", "out_features": 256}, "ReLU", LOGITS]),
+    "lenet": (DIGITS, [
+        {"type": "Conv2d", "out_channels": 6, "kernel_size": 5, "padding": 2}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2},
+        {"type": "Conv2d", "out_channels": 16, "kernel_size": 5}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2}, "Flatten",
+        {"type": "Linear", "out_features": 120}, "ReLU", {"type": "Linear", "out_features": 84}, "ReLU", LOGITS]),
+    "char_lstm": (COPY, [{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 64},
+                         {"type": "LSTM", "hidden_size": 256, "num_layers": 2}, LOGITS]),
+    "transformer": (COPY, [
+        {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 128}, {"type": "PositionEmbedding", "max_len": 64},
+        {"type": "TransformerEncoder", "num_layers": 2, "nhead": 4, "dim_feedforward": 512, "is_causal": True, "norm": True}, LOGITS]),
 }
 
 
-def train(folder, name, layers):
-    """The folder of a short run."""
-    config = {"version": 1, "name": name, "output_dir": name, "device": "cpu", "model": {"type": "Sequential", "layers": layers},
-              "loss": "CrossEntropyLoss", "optimizer": {"type": "AdamW", "lr": 0.002},
-              "data": {"train": {"type": "Digits", "size": 2000}, "loader": {"batch_size": 64}}, "train": {"epochs": 1}}
-    with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as file:
+def program(*arguments, folder):
+    subprocess.run([PROGRAM, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def train(folder, name, data, layers, dtype):
+    """The folder of a short run, and what export writes of it."""
+    run = f"{name}_{dtype}"
+    config = {"version": 1, "name": run, "output_dir": run, "device": "cpu", "model": {"type": "Sequential", "layers": layers},
+              "amp": {"dtype": dtype} if dtype != "float32" else False, "loss": "CrossEntropyLoss",
+              "optimizer": {"type": "AdamW", "lr": 0.002}, "data": {"train": data, "loader": {"batch_size": 64}},
+              "train": {"epochs": 1}}
+    with open(os.path.join(folder, run + ".json"), "w", encoding="utf-8") as file:
         json.dump(config, file)
-    program = os.environ.get("HALFSTEP_PROGRAM", os.path.join(ROOT, "build/default/halfstep"))
-    subprocess.run([os.path.abspath(program), "train", name + ".json", "--quiet"], cwd=folder, check=True)
-    return os.path.join(folder, name)
+    program("train", run + ".json", "--quiet", folder=folder)
+    program("export", run, "--to", "torch", "--out", run + "-torch", folder=folder)
+    if dtype == "float32":
+        program("export", run, "--to", "onnx", "--raw", "--out", run + ".onnx", folder=folder)
+    return os.path.join(folder, run)
 
 
-def weights(checkpoint):
-    """The tensors of model.safetensors."""
-    with open(os.path.join(checkpoint, "model.safetensors"), "rb") as file:
-        data = file.read()
-    end = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:end])
-    header.pop("__metadata__", None)
-    return {name: torch.from_numpy(numpy.frombuffer(data[end + t["data_offsets"][0]:end + t["data_offsets"][1]], numpy.float32)
-                                   .reshape(t["shape"]).copy()) for name, t in header.items()}
+def torch_arm(folder, dtype):
+    spec = importlib.util.spec_from_file_location(os.path.basename(folder), os.path.join(folder, "model.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    net = module.load()
+
+    def eager(x):
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+            return net(module.prepare(torch.from_numpy(x))).float().numpy()
+    return eager
 
 
-def onnx_arm(net, threads):
-    """The same net in onnxruntime, or None."""
+def onnx_arm(path, threads):
     try:
         import onnxruntime
-        file = io.BytesIO()
-        torch.onnx.export(net, (torch.zeros(2, 1, 28, 28),), file, input_names=["x"], dynamic_axes={"x": {0: "n"}}, dynamo=False)
     except ImportError as e:
         print(f"without onnxruntime: {e}", file=sys.stderr)
         return None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
-    return lambda x: session.run(None, {"x": x})[0]
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda x: session.run(None, {"input": x})[0]
 
 
-def arms_of(run, net, threads):
+def inputs_of(model, batch):
+    draw = numpy.random.default_rng(0)
+    shape = (batch, *model.input)
+    vocabulary = model.form["vocabulary"]
+    return draw.integers(0, vocabulary, shape) if vocabulary else draw.random(shape, numpy.float32)
+
+
+def arms_of(run, dtype, threads):
     # Both open times: of a model in a process that has opened one, and until its first answer.
     begun = time.perf_counter()
     model = halfstep.open(run, device="cpu")
     opened = time.perf_counter() - begun
-    model(numpy.zeros((1, 1, 28, 28), numpy.float32))
+    model(inputs_of(model, 1), raw=True)
     answered = time.perf_counter() - begun
-    net.load_state_dict(weights(os.path.join(run, model.about["checkpoint"])))
-    net.eval()
-
-    def eager(x):
-        with torch.inference_mode():
-            return net(torch.from_numpy(x)).numpy()
-
-    arms = {"halfstep": lambda x: model(x, raw=True), "torch": eager}
-    onnx = onnx_arm(net, threads)
+    arms = {"halfstep": lambda x: model(x, raw=True), "torch": torch_arm(run + "-torch", dtype)}
+    onnx = onnx_arm(run + ".onnx", threads) if dtype == "float32" else None
     if onnx:
         arms["onnxruntime"] = onnx
-    return arms, {"open_ms": 1e3 * opened, "first_answer_ms": 1e3 * answered}
+    return model, arms, {"open_ms": 1e3 * opened, "first_answer_ms": 1e3 * answered}
 
 
-def measure(arms, batch, rounds):
-    x = numpy.random.default_rng(0).random((batch, 1, 28, 28), numpy.float32)
+def measure(arms, x, rounds, bound):
     expected = arms["torch"](x)
     for name, arm in arms.items():
-        assert numpy.allclose(arm(x), expected, rtol=1e-3, atol=1e-3), name
+        assert numpy.allclose(arm(x), expected, rtol=bound, atol=bound), name
+    begun = time.perf_counter()
+    arms["halfstep"](x)
+    rounds = max(3, min(rounds, int(0.5 / (time.perf_counter() - begun + 1e-9))))  # large models: fewer
     times = {name: [] for name in arms}
     for _ in range(rounds):
         for name, arm in arms.items():
@@ -124,13 +137,15 @@ def main():
     torch.set_num_threads(options.threads)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, (layers, make) in MODELS.items():
-            arms, opening = arms_of(train(folder, name, layers), make(), options.threads)
-            print(f"{name}: opened in {opening['open_ms']:.1f} ms, first answer after {opening['first_answer_ms']:.1f} ms")
-            for batch in (1, 64):
-                medians = measure(arms, batch, options.rounds)
-                rows.append({"model": name, "batch": batch, "threads": options.threads, "us": medians, **opening})
-                print(f"{name} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in medians.items()), flush=True)
+        for name, (data, layers) in MODELS.items():
+            for dtype in ("float32", "bfloat16"):
+                model, arms, opening = arms_of(train(folder, name, data, layers, dtype), dtype, options.threads)
+                for batch in (1, 64):
+                    bound = 1e-3 if dtype == "float32" else 0.25
+                    medians = measure(arms, inputs_of(model, batch), options.rounds, bound)
+                    rows.append({"model": name, "dtype": dtype, "batch": batch, "threads": options.threads, "us": medians, **opening})
+                    print(f"{name} {dtype} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in medians.items()),
+                          flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"halfstep": halfstep.__version__, "torch": torch.__version__, "rows": rows}, file, indent=1)

@@ -73,10 +73,21 @@ def lenet():
     return f"{min(means):.1f} to {max(means):.1f} %"
 
 
+def latency_table():
+    names = {"mlp": "MLP", "lenet": "LeNet", "char_lstm": "LSTM", "transformer": "transformer"}
+    arms = ("halfstep", "torch", "onnxruntime")
+    lines = ["", "| | dtype | samples | halfstep | PyTorch | onnxruntime |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in newest("latency-cpu-epyc-zen5")["rows"]:
+        cells = [f"{row['us'][a]:,.0f}" if row["us"].get(a, 0) >= 100 else f"{row['us'][a]:.1f}" if a in row["us"] else "" for a in arms]
+        lines.append(f"| {names[row['model']]} | {row['dtype']} | {row['batch']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
 FIGURES = {
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread, "lenet": lenet,
+    "latency_table": latency_table,
 }
 
 

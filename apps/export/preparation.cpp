@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/export/preparation.h"
 
+#include <numeric>
+
 namespace halfstep::app {
 namespace {
 
@@ -37,7 +39,12 @@ Tensor Preparation::operator()(Tensor x) const {
 }
 
 Tensor golden_inputs(const Predictor& model, const Preparation& prepare) {
-  const Tensor x = golden_inputs(model.form());
+  Batch batch{golden_inputs(model.form()), {}};
+  std::vector<int64_t> places(size_t(batch.input.size(0)));
+  std::iota(places.begin(), places.end(), 0);
+  for (size_t i = 0; i < prepare.outside.size(); ++i)
+    batch = model.transforms()[i]->apply(batch, {.indices = places, .classes = model.form().classes});
+  const Tensor x = batch.input;
   return prepare.units.mean.empty() ? x : x * each_column(prepare.units.std) + each_column(prepare.units.mean);
 }
 

@@ -20,7 +20,7 @@ struct Preparation {
   bool is_empty() const { return units.mean.empty() && units.fill.empty() && inside.empty(); }
 };
 
-// Golden inputs in the units in front of the preparation.
+// Golden inputs as they are in front of the preparation: behind the transforms that are outside, in the units of the file.
 Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
 // With preparation, and with numbers in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);

@@ -16,7 +16,7 @@ except ImportError:
     print(f"SKIPPED: {sys.executable} has no numpy")
     sys.exit(0)
 
-PROGRAM, LIBRARY, SOURCE = sys.argv[1:4]
+PROGRAM, LIBRARY, SOURCE = map(os.path.abspath, sys.argv[1:4])
 os.environ["HALFSTEP_LIBRARY"] = LIBRARY
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 import halfstep  # noqa: E402

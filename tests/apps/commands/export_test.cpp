@@ -177,6 +177,28 @@ TEST_CASE("ONNX has the preparation inside, classes and proof in its metadata, a
   CHECK(contains(raw, "Softmax"));
 }
 
+TEST_CASE("transforms that change sizes stay outside: the exported model takes what they give") {
+  const TempDir at;
+  write(at / "run.json", R"({"version": 1, "name": "small", "output_dir": "small", "data": {
+    "train": {"type": "Digits", "size": 64, "transforms": [{"type": "Resize", "size": 14}, {"type": "Normalize", "mean": 0.1, "std": 0.3}]},
+    "loader": {"batch_size": 16}}, "model": ["Flatten", {"type": "Linear", "out_features": "auto"}], "loss": "CrossEntropyLoss",
+    "optimizer": "SGD", "train": {"epochs": 1}})");
+  check_ok(run(at, "train run.json --quiet"));
+  const Ran onnx = run(at, "export small --to onnx --test-data 1"), raw = run(at, "export small --to onnx --raw --out raw.onnx");
+  check_ok(onnx);
+  check_ok(raw);
+  CHECK(contains(onnx.err, "note: Resize is not in the file"));
+  CHECK(contains(raw.err, "note: Normalize is not in the file"));
+  const std::string file = read(at / "small.onnx");
+  CHECK(contains(file, "Div"));
+  CHECK(contains(file, R"("outside":[{)"));
+  check_ok(run(at, "export small --to torch --out t"));
+  CHECK(contains(read(at / "t/model.py"), "Not done here: Resize."));
+  CHECK(load_safetensors(at / "t/proof.safetensors").tensors.at("input").shape() == Shape{3, 1, 14, 14});
+  check_ok(run(at, "export small --to safetensors"));  // all of it is in there
+  CHECK(contains(run(at, "predict small.safetensors --check").err, "to the bit"));
+}
+
 TEST_CASE("options that do not fit, and what is there already, are refused before anything is written") {
   const TableRun at;
   const auto refuses = [&](const std::string& options, int code, const std::string& why) {
