@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Latency and throughput of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
+"""Latency of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
 
     HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--json FILE]
 
@@ -40,7 +40,8 @@ MODELS = {
                          {"type": "LSTM", "hidden_size": 256, "num_layers": 2}, LOGITS]),
     "transformer": (COPY, [
         {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 128}, {"type": "PositionEmbedding", "max_len": 64},
-        {"type": "TransformerEncoder", "num_layers": 2, "nhead": 4, "dim_feedforward": 512, "is_causal": True, "norm": True}, LOGITS]),
+        {"type": "TransformerEncoder", "num_layers": 2, "nhead": 4, "dim_feedforward": 512, "is_causal": True, "norm": True},
+        LOGITS]),
 }
 
 
@@ -143,7 +144,8 @@ def main():
                 for batch in (1, 64):
                     bound = 1e-3 if dtype == "float32" else 0.25
                     medians = measure(arms, inputs_of(model, batch), options.rounds, bound)
-                    rows.append({"model": name, "dtype": dtype, "batch": batch, "threads": options.threads, "us": medians, **opening})
+                    row = {"model": name, "dtype": dtype, "batch": batch, "threads": options.threads, "us": medians}
+                    rows.append(row | opening)
                     print(f"{name} {dtype} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in medians.items()),
                           flush=True)
     if options.json:

@@ -78,7 +78,8 @@ def latency_table():
     arms = ("halfstep", "torch", "onnxruntime")
     lines = ["", "| | dtype | samples | halfstep | PyTorch | onnxruntime |", "| --- | --- | --- | --- | --- | --- |"]
     for row in newest("latency-cpu-epyc-zen5")["rows"]:
-        cells = [f"{row['us'][a]:,.0f}" if row["us"].get(a, 0) >= 100 else f"{row['us'][a]:.1f}" if a in row["us"] else "" for a in arms]
+        times = [row["us"].get(a) for a in arms]
+        cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.1f}" for t in times]
         lines.append(f"| {names[row['model']]} | {row['dtype']} | {row['batch']} | " + " | ".join(cells) + " |")
     return "\n".join(lines + [""])
 

@@ -180,7 +180,8 @@ TEST_CASE("ONNX has the preparation inside, classes and proof in its metadata, a
 TEST_CASE("transforms that change sizes stay outside: the exported model takes what they give") {
   const TempDir at;
   write(at / "run.json", R"({"version": 1, "name": "small", "output_dir": "small", "data": {
-    "train": {"type": "Digits", "size": 64, "transforms": [{"type": "Resize", "size": 14}, {"type": "Normalize", "mean": 0.1, "std": 0.3}]},
+    "train": {"type": "Digits", "size": 64,
+              "transforms": [{"type": "Resize", "size": 14}, {"type": "Normalize", "mean": 0.1, "std": 0.3}]},
     "loader": {"batch_size": 16}}, "model": ["Flatten", {"type": "Linear", "out_features": "auto"}], "loss": "CrossEntropyLoss",
     "optimizer": "SGD", "train": {"epochs": 1}})");
   check_ok(run(at, "train run.json --quiet"));
