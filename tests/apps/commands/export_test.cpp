@@ -182,7 +182,8 @@ TEST_CASE("transforms that change sizes stay outside: the exported model takes w
   write(at / "run.json", R"({"version": 1, "name": "small", "output_dir": "small", "data": {
     "train": {"type": "Digits", "size": 64,
               "transforms": [{"type": "Resize", "size": 14}, {"type": "Normalize", "mean": 0.1, "std": 0.3}]},
-    "loader": {"batch_size": 16}}, "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
+    "loader": {"batch_size": 16}},
+    "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
     "loss": "CrossEntropyLoss", "optimizer": "SGD", "train": {"epochs": 1}})");
   check_ok(run(at, "train run.json --quiet"));
   const Ran onnx = run(at, "export small --to onnx --test-data 1"), raw = run(at, "export small --to onnx --raw --out raw.onnx");
