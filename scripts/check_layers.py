@@ -217,8 +217,9 @@ def missing_headers(root, path, lines, known):
     in_text = False  # of a raw string over several lines
     for number, line in enumerate(lines, 1):
         if in_text:
-            in_text = ')"' not in line
-            continue
+            if ')"' not in line:
+                continue
+            line = line.split(')"', 1)[1]
         code = NOT_CODE.sub("", line)
         in_text = 'R"(' in line and ')"' not in line.split('R"(')[-1]
         if "std::" not in code and "_t" not in code and "errno" not in code and "_M" not in code:

@@ -157,8 +157,9 @@ hs_model* open(const char* path, const char* options) {
   check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
   static std::mutex one_at_a_time;  // making a model seeds the default generator
   const std::lock_guard lock(one_at_a_time);
-  auto model = std::make_shared<OpenModel>(OpenModel{app::Predictor(path, options_of(options))});
-  if (const auto& proof = model->predictor.proof()) app::check_proof(model->predictor, *proof);
+  const app::PredictorOptions chosen = options_of(options);
+  auto model = std::make_shared<OpenModel>(OpenModel{app::Predictor(path, chosen)});
+  if (const auto& proof = model->predictor.proof(); proof && chosen.amp) app::check_proof(model->predictor, *proof);
   const DataForm& form = model->predictor.form();
   const Tensor result = model->predictor(zeros(with_batch(1, form.input), {.dtype = form.input_dtype, .device = Device::cpu}));
   check<ValueError>(result.dim() >= 1 && result.size(0) == 1, "hs_open", path,

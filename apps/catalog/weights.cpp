@@ -122,14 +122,20 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
     file = file_of(file);
     const LoadOptions options = load_options_of(weights);
     const StateForModule read = read_state(module, file, options);
+    std::vector<std::string> kept = read.skipped;
+    size_t loaded = read.state.size() - read.skipped.size(), ignored = 0;
     try {
       check_tied(module, read.state);
-      module.load_state_dict(read.state, options.strict);
+      const LoadReport report = module.load_state_dict(read.state, options.strict);
+      kept.insert(kept.end(), report.missing.begin(), report.missing.end());
+      loaded -= report.unexpected.size();
+      check<ValueError>(loaded > 0, "load", "no name of the file is one of the model, so nothing would be read");
+      ignored = report.unexpected.size();
     } catch (const ValueError& e) {
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, file, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
-    return summary(weights["path"], read.state.size() - read.skipped.size(), read.skipped);
+    return summary(weights["path"], loaded, kept) + (ignored ? joined("; ", ignored, " of the file are not in the model") : "");
   } catch (const ConfigError&) { throw; } catch (const Error& e) {
     fail<ConfigError>(place, e.what());
   }

@@ -179,6 +179,7 @@ int predict(const PredictArguments& o) {
   Predictor model(o.model.path, o.model.predictor());
   print_model(model);
   if (o.check) {
+    check<ConfigError>(!o.model.no_amp, "predict", "--check compares in the precision of the run", Help{"leave --no-amp out"});
     check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
                        Help{"--check is for what halfstep export wrote"});
     std::cerr << check_proof(model, *model.proof()) << '\n';

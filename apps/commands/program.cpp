@@ -11,7 +11,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
-#include "framework/backend/trace.h"
+#include "framework/backend/export_error.h"
 #include "framework/base/log.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"

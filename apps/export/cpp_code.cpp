@@ -7,6 +7,7 @@
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/printable.h"
 #include "framework/io/safetensors.h"
 
 namespace halfstep::app {
@@ -196,19 +197,23 @@ std::string tensor_of(const std::vector<T>& numbers) {
 std::string cpp_preparation(const Predictor& model, const Preparation& p) {
   std::string body;
   if (!p.units.fill.empty()) body += "  x = where(eq(x, x), x, " + tensor_of(p.units.fill) + ");  // missing values\n";
-  if (!p.units.mean.empty()) body += "  x = (x - " + tensor_of(p.units.mean) + ") / " + tensor_of(p.units.std) + ";\n";
+  if (!p.units.mean.empty()) {
+    const auto f64 = [](std::string code) { return code.substr(0, code.rfind(".to(")) + ".to(DType::f64)"; };
+    body +=
+        "  x = ((x.to(DType::f64) - " + f64(tensor_of(p.units.mean)) + ") / " + f64(tensor_of(p.units.std)) + ").to(DType::f32);\n";
+  }
   for (const ChannelScaling* s : p.inside) {
     const std::string view = s->mean.size() == 1 ? "" : ".reshape({-1, 1, 1})";
     body += "  x = (x - " + tensor_of(s->mean) + view + ") / " + tensor_of(s->std) + view + ";\n";
   }
   const TargetScale& scale = model.form().scale;
-  std::string out = "\n// Inputs as the training data had them.";
-  for (const Json& t : p.outside) out += " Not done here: " + t.value("type", "a transform") + ".";
+  std::string out = "\n// Inputs as the training data had them, in the units of its files.";
+  for (const Json& t : p.outside) out += "\n// Done before: " + printable(transform_text(t));
+  for (const std::string& line : input_lines(model.form())) out += "\n// " + printable(line);
+  const std::string last = last_step_code(model), begin = last.empty() ? "model(prepare(x))" : last + "(model(prepare(x)))";
   return out + "\nTensor prepare(Tensor x) {\n" + body +
          "  return x;\n}\n\nTensor answer(Module& model, const Tensor& x) {\n  return " +
-         (has_scale(model.form()) ? "model(prepare(x)) * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump()
-                                  : std::string("model(prepare(x))")) +
-         ";\n}\n";
+         (has_scale(model.form()) ? begin + " * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump() : begin) + ";\n}\n";
 }
 
 }  // namespace
@@ -219,6 +224,16 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& o) {
   CppCode code;
   const std::string made = code.layer(model.config().model, 1);
   const Preparation prepare(model);
+  const SavedState state = saved_state(*model.parts().model);
+  std::string loading = "  load(*model, folder + \"/model.safetensors\");\n";
+  if (!state.shared.empty()) {
+    loading = "  TensorMap tensors = load_safetensors(folder + \"/model.safetensors\").tensors;\n";
+    for (const auto& [name, first] : state.shared)  // one tensor in the model, which the code makes of two
+      loading += "  tensors.emplace(" + Json(name).dump() + ", tensors.at(" + Json(first).dump() + "));\n";
+    loading +=
+        "  StateDict state;\n  for (const auto& [name, tensor] : tensors) state.push_back({name, tensor});\n"
+        "  model->load_state_dict(state);\n";
+  }
   const std::string text = origin_lines("//", source.path.string(), model.step()) +
                            "#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" + code.classes() +
                            "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + made +
@@ -227,8 +242,7 @@ int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   const NoGrad off;
   const std::shared_ptr<Module> model = make_model();
-  load(*model, folder + "/model.safetensors");
-  model->eval();
+)" + loading + R"(  model->eval();
 
   // Its answers for the golden samples must be those of the model that was exported.
   const TensorMap proof = load_safetensors(folder + "/proof.safetensors").tensors;
@@ -249,17 +263,17 @@ target_link_libraries(model PRIVATE halfstep::halfstep)
   const Proof proof =
       make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
   fs::create_directories(o.out);
-  const SavedState state = saved_state(*model.parts().model);
-  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), make_proof(model)));
+  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), source.proof_as_run()));
   save_safetensors(o.out / "proof.safetensors", {{"input", proof.input}, {"output", proof.output}});
   atomic_write(o.out / "main.cpp", text);
   atomic_write(o.out / "CMakeLists.txt", origin_lines("#", source.path.string(), model.step()) + kBuild);
-  const std::string folder = o.out.string();
+  const std::string folder = shell_word(o.out.string());
   Exported out{.path = o.out,
                .use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder +
                       "/build/model " + folder};
-  for (const auto& file : fs::directory_iterator(o.out)) out.bytes += int64_t(file.is_regular_file() ? file.file_size() : 0);
-  for (const Json& t : prepare.outside) out.notes += "note: " + t.value("type", "a transform") + " is not in the code\n";
+  for (const char* name : {"main.cpp", "CMakeLists.txt", "model.safetensors", "proof.safetensors"})
+    out.bytes += int64_t(fs::file_size(o.out / name));
+  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
   return out;
 }
 

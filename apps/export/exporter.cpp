@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/export/layer_code.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/safetensors.h"
 
@@ -25,6 +26,26 @@ fs::path default_path(const fs::path& model, const std::string& to) {
   return to == "onnx" ? name + ".onnx" : to == "safetensors" ? name + ".safetensors" : name + "-" + to;
 }
 
+std::string use_line(const ExportSource& source, const fs::path& out) {
+  const std::string command = source.use_by_name();
+  return "halfstep " + command + ' ' + shell_word(out.string()) + (command == "predict" ? " INPUT..." : " --prompt TEXT");
+}
+
+// What may be written at `out`: nothing is there, or --replace was given and it is an export's kind of thing.
+void check_place(const ExportOptions& o, bool file) {
+  const fs::file_status there = fs::symlink_status(o.out);
+  const std::string name = o.out.string();
+  if (!fs::exists(there)) return;
+  check<ConfigError>(o.replace, kExport, name, " exists", Help{"--replace, or another --out"});
+  check<ConfigError>(fs::is_regular_file(there) || fs::is_directory(there), kExport, name,
+                     " is no file or folder, but a link or device");
+  check<ConfigError>(file != fs::is_directory(there), kExport, name, file ? " is a folder" : " is a file",
+                     Help{file ? "--out names a file" : "--out names a folder"});
+  for (const char* of_run : {"manifest.json", "latest", "config.resolved.json"})
+    check<ConfigError>(!fs::exists(o.out / of_run), kExport, name, " is a run or a checkpoint, which an export would damage",
+                       Help{"another --out"});
+}
+
 }  // namespace
 
 ExportSource::ExportSource(const fs::path& at, bool averages)
@@ -42,21 +63,26 @@ ModelFile ExportSource::as_file() const {
           .averaged = model.is_averaged()};
 }
 
+Proof ExportSource::proof_as_run() const { return make_proof(Predictor(path, {.device = "cpu", .averages = model.is_averaged()})); }
+
+std::string ExportSource::use_by_name() const {
+  return std::holds_alternative<TextForm>(model.form().source) ? "generate" : "predict";
+}
+
 Exported export_safetensors(const ExportSource& source, const ExportOptions& o) {
   ModelFile file = source.as_file();
   if (o.dtype != DType::f32) {
     for (auto& [name, t] : file.weights.tensors)
       if (t.dtype() == DType::f32) t = t.to(o.dtype);
   }
-  // The golden samples' answers are those of the model as the run computed it: in mixed precision, if it used that.
-  const Predictor as_run(source.path, {.averages = source.model.is_averaged()});
+  const Predictor as_run(source.path, {.device = "cpu", .averages = source.model.is_averaged()});  // as proof_as_run()
   StateDict rounded;
   for (const auto& [name, t] : file.weights.tensors) rounded.push_back({name, is_half(t.dtype()) ? t.to(DType::f32) : t});
   as_run.parts().model->load_state_dict(rounded, /*strict=*/false);
   const Proof proof = make_proof(as_run);
-  if (o.out.has_parent_path()) fs::create_directories(o.out.parent_path());
+  if (o.out.has_parent_path()) fs::create_directories(o.out.parent_path());  // of a folder
   save_safetensors(o.out, file.weights.tensors, metadata_of(file, proof));
-  return {.path = o.out, .bytes = int64_t(fs::file_size(o.out)), .use = "halfstep predict " + o.out.string() + " INPUT..."};
+  return {.path = o.out, .bytes = int64_t(fs::file_size(o.out)), .use = use_line(source, o.out)};
 }
 
 Exported export_folder(const ExportSource& source, const ExportOptions& o) {
@@ -71,7 +97,7 @@ Exported export_folder(const ExportSource& source, const ExportOptions& o) {
   write("data.json", source.data.dump(2) + '\n');
   write("README.md", model_card(source));
   out.path = o.out;
-  out.use = "halfstep predict " + o.out.string() + " INPUT...";
+  out.use = use_line(source, o.out);
   return out;
 }
 
@@ -84,9 +110,11 @@ Exported export_model(const fs::path& model, const ExportOptions& given) {
   check<ConfigError>(!onnx || o.dtype != DType::bf16, kExport, "ONNX runtimes do not compute in bfloat16",
                      Help{"--dtype float32 or float16"});
   if (o.out.empty()) o.out = default_path(model, o.to);
-  check<ConfigError>(o.replace || !fs::exists(o.out), kExport, o.out.string(), " exists", Help{"--replace, or another --out"});
-  check<ConfigError>(!file || !fs::is_directory(o.out), kExport, o.out.string(), " is a folder", Help{"--out names a file"});
+  check<ConfigError>(o.to != "safetensors" || o.out.extension() == ".safetensors", kExport, "--out must end in .safetensors, got ",
+                     o.out.string(), Help{"predict knows the file by this ending"});
+  check_place(o, file);
   const ExportSource source(model, o.averages);
+  if (file && o.out.has_parent_path()) fs::create_directories(o.out.parent_path());
   return o.to == "onnx"          ? export_onnx_model(source, o)
          : o.to == "safetensors" ? export_safetensors(source, o)
          : o.to == "dir"         ? export_folder(source, o)

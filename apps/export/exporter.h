@@ -45,6 +45,8 @@ struct ExportSource {
 
   ExportSource(const std::filesystem::path& at, bool averages);
   ModelFile as_file() const;
+  Proof proof_as_run() const;       // of the model as the run computes it: in mixed precision, if it used that
+  std::string use_by_name() const;  // "predict" or "generate"
 };
 Exported export_onnx_model(const ExportSource& source, const ExportOptions& options);
 Exported export_safetensors(const ExportSource& source, const ExportOptions& options);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +34,11 @@ NamedLayers layers_of_mlp(const Json& mlp);
 std::string indented(int depth, int width = 2);
 std::string number_code(double v);  // shortest text that a double reads as v
 std::string number_code(float v);   // and that a float does: 0.1307, not 0.1307000070810318
+
+std::string shell_word(const std::string& text);  // quoted where a shell would not take it as one word
+
+// What PyTorch has no layer for, or one that gives several tensors: a name and its Python code.
+const std::map<std::string, std::string>& torch_classes();
 
 // A source file: lines that say where it is from, and that it is its user's own.
 std::string origin_lines(const std::string& comment, const std::string& from, int64_t step);

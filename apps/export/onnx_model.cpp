@@ -3,6 +3,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
 #include "apps/export/exporter.h"
+#include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/interchange/onnx_file.h"
@@ -22,14 +23,15 @@ Tensor output_of(const ExportSource& source, const ExportOptions& o, const Prepa
     const Autocast region(Device::cpu, o.dtype == DType::f16 ? std::optional(DType::f16) : std::nullopt);
     y = (*parts.model)(y).to(DType::f32);
   }
-  if (o.probabilities) y = last_step(source.model.config().loss, y);
+  if (o.probabilities || (form.classes == 0 && !o.raw)) y = last_step(source.model.config().loss, y);
   if (!o.raw && has_scale(form)) y = y * form.scale.std + form.scale.mean;
   return y;
 }
 
-void write_test_data(const fs::path& folder, const OnnxFunction& f, const Proof& proof, int64_t sets) {
+void write_test_data(const fs::path& folder, const OnnxFunction& f, const Proof& proof, int64_t sets, bool replace) {
   for (int64_t i = 0; i < sets; ++i) {
     const fs::path at = folder / joined("test_data_set_", i);
+    check<ConfigError>(replace || !fs::exists(at), "export", at.string(), " exists", Help{"--replace, or another folder"});
     fs::create_directories(at);
     const Tensor x = proof.input.roll(i, 0).narrow(0, 0, 1 + i % proof.input.size(0)).contiguous();
     atomic_write(at / "input_0.pb", onnx_tensor(x, "input"));
@@ -63,11 +65,17 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
 
   Exported out{.path = o.out};
   out.bytes = export_onnx(o.out, module, f, {proof.input}, options).bytes;
-  if (o.test_data > 0) write_test_data(o.out.parent_path(), f, proof, o.test_data);
-  for (const Json& t : prepare.outside)
-    out.notes += "note: " + t.value("type", "a transform") + " is not in the file: prepare inputs with it\n";
+  if (o.test_data > 0) write_test_data(o.out.parent_path(), f, proof, o.test_data, o.replace);
+  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the file: prepare inputs with it\n";
+  if (o.raw && !Preparation(model).units.mean.empty())
+    out.notes += "note: inputs and answers are in the model's units, not in those of the file (halfstep.data in the metadata)\n";
   if (o.dtype == DType::f16) out.notes += "note: float16 halves the file; on a CPU runtimes are not faster with it\n";
-  out.use = "python -c 'import onnxruntime; onnxruntime.InferenceSession(\"" + o.out.string() + "\").run(None, {\"input\": x})'";
+  std::string shape = "1";
+  for (const int64_t n : without_batch(proof.input.shape())) shape += ", " + std::to_string(n);
+  out.use =
+      "python -c " + shell_word("import numpy, onnxruntime; x = numpy.zeros((" + shape + "), numpy." +
+                                (proof.input.is_floating_point() ? "float32" : "int64") + "); print(onnxruntime.InferenceSession(" +
+                                Json(o.out.string()).dump() + ").run(None, {\"input\": x}))");
   return out;
 }
 

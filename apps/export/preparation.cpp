@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "apps/catalog/losses.h"
+
 namespace halfstep::app {
 namespace {
 
@@ -33,7 +35,8 @@ Preparation::Preparation(const Predictor& model, bool raw) {
 
 Tensor Preparation::operator()(Tensor x) const {
   if (!units.fill.empty()) x = where(eq(x, x), x, each_column(units.fill));  // NaN: a missing value
-  if (!units.mean.empty()) x = (x - each_column(units.mean)) / each_column(units.std);
+  if (!units.mean.empty())  // in double: large numbers, such as times, keep their differences
+    x = ((x.to(DType::f64) - tensor(units.mean, {.dtype = DType::f64})) / tensor(units.std, {.dtype = DType::f64})).to(DType::f32);
   for (const ChannelScaling* s : inside) x = normalized(x, *s);
   return x;
 }
@@ -48,11 +51,46 @@ Tensor golden_inputs(const Predictor& model, const Preparation& prepare) {
   return prepare.units.mean.empty() ? x : x * each_column(prepare.units.std) + each_column(prepare.units.mean);
 }
 
+std::string last_step_code(const Predictor& model) {
+  const Json& loss = model.config().loss;
+  if (model.form().classes > 0) return "";
+  if (loss["type"] == "BCEWithLogitsLoss") return "sigmoid";
+  return loss["type"] == "PoissonNLLLoss" && loss.value("log_input", true) ? "exp" : "";
+}
+
+std::string transform_text(const Json& transform) {
+  Json arguments = transform;
+  arguments.erase("type");
+  return transform.value("type", "a transform") + (arguments.empty() ? "" : " " + line_of(arguments));
+}
+
+std::vector<std::string> input_lines(const DataForm& form) {
+  const auto* table = std::get_if<TableForm>(&form.source);
+  if (!table || !table->options.encoding) return {};
+  std::vector<std::string> out;
+  const auto add = [&](const std::string& what) { out.push_back(joined("input ", out.size(), ": ", what)); };
+  for (const CsvEncoding::Column& c : table->options.encoding->columns) {
+    if (!c.categories.empty() && table->options.one_hot) {
+      for (const std::string& category : c.categories) add(c.name + ", 1 if it is \"" + category + "\", else 0");
+    } else if (!c.categories.empty()) {
+      add(c.name + ", the number of the category in " + Json(c.categories).dump());
+    } else if (!c.date.empty()) {
+      for (const std::string& part : c.date)
+        add(c.name + (part == "days" ? ", days since 1970-01-01" : part == "weekday" ? ", weekday (Monday is 0)" : ", " + part));
+    } else {
+      add(c.name);
+    }
+  }
+  out.push_back("answers: " + (form.classes > 0 ? std::string("a number for each class") : table->options.encoding->target));
+  return out;
+}
+
 bool has_scale(const DataForm& form) { return form.classes == 0 && (form.scale.std != 1 || form.scale.mean != 0); }
 
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x) {
   const FreshStates begin(*model.parts().model);
-  const Tensor y = (*model.parts().model)(prepare(x)).to(DType::f32);
+  Tensor y = (*model.parts().model)(prepare(x)).to(DType::f32);
+  if (model.form().classes == 0) y = last_step(model.config().loss, y);
   const TargetScale& scale = model.form().scale;
   return has_scale(model.form()) ? y * scale.std + scale.mean : y;
 }

@@ -3,6 +3,7 @@
 // Normalize. Transforms that change sizes are code that no graph has: they stay outside, and so does all that comes before them.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "apps/run/predictor.h"
@@ -25,5 +26,11 @@ Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
 // With preparation, and with numbers in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
 bool has_scale(const DataForm& form);  // numbers * std + mean are in the file's units
+// What the loss's last step does to numbers: "sigmoid", "exp" or "" for nothing.
+std::string last_step_code(const Predictor& model);
+// A transform with its arguments: Resize {"size":14}.
+std::string transform_text(const Json& transform);
+// What the inputs of a table are, in order, and what is answered: "input 0: height".
+std::vector<std::string> input_lines(const DataForm& form);
 
 }  // namespace halfstep::app

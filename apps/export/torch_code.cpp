@@ -7,183 +7,15 @@
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/backend/export_error.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/printable.h"
 #include "framework/io/safetensors.h"
 
 namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What PyTorch has no layer for, or one that gives several tensors.
-const std::map<std::string, std::string>& own_classes() {
-  static const auto& all = *new std::map<std::string, std::string>{{"combine", R"(
-def combine(how, xs, dim=1):
-    if how in ("dot", "cosine"):
-        a, b = xs
-        return (a * b).sum(dim, keepdim=True) if how == "dot" else F.cosine_similarity(a, b, dim).unsqueeze(dim)
-    if how in ("concat", "stack"):
-        return torch.cat(xs, dim) if how == "concat" else torch.stack(xs, dim)
-    y = xs[0]
-    for x in xs[1:]:
-        y = y * x if how == "mul" else torch.maximum(y, x) if how == "max" else y + x
-    return y / len(xs) if how == "mean" else y
-)"},
-                                                                   {"causal_mask", R"(
-def causal_mask(x, batch_first):
-    length = x.size(1 if batch_first else 0)
-    return nn.Transformer.generate_square_subsequent_mask(length, device=x.device, dtype=x.dtype)
-)"},
-                                                                   {"MLP", R"(
-class MLP(nn.Sequential):
-    def forward(self, x):
-        return super().forward(x.flatten(1) if x.dim() > 2 else x)
-)"},
-                                                                   {"Residual", R"(
-class Residual(nn.Module):
-    def __init__(self, body, shortcut=None):
-        super().__init__()
-        self.body = body
-        if shortcut is not None:
-            self.shortcut = shortcut
-
-    def forward(self, x):
-        return self.body(x) + (self.shortcut(x) if hasattr(self, "shortcut") else x)
-)"},
-                                                                   {"Parallel", R"(
-class Parallel(nn.Module):
-    def __init__(self, branches, combine, dim=1):
-        super().__init__()
-        for i, branch in enumerate(branches):
-            self.add_module(str(i), branch)
-        self.how, self.dim = combine, dim
-
-    def forward(self, x):
-        return combine(self.how, [branch(x) for branch in self.children()], self.dim)
-)"},
-                                                                   {"Graph", R"(
-class Graph(nn.Module):
-    """nodes: (name, inputs, combine, dim, layer, layer_of); inputs: (name, start, end, dim) of the batch."""
-    def __init__(self, nodes, inputs):
-        super().__init__()
-        self.nodes, self.parts = [node[:4] + node[5:] for node in nodes], inputs
-        for name, _, _, _, layer, _ in nodes:
-            if layer is not None:
-                self.add_module(name, layer)
-
-    def forward(self, x):
-        values, last = {}, "input"
-        for name, start, end, dim in self.parts:
-            index = [slice(None)] * x.dim()
-            index[dim] = slice(start, end)
-            values[name], last = x[tuple(index)], name
-        if not self.parts:
-            values["input"] = x
-        for name, inputs, how, dim, layer_of in self.nodes:
-            xs = [values[i] for i in inputs or [last]]
-            y = combine(how, xs, dim) if how else xs[0]
-            layer = getattr(self, layer_of or name, None)
-            values[name] = layer(y) if isinstance(layer, nn.Module) else y
-            last = name
-        return values[last]
-)"},
-                                                                   {"Permute", R"(
-class Permute(nn.Module):
-    def __init__(self, dims):
-        super().__init__()
-        self.dims = dims
-
-    def forward(self, x):
-        return x.permute(self.dims)
-)"},
-                                                                   {"Recurrent", R"(
-class Recurrent:
-    """The outputs of all steps, or (output="last") the state after the last one."""
-    def __init__(self, *args, output="sequence", **kwargs):
-        super().__init__(*args, **kwargs)
-        self.output = output
-
-    def forward(self, x):
-        y, state = super().forward(x)
-        if self.output == "sequence":
-            return y
-        h = state[0] if isinstance(state, tuple) else state
-        return torch.cat([h[-2], h[-1]], -1) if self.bidirectional else h[-1]
-
-
-class RNN(Recurrent, nn.RNN): pass
-class LSTM(Recurrent, nn.LSTM): pass
-class GRU(Recurrent, nn.GRU): pass
-)"},
-                                                                   {"LSTMCell", R"(
-class LSTMCell(nn.LSTMCell):
-    def forward(self, x):
-        return super().forward(x)[0]
-)"},
-                                                                   {"MultiheadAttention", R"(
-class MultiheadAttention(nn.MultiheadAttention):
-    def __init__(self, *args, is_causal=False, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.is_causal = is_causal
-
-    def forward(self, x):
-        mask = causal_mask(x, self.batch_first) if self.is_causal else None
-        return super().forward(x, x, x, attn_mask=mask, need_weights=False)[0]
-)"},
-                                                                   {"TransformerEncoder", R"(
-class TransformerEncoderLayer(nn.TransformerEncoderLayer):
-    def __init__(self, *args, is_causal=False, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.is_causal, self.batch_first = is_causal, kwargs.get("batch_first", False)
-
-    def forward(self, x, src_mask=None, **kwargs):
-        return super().forward(x, causal_mask(x, self.batch_first) if self.is_causal else src_mask)
-
-
-class TransformerEncoder(nn.TransformerEncoder):
-    def __init__(self, layer, num_layers, norm=None):
-        super().__init__(layer, num_layers, norm, enable_nested_tensor=False)
-)"},
-                                                                   {"PositionalEncoding", R"(
-class PositionalEncoding(nn.Module):
-    def __init__(self, d_model, dropout=0.1, max_len=5000, batch_first=False):
-        super().__init__()
-        self.dropout, self.batch_first = nn.Dropout(dropout), batch_first
-        self.register_buffer("pe", torch.zeros(max_len, 1, d_model))
-
-    def forward(self, x):
-        length = x.size(-2) if self.batch_first else x.size(0)
-        rows = self.pe[:length, 0] if self.batch_first else self.pe[:length]
-        return self.dropout(x + rows)
-)"},
-                                                                   {"PositionEmbedding", R"(
-class PositionEmbedding(nn.Module):
-    def __init__(self, max_len, d_model, batch_first=False):
-        super().__init__()
-        self.weight, self.batch_first = nn.Parameter(torch.empty(max_len, d_model)), batch_first
-
-    def forward(self, x):
-        length = x.size(-2) if self.batch_first else x.size(0)
-        return x + (self.weight[:length] if self.batch_first else self.weight[:length].unsqueeze(1))
-)"},
-                                                                   {"RotaryEmbedding", R"(
-class RotaryEmbedding(nn.Module):
-    def __init__(self, dim, base=10000.0, interleaved=False):
-        super().__init__()
-        self.dim, self.base, self.interleaved = dim, base, interleaved
-
-    def forward(self, x):
-        speeds = self.base ** (-torch.arange(0, self.dim, 2, dtype=torch.float64, device=x.device) / self.dim)
-        angles = torch.arange(x.size(-2), dtype=torch.float64, device=x.device).unsqueeze(-1) * speeds
-        c, s = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        turning, rest = x[..., :self.dim], x[..., self.dim:]
-        a, b = (turning[..., 0::2], turning[..., 1::2]) if self.interleaved else turning.chunk(2, -1)
-        a, b = a * c - b * s, b * c + a * s
-        turned = torch.stack([a, b], -1).flatten(-2) if self.interleaved else torch.cat([a, b], -1)
-        return torch.cat([turned, rest], -1)
-)"}};
-  return all;
-}
 
 class TorchCode {
  public:
@@ -218,11 +50,64 @@ class TorchCode {
 
   std::string classes() const {
     std::string out;
-    for (const std::string& name : used_) out += "\n" + own_classes().at(name);
+    for (const std::string& name : used_) out += "\n" + torch_classes().at(name);
     return out;
   }
 
  private:
+  // Layers are attributes of a module.
+  static void check_name(const std::string& name) {
+    static const std::set<std::string> taken{"add_module",
+                                             "append",
+                                             "apply",
+                                             "bfloat16",
+                                             "buffers",
+                                             "children",
+                                             "compile",
+                                             "cpu",
+                                             "cuda",
+                                             "double",
+                                             "dump_patches",
+                                             "eval",
+                                             "extend",
+                                             "extra_repr",
+                                             "float",
+                                             "forward",
+                                             "get_buffer",
+                                             "get_parameter",
+                                             "get_submodule",
+                                             "half",
+                                             "insert",
+                                             "ipu",
+                                             "load_state_dict",
+                                             "modules",
+                                             "mtia",
+                                             "named_buffers",
+                                             "named_children",
+                                             "named_modules",
+                                             "named_parameters",
+                                             "nodes",
+                                             "parameters",
+                                             "parts",
+                                             "pop",
+                                             "register_buffer",
+                                             "register_module",
+                                             "register_parameter",
+                                             "requires_grad_",
+                                             "set_submodule",
+                                             "share_memory",
+                                             "state_dict",
+                                             "to",
+                                             "to_empty",
+                                             "train",
+                                             "training",
+                                             "type",
+                                             "xpu",
+                                             "zero_grad"};
+    check<ExportError>(!taken.contains(name) && !name.starts_with('_'), "export", "a layer is called \"", printable(name),
+                       "\", which modules of PyTorch use themselves", Help{"rename it in the config, or export to onnx"});
+  }
+
   void uses(const std::string& name) {
     for (const std::string& u : used_)
       if (u == name) return;
@@ -243,6 +128,7 @@ class TorchCode {
   }
 
   std::string sequential(const std::string& name, const NamedLayers& parts, int depth) {
+    for (const auto& part : parts) check_name(part.first);
     const bool plain = are_numbered(parts);
     std::string out = name + (plain ? "(" : "(OrderedDict([");
     for (const auto& [key, part] : parts) {
@@ -258,12 +144,15 @@ class TorchCode {
         {"RNN", "Recurrent"}, {"LSTM", "Recurrent"}, {"GRU", "Recurrent"}, {"TransformerEncoderLayer", "TransformerEncoder"}};
     const auto known = wrapped.find(type);
     const std::string own = known == wrapped.end() ? type : known->second;
-    const bool is_own = own_classes().contains(own);
+    const bool is_own = torch_classes().contains(own);
     if (own == "TransformerEncoder" || own == "MultiheadAttention") uses("causal_mask");
     if (is_own) uses(own);
     std::string out = (is_own ? "" : "nn.") + type + "(";
-    for (const Argument& a : arguments)
-      if (!a.is_default) out += a.name + "=" + value(a.value) + ", ";
+    for (const Argument& a : arguments) {
+      const bool tanh = a.name == "activation" && a.value == "gelu_tanh";  // PyTorch has no word for it
+      if (tanh) uses("gelu_tanh");
+      if (!a.is_default) out += a.name + "=" + (tanh ? "gelu_tanh" : value(a.value)) + ", ";
+    }
     if (out.ends_with(", ")) out.resize(out.size() - 2);
     return out + ")";
   }
@@ -284,6 +173,7 @@ class TorchCode {
     std::string out = "Graph([";
     for (size_t i = 0; i < self["nodes"].size(); ++i) {
       const Json& n = self["nodes"][i];
+      if (!n["name"].is_null()) check_name(n["name"]);
       const Json inputs = n["inputs"].is_string() ? Json::array({n["inputs"]})
                           : n["inputs"].is_null() ? Json::array()
                                                   : n["inputs"];
@@ -315,7 +205,8 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
   if (!p.units.fill.empty())
     body += "    x = torch.where(x.isnan(), " + tensor + numbers(p.units.fill) + "), x)  # missing values\n";
   if (!p.units.mean.empty())
-    body += "    x = (x - " + tensor + numbers(p.units.mean) + ")) / " + tensor + numbers(p.units.std) + ")\n";
+    body += "    mean, std = (torch.tensor(v, dtype=torch.float64) for v in (" + numbers(p.units.mean) + ", " +
+            numbers(p.units.std) + "))\n    x = ((x.double() - mean) / std).float()\n";
   for (const ChannelScaling* s : p.inside) {
     const std::string view = s->mean.size() == 1 ? "" : ".view(-1, *[1] * (x.dim() - 2))";
     body += "    x = (x - " + tensor + numbers(s->mean) + ")" + view + ") / " + tensor + numbers(s->std) + ")" + view + "\n";
@@ -326,9 +217,11 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
                      : std::holds_alternative<TextForm>(model.form().source)   ? "tokens"
                                                                                : "inputs as the training data had them";
   out += "    \"\"\"x: " + std::string(what) + ".";
-  for (const Json& t : p.outside) out += " Not done here: " + t.value("type", "a transform") + ".";
+  for (const Json& t : p.outside) out += "\n    Done before: " + printable(transform_text(t));
+  for (const std::string& line : input_lines(model.form())) out += "\n    " + printable(line);
   out += "\"\"\"\n" + body + "    return x\n";
-  out += "\n\ndef answer(model, x):\n    y = model(prepare(x))\n    return ";
+  const std::string last = last_step_code(model);
+  out += "\n\ndef answer(model, x):\n    y = model(prepare(x))" + (last.empty() ? "" : "." + last + "()") + "\n    return ";
   const TargetScale& scale = model.form().scale;
   return out +
          (has_scale(model.form()) ? "y * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump() + "  # in the file's units"
@@ -351,12 +244,19 @@ Exported export_torch(const ExportSource& source, const ExportOptions& o) {
       "from torch import nn\nfrom torch.nn import functional as F\n\nFOLDER = os.path.dirname(os.path.abspath(__file__))\n";
   std::vector<std::string> classes;
   for (int64_t i = 0; i < model.form().classes && i < 10000; ++i) classes.push_back(model.form().class_name(i));
-  if (!classes.empty()) text += "CLASSES = " + Json(classes).dump() + "\n";
+  if (!classes.empty() && !model.form().names.empty()) text += "CLASSES = " + Json(classes).dump() + "\n";
+  const SavedState state = saved_state(*model.parts().model);
+  text += "TIED = " + Json(state.shared).dump() + "\n";
   text += code.classes() + "\n\ndef make_model():\n    return " + made + "\n" + torch_preparation(model, prepare) + R"(
 
 def load(folder=FOLDER):
     model = make_model()
-    model.load_state_dict(load_file(os.path.join(folder, "model.safetensors")))
+    state = load_file(os.path.join(folder, "model.safetensors"))
+    for name, first in TIED.items():  # layers that share a tensor
+        state[name] = state[first]
+        (to, what), (of, which) = (n.rpartition(".")[::2] for n in (name, first))
+        setattr(model.get_submodule(to), what, getattr(model.get_submodule(of), which))
+    model.load_state_dict(state)
     return model.eval()
 
 
@@ -378,13 +278,12 @@ if __name__ == "__main__":
   const Proof proof =
       make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
   fs::create_directories(o.out);
-  const SavedState state = saved_state(*model.parts().model);
-  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), make_proof(model)));
+  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), source.proof_as_run()));
   save_safetensors(o.out / "proof.safetensors", {{"input", proof.input}, {"output", proof.output}});
   atomic_write(o.out / "model.py", text);
-  Exported out{.path = o.out, .use = "python " + (o.out / "model.py").string()};
-  for (const auto& file : fs::directory_iterator(o.out)) out.bytes += int64_t(file.file_size());
-  for (const Json& t : prepare.outside) out.notes += "note: " + t.value("type", "a transform") + " is not in the code\n";
+  Exported out{.path = o.out, .use = "python " + shell_word((o.out / "model.py").string())};
+  for (const char* name : {"model.py", "model.safetensors", "proof.safetensors"}) out.bytes += int64_t(fs::file_size(o.out / name));
+  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
   return out;
 }
 

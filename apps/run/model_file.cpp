@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "framework/io/checksum.h"
 #include "framework/io/safetensors.h"
 #include "generated/halfstep_release.h"
 
@@ -23,6 +24,13 @@ Json parsed(const std::map<std::string, std::string>& metadata, const std::strin
 
 }  // namespace
 
+std::string metadata_digest(const std::map<std::string, std::string>& metadata) {
+  std::string all;
+  for (const auto& [key, value] : metadata)
+    if (key.starts_with("halfstep.") && key != "halfstep.sha256") all += key + '\0' + value + '\0';
+  return sha256(all);
+}
+
 fs::path model_in_use(const fs::path& path) {
   std::error_code none;
   if (fs::is_directory(path, none) && checkpoint_step(path) < 0) {
@@ -30,7 +38,11 @@ fs::path model_in_use(const fs::path& path) {
     if (fs::exists(path / "model.safetensors", none) && !fs::exists(path / "manifest.json", none))
       return path / "model.safetensors";
   }
-  if (path.extension() == ".safetensors" && fs::is_regular_file(path, none)) return path;
+  if (!fs::is_regular_file(path, none)) return resolve_checkpoint(path);
+  if (path.extension() == ".safetensors") return path;
+  const std::string name = path.filename().string();
+  check<CheckpointError>(name == "latest" || name == "best", kModel, path.string(), " is no model that halfstep can use",
+                         Help{"a run's folder, a checkpoint, or a .safetensors file that halfstep export wrote"});
   return resolve_checkpoint(path);
 }
 
@@ -43,7 +55,10 @@ StoredModel load_model(const fs::path& path) {
       if (value.is_number() && (key.starts_with("val_") || key == "train_loss")) out.metrics[key] = value;
     return out;
   }
-  TensorFile file = load_safetensors(path);
+  TensorFile file;
+  try {
+    file = load_safetensors(path);
+  } catch (const IoError& e) { fail<CheckpointError>(kModel, "the file cannot be read: ", e.what()); }
   check<CheckpointError>(
       file.metadata.contains("halfstep.config"), kModel, path.string(),
       ": the file holds weights alone, without the config that says what they belong to",
@@ -52,6 +67,10 @@ StoredModel load_model(const fs::path& path) {
   check<CheckpointError>(version != file.metadata.end() && version->second == kFileVersion, kModel, path.string(),
                          ": the file is of version ", version == file.metadata.end() ? "?" : version->second,
                          ", and this halfstep reads ", kFileVersion);
+  const auto digest = file.metadata.find("halfstep.sha256");
+  check<CheckpointError>(digest != file.metadata.end() && digest->second == metadata_digest(file.metadata), kModel, path.string(),
+                         ": its metadata are not those that halfstep export wrote (halfstep.sha256)",
+                         Help{"export the model again; a config is changed in the run, not in the file"});
   const Json step = parsed(file.metadata, "halfstep.step", path);
   check<CheckpointError>(step.is_number_integer(), kModel, path.string(), ": halfstep.step in its metadata is no whole number");
   StoredModel out;
@@ -84,6 +103,7 @@ std::map<std::string, std::string> metadata_of(const ModelFile& model, const Pro
   out.insert(model.weights.shared.begin(), model.weights.shared.end());
   if (!model.metrics.empty()) out["halfstep.metrics"] = model.metrics.dump();
   if (model.averaged) out["halfstep.averaged"] = "true";
+  out["halfstep.sha256"] = metadata_digest(out);
   return out;
 }
 

@@ -6,6 +6,7 @@
 //   halfstep         the version that wrote it; halfstep.file: 1, this list
 //   halfstep.config  the run's config; halfstep.data: its data.json; halfstep.step; halfstep.metrics; halfstep.averaged
 //   halfstep.proof   golden samples (apps/run/proof.h)
+//   halfstep.sha256  of all these values: what the training data taught cannot be changed unnoticed
 #pragma once
 
 #include <filesystem>
@@ -39,6 +40,8 @@ struct ModelFile {
   int64_t step = 0;
   bool averaged = false;
 };
+// SHA-256 of all values whose keys begin with "halfstep.", but its own.
+std::string metadata_digest(const std::map<std::string, std::string>& metadata);
 std::map<std::string, std::string> metadata_of(const ModelFile& model, const Proof& proof);
 
 }  // namespace halfstep::app

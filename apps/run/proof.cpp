@@ -9,6 +9,7 @@
 #include "framework/backend/ledger.h"
 #include "framework/io/base64.h"
 #include "framework/io/checkpoint.h"
+#include "framework/io/printable.h"
 #include "generated/halfstep_version.h"
 
 namespace halfstep::app {
@@ -52,7 +53,7 @@ Tensor thinned(const Tensor& output) {
 Json computed_dtypes(const LedgerScope& ledger) {
   std::map<std::string, std::set<std::string>> by_op;
   for (const LedgerCall& call : ledger.calls())
-    if (is_floating(call.compute)) by_op[call.op].insert(joined(call.compute));
+    if (is_floating(call.compute) && call.op != "to") by_op[call.op].insert(joined(call.compute));
   return by_op;
 }
 
@@ -77,7 +78,10 @@ Json tensor_json(const Tensor& t) {
 }
 
 Tensor tensor_of(const Json& json, const std::string& what) {
-  const auto dtype = json.value("dtype", "") == "int64" ? DType::i64 : DType::f32;
+  const std::string named = json.at("dtype").get<std::string>();
+  check<CheckpointError>(named == "int64" || named == "float32", "model", what, " must be float32 or int64, got ",
+                         printable(named));
+  const DType dtype = named == "int64" ? DType::i64 : DType::f32;
   const Shape shape(json.at("shape").get<std::vector<int64_t>>());
   check_size("proof", shape);
   const std::string bytes = from_base64(json.at("base64").get<std::string>(), what);
@@ -113,11 +117,12 @@ Proof read_proof(const std::string& text, const std::string& path) {
     const Json json = Json::parse(text);
     const Proof out{tensor_of(json.at("input"), what), tensor_of(json.at("output"), what), json.at("computed"),
                     json.at("written_by")};
-    check<CheckpointError>(out.input.dim() > 0 && out.output.dim() > 0 && out.input.size(0) == out.output.size(0), "model", what,
-                           " must be as many inputs as outputs, got ", out.input.shape(), " and ", out.output.shape());
+    check<CheckpointError>(
+        out.input.dim() > 0 && out.output.dim() > 0 && out.input.size(0) == out.output.size(0) && out.input.size(0) > 0, "model",
+        what, " must be as many inputs as outputs, and at least one, got ", out.input.shape(), " and ", out.output.shape());
     return out;
-  } catch (const CheckpointError&) { throw; } catch (const Error& e) {
-    fail<CheckpointError>("model", e.what());
+  } catch (const CheckpointError&) { throw; } catch (const Error&) {
+    fail<CheckpointError>("model", what, " cannot be read");
   } catch (const Json::exception&) { fail<CheckpointError>("model", what, " cannot be read"); }
 }
 

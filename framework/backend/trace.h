@@ -18,16 +18,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "framework/backend/export_error.h"
 #include "framework/base/attributes.h"
-#include "framework/base/check.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
-
-// A model that has no form outside of halfstep.
-struct ExportError : Error {
-  using Error::Error;
-};
 
 struct TraceTensor {
   Tensor tensor;         // undefined where an optional input is left out

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/export_error.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {

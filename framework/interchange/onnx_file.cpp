@@ -2,7 +2,8 @@
 #include "framework/interchange/onnx_file.h"
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/backend/trace.h"
+#include "framework/backend/export_error.h"
+#include "framework/base/attributes.h"
 #include "framework/io/atomic_file.h"
 #include "framework/ops/ops.h"
 #include "generated/halfstep_release.h"

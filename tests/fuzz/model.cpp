@@ -16,13 +16,14 @@ HALFSTEP_FUZZ_HARNESS(model) {
   });
   const auto path = fuzz::folder() / "model.safetensors";
   fuzz::typed([&] {
-    save_safetensors(path, {{"weight", ones({2})}},
-                     {{"halfstep.file", "1"},
-                      {"halfstep.proof", std::string(part[0])},
-                      {"halfstep.config", std::string(part[1])},
-                      {"halfstep.data", std::string(part[2])},
-                      {"halfstep.metrics", std::string(part[3])},
-                      {"halfstep.step", std::string(part[4])}});
+    std::map<std::string, std::string> metadata{{"halfstep.file", "1"},
+                                                {"halfstep.proof", std::string(part[0])},
+                                                {"halfstep.config", std::string(part[1])},
+                                                {"halfstep.data", std::string(part[2])},
+                                                {"halfstep.metrics", std::string(part[3])},
+                                                {"halfstep.step", std::string(part[4])}};
+    metadata["halfstep.sha256"] = metadata_digest(metadata);
+    save_safetensors(path, {{"weight", ones({2})}}, metadata);
   });
   fuzz::typed([&] {
     const StoredModel model = load_model(path);

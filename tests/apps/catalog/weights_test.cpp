@@ -150,6 +150,19 @@ TEST_CASE("weights: skip keeps first values, transpose turns matrices; others ar
   CHECK(contains(error, "[load] fc.bias must be a matrix to be transposed, got [4]"));
 }
 
+TEST_CASE("weights: with strict false it is said what was read, and reading nothing is an error") {
+  const TempDir dir;
+  TensorMap some = file_of(4);
+  some.erase("fc.bias");
+  some["extra"] = ones({2});
+  save_safetensors(dir / "some.safetensors", some);
+  const std::string said = loaded(dir, model_with({{"path", (dir / "some.safetensors").string()}, {"strict", false}}));
+  CHECK(contains(said, "8 tensors; fc.bias keeps its first values; 1 of the file are not in the model"));
+  save_safetensors(dir / "other.safetensors", {{"a", ones({2})}, {"b", ones({2})}});
+  const std::string none = loaded(dir, model_with({{"path", (dir / "other.safetensors").string()}, {"strict", false}}));
+  CHECK(contains(none, "nothing would be read"));
+}
+
 TEST_CASE("weights: damaged files, other kinds of numbers and absent files end with code 2") {
   const TempDir dir;
   const std::string path = (dir / "w.safetensors").string();

@@ -35,10 +35,11 @@ struct TableRun : TempDir {
 
 void check_ok(const Ran& r) { CHECK_MESSAGE(r.code == 0, r.err); }
 
-// The file with one of its metadata changed.
-void set_metadata(const fs::path& file, const std::string& key, const std::string& value) {
+// The file with one of its metadata changed, and with a digest that fits.
+void set_metadata(const fs::path& file, const std::string& key, const std::string& value, bool with_digest = true) {
   TensorFile all = load_safetensors(file);
   all.metadata[key] = value;
+  if (with_digest) all.metadata["halfstep.sha256"] = metadata_digest(all.metadata);
   save_safetensors(file, all.tensors, all.metadata);
 }
 
@@ -103,6 +104,8 @@ TEST_CASE("an exported model that was changed is refused, with the first sample 
   const fs::path config = exported("c.safetensors");
   std::string text = load_safetensors(config).metadata.at("halfstep.config");
   text.replace(text.find("\"ReLU\""), 6, "\"Tanh\"");
+  set_metadata(config, "halfstep.config", text, false);
+  refuses("c.safetensors", "its metadata are not those that halfstep export wrote");
   set_metadata(config, "halfstep.config", text);
   refuses("c.safetensors", "machine and build are the same: weights, config or data of the file were changed");
 
@@ -154,9 +157,11 @@ TEST_CASE("code in PyTorch and C++ has the layers, the scaling and the class nam
   const TableRun at;
   check_ok(at("export trees --to torch --out t"));
   const std::string python = read(at / "t/model.py");
-  for (const char* part : {"class MLP(nn.Sequential)", "nn.Linear(in_features=2, out_features=5)", "nn.ReLU()",
-                           "CLASSES = [\"elm\",\"oak\"]", "This file is yours", "x = (x - torch.tensor(["})
+  for (const char* part :
+       {"class MLP(nn.Sequential)", "nn.Linear(in_features=2, out_features=5)", "nn.ReLU()", "CLASSES = [\"elm\",\"oak\"]",
+        "This file is yours", "input 0: height", "answers: a number for each class", "x.double() - mean"})
     CHECK_MESSAGE(contains(python, part), python);
+  CHECK(contains(at("predict t --check").err, "to the bit"));
   check_ok(at("export trees --to cpp --out c"));
   const std::string code = read(at / "c/main.cpp");
   for (const char* part :
@@ -177,6 +182,52 @@ TEST_CASE("ONNX has the preparation inside, classes and proof in its metadata, a
   CHECK(contains(raw, "Softmax"));
 }
 
+TEST_CASE("layers that share a tensor share it in the code, and numbers go through the loss's last step") {
+  const TempDir at;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "the cat sat on the mat\n";
+  write(at / "t.txt", text);
+  write(at / "tied.json", R"({"version": 1, "name": "tied", "output_dir": "tied", "data": {"root": ".",
+    "train": {"type": "Text", "path": "t.txt", "seq_len": 8}, "loader": {"batch_size": 16}},
+    "model": {"type": "Sequential", "tie": ["emb", "head"], "layers": [
+    {"type": "Embedding", "name": "emb", "num_embeddings": "auto", "embedding_dim": 8},
+    {"type": "TransformerEncoder", "nhead": 2, "num_layers": 1, "dim_feedforward": 16, "activation": "gelu_tanh"},
+    {"type": "Linear", "name": "head", "out_features": "auto", "bias": false}]},
+    "loss": "CrossEntropyLoss", "optimizer": "Adam", "amp": true, "train": {"epochs": 1}})");
+  check_ok(run(at, "train tied.json --quiet"));
+  check_ok(run(at, "export tied --to torch --out t"));
+  check_ok(run(at, "export tied --to cpp --out c"));
+  const std::string python = read(at / "t/model.py"), code = read(at / "c/main.cpp");
+  CHECK(contains(python, R"(TIED = {"head.weight":"emb.weight"})"));
+  CHECK(contains(python, "activation=gelu_tanh"));
+  CHECK(contains(code, R"(tensors.emplace("head.weight", tensors.at("emb.weight"));)"));
+  const Ran checked = run(at, "predict t --check");  // in mixed precision, as the run computes
+  CHECK(contains(checked.err, "to the bit"));
+  CHECK(run(at, "predict t --check --no-amp").code == 2);
+
+  write(at / "counts.json", R"({"version": 1, "name": "counts", "output_dir": "counts", "data": {
+    "train": {"type": "Random", "num_batches": 3, "input_shape": [4], "target_shape": [1]}, "loader": {"batch_size": 8}},
+    "model": {"type": "Linear", "out_features": "auto"}, "loss": "PoissonNLLLoss", "optimizer": "SGD", "train": {"epochs": 1}})");
+  check_ok(run(at, "train counts.json --quiet"));
+  check_ok(run(at, "export counts --to onnx"));
+  CHECK(contains(read(at / "counts.onnx"), "Exp"));
+  check_ok(run(at, "export counts --to torch --out ct"));
+  CHECK(contains(read(at / "ct/model.py"), "model(prepare(x)).exp()"));
+}
+
+TEST_CASE("a layer's name that PyTorch uses itself is refused") {
+  const TempDir at;
+  write(at / "run.json", R"({"version": 1, "name": "n", "output_dir": "n", "data": {
+    "train": {"type": "Random", "num_batches": 1, "input_shape": [4], "target_shape": [1]}, "loader": {"batch_size": 8}},
+    "model": {"type": "Sequential", "layers": [{"type": "Linear", "name": "type", "out_features": "auto"}]},
+    "loss": "MSELoss", "optimizer": "SGD", "train": {"epochs": 1}})");
+  check_ok(run(at, "train run.json --quiet"));
+  const Ran r = run(at, "export n --to torch");
+  CHECK(r.code == 2);
+  CHECK(contains(r.err, "a layer is called \"type\""));
+  check_ok(run(at, "export n --to onnx"));
+}
+
 TEST_CASE("transforms that change sizes stay outside: the exported model takes what they give") {
   const TempDir at;
   write(at / "run.json", R"({"version": 1, "name": "small", "output_dir": "small", "data": {
@@ -189,13 +240,13 @@ TEST_CASE("transforms that change sizes stay outside: the exported model takes w
   const Ran onnx = run(at, "export small --to onnx --test-data 1"), raw = run(at, "export small --to onnx --raw --out raw.onnx");
   check_ok(onnx);
   check_ok(raw);
-  CHECK(contains(onnx.err, "note: Resize is not in the file"));
-  CHECK(contains(raw.err, "note: Normalize is not in the file"));
+  CHECK(contains(onnx.err, "note: Resize {"));
+  CHECK(contains(raw.err, "note: Normalize {"));
   const std::string file = read(at / "small.onnx");
   CHECK(contains(file, "Div"));
   CHECK(contains(file, R"("outside":[{)"));
   check_ok(run(at, "export small --to torch --out t"));
-  CHECK(contains(read(at / "t/model.py"), "Not done here: Resize."));
+  CHECK(contains(read(at / "t/model.py"), "Done before: Resize {"));
   CHECK(load_safetensors(at / "t/proof.safetensors").tensors.at("input").shape() == Shape{3, 1, 14, 14});
   check_ok(run(at, "export small --to safetensors"));  // all of it is in there
   CHECK(contains(run(at, "predict small.safetensors --check").err, "to the bit"));
@@ -218,7 +269,16 @@ TEST_CASE("options that do not fit, and what is there already, are refused befor
   refuses("trees --to onnx --out there.onnx", 2, "there.onnx exists");
   CHECK(read(at / "there.onnx") == "mine");
   check_ok(at("export trees --to onnx --out there.onnx --replace"));
-  refuses("trees --to safetensors --out trees --replace", 2, "is a folder");
+  refuses("trees --to safetensors --out trees --replace", 2, "--out must end in .safetensors");
+  refuses("trees --to onnx --out trees --replace", 2, "is a folder");
+  refuses("trees --to dir --out trees --replace", 2, "is a run or a checkpoint");
+  check_ok(at("export trees --to onnx --out other.onnx --test-data 1"));
+  refuses("trees --to onnx --out third.onnx --test-data 1", 2, "test_data_set_0 exists");
+  fs::create_symlink("nowhere", at / "link.onnx");
+  refuses("trees --to onnx --out link.onnx --replace", 2, "a link or device");
+  const Ran not_a_model = at("predict there.onnx new.csv");
+  CHECK(not_a_model.code == 3);
+  CHECK(contains(not_a_model.err, "is no model that halfstep can use"));
 
   write(at / "bag.json", R"({"version": 1, "name": "bag", "output_dir": "bag", "data": {
     "train": {"type": "CopyTask", "size": 32, "length": 2, "wait": 2}, "loader": {"batch_size": 8}},
