@@ -188,19 +188,18 @@ class Mlp : public Sequential {
 };
 
 template <class T>
-std::string tensor_of(const std::vector<T>& numbers) {
+std::string tensor_of(const std::vector<T>& numbers, const std::string& dtype = "f32") {
   std::string out;
   for (const T v : numbers) out += (out.empty() ? "" : ", ") + number_code(v);
-  return "tensor({" + out + "}).to(DType::f32)";
+  return "tensor({" + out + "}, {.dtype = DType::" + dtype + "})";
 }
 
 std::string cpp_preparation(const Predictor& model, const Preparation& p) {
   std::string body;
   if (!p.units.fill.empty()) body += "  x = where(eq(x, x), x, " + tensor_of(p.units.fill) + ");  // missing values\n";
   if (!p.units.mean.empty()) {
-    const auto f64 = [](std::string code) { return code.substr(0, code.rfind(".to(")) + ".to(DType::f64)"; };
-    body +=
-        "  x = ((x.to(DType::f64) - " + f64(tensor_of(p.units.mean)) + ") / " + f64(tensor_of(p.units.std)) + ").to(DType::f32);\n";
+    const std::string mean = tensor_of(p.units.mean, "f64"), std = tensor_of(p.units.std, "f64");
+    body += "  x = ((x.to(DType::f64) - " + mean + ") / " + std + ").to(DType::f32);\n";
   }
   for (const ChannelScaling* s : p.inside) {
     const std::string view = s->mean.size() == 1 ? "" : ".reshape({-1, 1, 1})";
