@@ -30,7 +30,7 @@ bool is_numbers(const TextOptions& o) { return o.tokenizer == Tokenizer::u16 || 
 
 const TextOptions& text_options(const Predictor& model) {
   const auto* const text = std::get_if<TextForm>(&model.form().source);
-  check<ValueError>(text != nullptr, kGenerate, model.checkpoint().string(), " is not a model of text",
+  check<ConfigError>(text != nullptr, kGenerate, model.checkpoint().string(), " is not a model of text",
                     Help{"halfstep predict answers with it"});
   return text->options;
 }

@@ -50,7 +50,8 @@ class TokenText {
 
 class TextSampler {
  public:
-  // The model must outlive the sampler. Throws ValueError for a model that is not of text, and for options outside their domain.
+  // The model must outlive the sampler. Throws ConfigError for a model that is not of text, ValueError for options outside their
+  // domain.
   explicit TextSampler(Predictor& model, const SamplingOptions& options = {});
 
   // Reads the prompt, and forgets what was there before. Of token files it is their numbers with white space between. Where it has

@@ -261,7 +261,7 @@ std::vector<MetricValue> Predictor::metrics() const {
 
 void Predictor::files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
                       const std::function<void(const CsvRows&)>& sees) {
-  check<ValueError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
+  check<ConfigError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
                     Help{"halfstep generate writes with it"});
   std::vector<fs::path> pending;  // pictures, which are answered in batches across paths
   const auto flush = [&] {

@@ -96,7 +96,7 @@ class Predictor {
 
   // Answers for files in order, each as soon as its batch is done: pictures and folders of them, tables, series (one answer, the
   // values after the file's end), .npy, .npz and .safetensors with inputs. An input that cannot be read has a fault, and the others
-  // are answered. Throws ValueError for a model of text. sees: called for each table before its rows, with its columns' names.
+  // are answered. Throws ConfigError for a model of text. sees: called for each table before its rows, with its columns' names.
   using Receive = std::function<void(const Prediction&)>;
   void files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
              const std::function<void(const CsvRows&)>& sees = {});

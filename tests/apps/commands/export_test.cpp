@@ -210,6 +210,8 @@ TEST_CASE("layers that share a tensor share it in the code, and numbers go throu
     "model": {"type": "Linear", "out_features": "auto"}, "loss": "PoissonNLLLoss", "optimizer": "SGD", "train": {"epochs": 1}})");
   check_ok(run(at, "train counts.json --quiet"));
   check_ok(run(at, "export counts --to onnx"));
+  CHECK(run(at, "generate counts").code == 2);  // the other command is right
+  CHECK(run(at, "predict tied x").code == 2);
   CHECK(contains(read(at / "counts.onnx"), "Exp"));
   check_ok(run(at, "export counts --to torch --out ct"));
   CHECK(contains(read(at / "ct/model.py"), "model(prepare(x)).exp()"));
