@@ -74,23 +74,6 @@ ModuleRow sequential_row(const Family& layers) {
 
 // ---- MLP
 
-// The Sequential that an MLP is short for: Linear, activation, Dropout... All its fields are known by now.
-Json unfold_mlp(const Json& self) {
-  Json layers = Json::array();
-  const auto linear = [&](const Json& in, const Json& out) {
-    layers.push_back({{"type", "Linear"}, {"in_features", in}, {"out_features", out}, {"bias", self["bias"]}});
-  };
-  Json in = self["in_features"];
-  for (const Json& hidden : self["hidden"]) {
-    linear(in, hidden);
-    layers.push_back(self["activation"]);
-    if (self["dropout"] != 0) layers.push_back({{"type", "Dropout"}, {"p", self["dropout"]}});
-    in = hidden;
-  }
-  linear(in, self["out_features"]);
-  return {{"type", "Sequential"}, {"layers", layers}};
-}
-
 Tensor flat(const Tensor& x) { return x.dim() > 2 ? flatten(x, 1) : x; }
 
 Tensor follow_mlp(Json& self, const Tensor& x, Inference& at) {
@@ -324,6 +307,22 @@ ModuleRow graph_row(const Family& layers) {
 }
 
 }  // namespace
+
+Json unfold_mlp(const Json& self) {
+  Json layers = Json::array();
+  const auto linear = [&](const Json& in, const Json& out) {
+    layers.push_back({{"type", "Linear"}, {"in_features", in}, {"out_features", out}, {"bias", self["bias"]}});
+  };
+  Json in = self["in_features"];
+  for (const Json& hidden : self["hidden"]) {
+    linear(in, hidden);
+    layers.push_back(self["activation"]);
+    if (self["dropout"] != 0) layers.push_back({{"type", "Dropout"}, {"p", self["dropout"]}});
+    in = hidden;
+  }
+  linear(in, self["out_features"]);
+  return {{"type", "Sequential"}, {"layers", layers}};
+}
 
 void add_container_rows(Catalog<ModuleRow>& all) {
   const Family& layers = all.family();

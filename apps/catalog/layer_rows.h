@@ -23,6 +23,9 @@ inline Field copies(std::string key, std::string doc) {
 Field weights(std::string key, std::string doc);
 Tensor weights_of(const Json& list);
 
+// The Sequential that an MLP is short for: Linear, activation, Dropout... All its fields are known by now.
+Json unfold_mlp(const Json& mlp);
+
 void add_container_rows(Catalog<ModuleRow>& all);
 void add_activation_rows(Catalog<ModuleRow>& all);
 void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling

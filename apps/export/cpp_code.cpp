@@ -2,6 +2,7 @@
 // A trained model as a C++ program that makes it of halfstep's layers, and builds against the installed package.
 #include <set>
 
+#include "apps/catalog/layer_rows.h"
 #include "apps/export/exporter.h"
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
@@ -47,15 +48,9 @@ class CppCode {
     if (type == "Sequential") return sequential("Sequential", named_layers(self["layers"]), depth);
     if (type == "MLP") {
       flattens_ = true;
-      return sequential("Mlp", layers_of_mlp(self), depth);
+      return sequential("Mlp", named_layers(unfold_mlp(self)["layers"]), depth);
     }
-    if (type == "Repeat") {
-      NamedLayers copies;
-      for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i)
-        copies.emplace_back(std::to_string(i),
-                            self["layers"].is_array() ? Json{{"type", "Sequential"}, {"layers", self["layers"]}} : self["layers"]);
-      return sequential("Sequential", copies, depth);
-    }
+    if (type == "Repeat") return sequential("Sequential", layers_of_repeat(self), depth);
     if (type == "Residual") {
       const std::string shortcut =
           self["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1) + shared(self["shortcut"], depth + 1);
@@ -139,9 +134,7 @@ class Mlp : public Sequential {
   }
 
   std::string encoder(const Json& self) {
-    std::vector<Argument> of_layer;
-    for (Argument& a : arguments_of(self))
-      if (a.name != "num_layers" && a.name != "norm") of_layer.push_back(a);
+    const std::vector<Argument> of_layer = arguments_of_encoder_layer(self);
     std::string out =
         "TransformerEncoder(as_shared(" + call("TransformerEncoderLayer", of_layer) + "), " + self["num_layers"].dump();
     if (self["norm"] == true)
@@ -259,20 +252,10 @@ find_package(halfstep REQUIRED)
 add_executable(model main.cpp)
 target_link_libraries(model PRIVATE halfstep::halfstep)
 )";
-  const Proof proof =
-      make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
-  fs::create_directories(o.out);
-  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), source.proof_as_run()));
-  save_safetensors(o.out / "proof.safetensors", {{"input", proof.input}, {"output", proof.output}});
-  atomic_write(o.out / "main.cpp", text);
-  atomic_write(o.out / "CMakeLists.txt", origin_lines("#", source.path.string(), model.step()) + kBuild);
-  const std::string folder = shell_word(o.out.string());
-  Exported out{.path = o.out,
-               .use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder +
-                      "/build/model " + folder};
-  for (const char* name : {"main.cpp", "CMakeLists.txt", "model.safetensors", "proof.safetensors"})
-    out.bytes += int64_t(fs::file_size(o.out / name));
-  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
+  const std::string build = origin_lines("#", source.path.string(), model.step()) + kBuild, folder = shell_word(o.out.string());
+  Exported out = write_code(source, o, prepare, {{"main.cpp", text}, {"CMakeLists.txt", build}});
+  out.use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder + "/build/model " +
+            folder;
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/export/layer_code.h"
+#include "apps/export/preparation.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/safetensors.h"
 
@@ -63,7 +64,13 @@ ModelFile ExportSource::as_file() const {
           .averaged = model.is_averaged()};
 }
 
-Proof ExportSource::proof_as_run() const { return make_proof(Predictor(path, {.device = "cpu", .averages = model.is_averaged()})); }
+Proof ExportSource::proof_as_run(const TensorMap& weights) const {
+  const Predictor as_run(path, {.device = "cpu", .averages = model.is_averaged()});
+  StateDict state;
+  for (const auto& [name, t] : weights) state.push_back({name, is_half(t.dtype()) ? t.to(DType::f32) : t});
+  as_run.parts().model->load_state_dict(state, /*strict=*/false);  // a shared tensor has one of its names
+  return make_proof(as_run);
+}
 
 std::string ExportSource::use_by_name() const {
   return std::holds_alternative<TextForm>(model.form().source) ? "generate" : "predict";
@@ -75,13 +82,8 @@ Exported export_safetensors(const ExportSource& source, const ExportOptions& o) 
     for (auto& [name, t] : file.weights.tensors)
       if (t.dtype() == DType::f32) t = t.to(o.dtype);
   }
-  const Predictor as_run(source.path, {.device = "cpu", .averages = source.model.is_averaged()});  // as proof_as_run()
-  StateDict rounded;
-  for (const auto& [name, t] : file.weights.tensors) rounded.push_back({name, is_half(t.dtype()) ? t.to(DType::f32) : t});
-  as_run.parts().model->load_state_dict(rounded, /*strict=*/false);
-  const Proof proof = make_proof(as_run);
   if (o.out.has_parent_path()) fs::create_directories(o.out.parent_path());  // of a folder
-  save_safetensors(o.out, file.weights.tensors, metadata_of(file, proof));
+  save_safetensors(o.out, file.weights.tensors, metadata_of(file, source.proof_as_run(file.weights.tensors)));
   return {.path = o.out, .bytes = int64_t(fs::file_size(o.out)), .use = use_line(source, o.out)};
 }
 
@@ -98,6 +100,25 @@ Exported export_folder(const ExportSource& source, const ExportOptions& o) {
   write("README.md", model_card(source));
   out.path = o.out;
   out.use = use_line(source, o.out);
+  return out;
+}
+
+Exported write_code(const ExportSource& source, const ExportOptions& o, const Preparation& prepare,
+                    const std::map<std::string, std::string>& files) {
+  const Predictor& model = source.model;
+  const ModelFile file = source.as_file();
+  const Proof proof =
+      make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
+  fs::create_directories(o.out);
+  const fs::path weights = o.out / "model.safetensors", samples = o.out / "proof.safetensors";
+  save_safetensors(weights, file.weights.tensors, metadata_of(file, source.proof_as_run(file.weights.tensors)));
+  save_safetensors(samples, {{"input", proof.input}, {"output", proof.output}});
+  Exported out{.path = o.out, .bytes = int64_t(fs::file_size(weights) + fs::file_size(samples))};
+  for (const auto& [name, text] : files) {
+    atomic_write(o.out / name, text);
+    out.bytes += int64_t(text.size());
+  }
+  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
   return out;
 }
 

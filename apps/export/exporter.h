@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -45,7 +46,8 @@ struct ExportSource {
 
   ExportSource(const std::filesystem::path& at, bool averages);
   ModelFile as_file() const;
-  Proof proof_as_run() const;       // of the model as the run computes it: in mixed precision, if it used that
+  // Of the model with these weights as the run computes it: in mixed precision, if it used that.
+  Proof proof_as_run(const TensorMap& weights) const;
   std::string use_by_name() const;  // "predict" or "generate"
 };
 Exported export_onnx_model(const ExportSource& source, const ExportOptions& options);
@@ -53,6 +55,11 @@ Exported export_safetensors(const ExportSource& source, const ExportOptions& opt
 Exported export_folder(const ExportSource& source, const ExportOptions& options);
 Exported export_torch(const ExportSource& source, const ExportOptions& options);
 Exported export_cpp(const ExportSource& source, const ExportOptions& options);
+
+// Writes files of code with the weights and golden samples that they read.
+struct Preparation;
+Exported write_code(const ExportSource& source, const ExportOptions& options, const Preparation& prepare,
+                    const std::map<std::string, std::string>& files);
 
 // The README.md of a folder: what the model is, how good, on what data, and how to use it from each side.
 std::string model_card(const ExportSource& source);

@@ -15,7 +15,7 @@ namespace halfstep::app {
 
 std::vector<Argument> arguments_of(const Json& layer) {
   // The first dimension of a config's batches are its samples; PyTorch's defaults say otherwise.
-  static const std::set<std::string> always{"batch_first", "dim"}, never{"sync", "stateful", "recompute_scale_factor"};
+  static const std::set<std::string> always{"batch_first", "dim"}, never{"sync", "stateful"};
   std::vector<Argument> out;
   for (const Field& f : module_catalog().row(layer).component.fields) {
     const auto given = layer.find(f.key);
@@ -41,20 +41,18 @@ bool are_numbered(const NamedLayers& layers) {
   return true;
 }
 
-NamedLayers layers_of_mlp(const Json& mlp) {
-  Json layers = Json::array();
-  Json in = mlp["in_features"];
-  const auto linear = [&](const Json& out) {
-    layers.push_back({{"type", "Linear"}, {"in_features", in}, {"out_features", out}, {"bias", mlp["bias"]}});
-    in = out;
-  };
-  for (const Json& hidden : mlp["hidden"]) {
-    linear(hidden);
-    layers.push_back(mlp["activation"]);
-    if (mlp["dropout"] != 0) layers.push_back({{"type", "Dropout"}, {"p", mlp["dropout"]}});
-  }
-  linear(mlp["out_features"]);
-  return named_layers(layers);
+NamedLayers layers_of_repeat(const Json& repeat) {
+  const Json& given = repeat["layers"];
+  const Json one = given.is_array() ? Json{{"type", "Sequential"}, {"layers", given}} : given;
+  NamedLayers out;
+  for (int64_t i = 0; i < repeat["times"].get<int64_t>(); ++i) out.emplace_back(std::to_string(i), one);
+  return out;
+}
+
+std::vector<Argument> arguments_of_encoder_layer(const Json& encoder) {
+  std::vector<Argument> out = arguments_of(encoder);
+  std::erase_if(out, [](const Argument& a) { return a.name == "num_layers" || a.name == "norm"; });
+  return out;
 }
 
 std::string indented(int depth, int width) { return std::string(size_t(width * depth), ' '); }

@@ -28,8 +28,8 @@ using NamedLayers = std::vector<std::pair<std::string, Json>>;
 NamedLayers named_layers(const Json& layers);
 // The names are "0", "1", ...
 bool are_numbered(const NamedLayers& layers);
-// The Sequential that an MLP is short for.
-NamedLayers layers_of_mlp(const Json& mlp);
+NamedLayers layers_of_repeat(const Json& repeat);                       // its copies
+std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);  // of the layer that a TransformerEncoder repeats
 
 std::string indented(int depth, int width = 2);
 std::string number_code(double v);  // shortest text that a double reads as v

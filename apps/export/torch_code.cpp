@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "apps/catalog/layer_rows.h"
 #include "apps/export/exporter.h"
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
@@ -23,14 +24,8 @@ class TorchCode {
   std::string layer(const Json& self, int depth) {
     const std::string type = self["type"];
     if (type == "Sequential") return sequential("nn.Sequential", named_layers(self["layers"]), depth);
-    if (type == "MLP") return uses("MLP"), sequential("MLP", layers_of_mlp(self), depth);
-    if (type == "Repeat") {
-      NamedLayers copies;
-      for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i)
-        copies.emplace_back(std::to_string(i),
-                            self["layers"].is_array() ? Json{{"type", "Sequential"}, {"layers", self["layers"]}} : self["layers"]);
-      return sequential("nn.Sequential", copies, depth);
-    }
+    if (type == "MLP") return uses("MLP"), sequential("MLP", named_layers(unfold_mlp(self)["layers"]), depth);
+    if (type == "Repeat") return sequential("nn.Sequential", layers_of_repeat(self), depth);
     if (type == "Residual") {
       uses("Residual");
       const std::string shortcut =
@@ -57,55 +52,15 @@ class TorchCode {
  private:
   // Layers are attributes of a module.
   static void check_name(const std::string& name) {
-    static const std::set<std::string> taken{"add_module",
-                                             "append",
-                                             "apply",
-                                             "bfloat16",
-                                             "buffers",
-                                             "children",
-                                             "compile",
-                                             "cpu",
-                                             "cuda",
-                                             "double",
-                                             "dump_patches",
-                                             "eval",
-                                             "extend",
-                                             "extra_repr",
-                                             "float",
-                                             "forward",
-                                             "get_buffer",
-                                             "get_parameter",
-                                             "get_submodule",
-                                             "half",
-                                             "insert",
-                                             "ipu",
-                                             "load_state_dict",
-                                             "modules",
-                                             "mtia",
-                                             "named_buffers",
-                                             "named_children",
-                                             "named_modules",
-                                             "named_parameters",
-                                             "nodes",
-                                             "parameters",
-                                             "parts",
-                                             "pop",
-                                             "register_buffer",
-                                             "register_module",
-                                             "register_parameter",
-                                             "requires_grad_",
-                                             "set_submodule",
-                                             "share_memory",
-                                             "state_dict",
-                                             "to",
-                                             "to_empty",
-                                             "train",
-                                             "training",
-                                             "type",
-                                             "xpu",
-                                             "zero_grad"};
-    check<ExportError>(!taken.contains(name) && !name.starts_with('_'), "export", "a layer is called \"", printable(name),
-                       "\", which modules of PyTorch use themselves", Help{"rename it in the config, or export to onnx"});
+    constexpr std::string_view kTaken =
+        " add_module append apply bfloat16 buffers children compile cpu cuda double dump_patches eval extend extra_repr "
+        "float forward get_buffer get_parameter get_submodule half insert ipu load_state_dict modules mtia "
+        "named_buffers named_children named_modules named_parameters nodes parameters parts pop register_buffer "
+        "register_module register_parameter requires_grad_ set_submodule share_memory state_dict to to_empty train "
+        "training type xpu zero_grad ";
+    check<ExportError>(kTaken.find(" " + name + " ") == kTaken.npos && !name.starts_with('_'), "export", "a layer is called \"",
+                       printable(name), "\", which modules of PyTorch use themselves",
+                       Help{"rename it in the config, or export to onnx"});
   }
 
   void uses(const std::string& name) {
@@ -158,9 +113,7 @@ class TorchCode {
   }
 
   std::string encoder(const Json& self) {
-    std::vector<Argument> of_layer;
-    for (Argument& a : arguments_of(self))
-      if (a.name != "num_layers" && a.name != "norm") of_layer.push_back(a);
+    const std::vector<Argument> of_layer = arguments_of_encoder_layer(self);
     std::string out = "TransformerEncoder(" + call("TransformerEncoderLayer", of_layer) + ", " + value(self["num_layers"]);
     if (self["norm"] == true)
       out += ", nn.LayerNorm(" + value(self["d_model"]) + ", eps=" + value(self["layer_norm_eps"]) +
@@ -197,7 +150,7 @@ std::string numbers(const std::vector<T>& v) {
   return out + "]";
 }
 
-// prepare(x) and finish(y).
+// prepare(x) and answer(model, x).
 std::string torch_preparation(const Predictor& model, const Preparation& p) {
   std::string out = "\n\ndef prepare(x):\n";
   std::string body;
@@ -275,15 +228,8 @@ if __name__ == "__main__":
     print(f"golden samples: within {off:.2g} of 1 + |y|")
     raise SystemExit(0 if off <= 1e-4 else "the answers differ from those of the model that was exported")
 )";
-  const Proof proof =
-      make_proof(model, golden_inputs(model, prepare), [&](const Tensor& x) { return prepared_output(model, prepare, x); });
-  fs::create_directories(o.out);
-  save_safetensors(o.out / "model.safetensors", state.tensors, metadata_of(source.as_file(), source.proof_as_run()));
-  save_safetensors(o.out / "proof.safetensors", {{"input", proof.input}, {"output", proof.output}});
-  atomic_write(o.out / "model.py", text);
-  Exported out{.path = o.out, .use = "python " + shell_word((o.out / "model.py").string())};
-  for (const char* name : {"model.py", "model.safetensors", "proof.safetensors"}) out.bytes += int64_t(fs::file_size(o.out / name));
-  for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
+  Exported out = write_code(source, o, prepare, {{"model.py", text}});
+  out.use = "python " + shell_word((o.out / "model.py").string());
   return out;
 }
 

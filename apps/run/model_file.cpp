@@ -16,7 +16,7 @@ constexpr const char* kFileVersion = "1";
 
 Json parsed(const std::map<std::string, std::string>& metadata, const std::string& key, const fs::path& path) {
   const auto found = metadata.find(key);
-  check<CheckpointError>(found != metadata.end(), kModel, path.string(), ": its metadata lack ", key);
+  check<CheckpointError>(found != metadata.end(), kModel, path.string(), ": its metadata has no ", key);
   const Json out = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
   check<CheckpointError>(!out.is_discarded(), kModel, path.string(), ": ", key, " in its metadata is no JSON");
   return out;
