@@ -25,9 +25,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "framework/base/device.h"
 #include "framework/backend/layer_args.h"
+#include "framework/base/device.h"
 #include "framework/base/generator.h"
 #include "framework/math/op_kinds.h"
 #include "framework/math/training.h"
@@ -142,6 +143,11 @@ class ViewArgument {
 using InView = ViewArgument<Access::read>;
 using OutView = ViewArgument<Access::write>;  // overwritten
 using InOutView = ViewArgument<Access::read_write>;
+// A list of tensors that are changed in place; a plain span is read.
+struct InOutViews : std::span<const TensorView> {
+  InOutViews(std::span<const TensorView> views) : std::span<const TensorView>(views) {}
+  InOutViews(const std::vector<TensorView>& views) : std::span<const TensorView>(views) {}
+};
 
 // The type of the function that implements a kernel: as the row of kernels.def says, with plain views.
 template <class T>
@@ -151,6 +157,10 @@ struct PlainParameter {
 template <Access access>
 struct PlainParameter<ViewArgument<access>> {
   using type = const TensorView&;
+};
+template <>
+struct PlainParameter<InOutViews> {
+  using type = std::span<const TensorView>;
 };
 template <class Function>
 struct PlainFunction;

@@ -65,6 +65,12 @@ LedgerPassScope::LedgerPassScope(LedgerPass pass) : saved_(current_pass) { curre
 LedgerPassScope::~LedgerPassScope() { current_pass = saved_; }
 
 bool Ledger::is_open() { return innermost != nullptr; }
+std::string_view Ledger::current_op() {
+  if (!innermost) return {};
+  if (innermost->depth_ > 0) return innermost->calls_.back().op;
+  return innermost->casting_ ? "autocast" : std::string_view();
+}
+LedgerPass Ledger::current_pass() { return halfstep::current_pass; }
 
 void Ledger::policy(CastPolicy policy, DType low, std::span<const Tensor> inputs) {
   if (!innermost || innermost->depth_ > 0) return;

@@ -98,6 +98,9 @@ class LedgerPassScope {
 // Called by the framework to report to the open scope. Without an open scope all of it does nothing.
 struct Ledger {
   static bool is_open();
+  // What the innermost scope is in: an op's call, or "autocast" for a cast before one, or empty; and the part of a step.
+  static std::string_view current_op();
+  static LedgerPass current_pass();
   // From autocast, before it casts: the next call has this policy in a region of dtype `low`, and was given these inputs.
   static void policy(CastPolicy policy, DType low, std::span<const Tensor> inputs);
   static void cast(const Tensor& from, DType to, bool shadow);  // before the kernel that does it

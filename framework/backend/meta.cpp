@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include "framework/backend/accesses.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/ledger.h"
 #include "framework/backend/workspace.h"
@@ -40,21 +41,6 @@ void count(std::string_view kernel, Views reads, Views writes) {
   if (Ledger::is_open()) Ledger::kernel(kernel, bytes(reads), bytes(writes));
 }
 
-// Bytes that a kernel reads and writes of an argument, by its type.
-struct Traffic {
-  double read = 0, written = 0;
-};
-Traffic traffic(InView v) { return {bytes(v), 0}; }
-Traffic traffic(OutView v) { return {0, bytes(v)}; }
-Traffic traffic(InOutView v) { return {bytes(v), bytes(v)}; }
-Traffic traffic(std::span<const TensorView> views) { return {bytes(views), 0}; }
-Traffic traffic(const CrossEntropyArgs& a) { return {bytes({a.logits, a.target, a.weight}), 0}; }
-Traffic traffic(const MseGradient& g) { return {bytes(g.grad), bytes(g.out)}; }
-template <class T>
-Traffic traffic(const T&) {
-  return {};
-}
-
 // Counts what a row of kernels.def says.
 class CountingBackend : public Backend {
  public:
@@ -64,13 +50,16 @@ class CountingBackend : public Backend {
 #include "framework/backend/kernels.def"
 #undef HS_UNPACK
 
- private:
+ protected:
   template <class... Arguments>
   static void count_arguments(std::string_view kernel, const Arguments&... arguments) {
     if (!Ledger::is_open()) return;
-    const Traffic all[] = {traffic(arguments)...};
     double read = 0, written = 0;
-    for (const Traffic& t : all) read += t.read, written += t.written;
+    const auto add = [&](const TensorView& v, Access access) {
+      if (access != Access::write) read += bytes(v);
+      if (access != Access::read) written += bytes(v);
+    };
+    (each_access(arguments, add), ...);
     Ledger::kernel(kernel, read, written);
   }
 };
@@ -99,10 +88,7 @@ class MetaBackend final : public CountingBackend {
   uint64_t host_reads() const override { return 0; }
 
   void gemm(const GemmArgs& g) override {
-    const TensorView none;
-    const bool read_aux = g.derivative;
-    count("gemm", {g.a, g.b, g.bias, read_aux ? g.aux : none, g.accumulate ? g.c : none},
-          {g.c, read_aux ? none : g.aux, g.column_sum, g.a_row_sum});
+    count_arguments("gemm", g);
     const int last = g.c.shape.size() - 1;
     Ledger::product({g.a.dtype, last == 2 ? g.c.shape[0] : 1, g.c.shape[last - 1], g.c.shape[last], g.a.shape[last]});
     if (!plans_for_cpu()) return;
@@ -150,13 +136,6 @@ class MetaBackend final : public CountingBackend {
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
     cpu::conv_backward_weight(x, grad, window, groups, out, bias_out);
-  }
-  // Spans that are written in place.
-  void unscale(std::span<const TensorView> grads, const float*, float*) override {
-    Ledger::kernel("unscale", bytes(grads), bytes(grads));
-  }
-  void clip(std::span<const TensorView> tensors, const float*, double) override {
-    Ledger::kernel("clip", bytes(tensors), bytes(tensors));
   }
   void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) override {
     double reads = 0, writes = 0;

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// A witness looks on while a thread computes: each kernel that runs, what it reads and writes, and whether the values are finite.
+// From its log follows which kernel an infinity or NaN comes from.
+//
+//   Witness witness(Device::cpu);
+//   witness.root("input", x);
+//   Tensor loss = loss_fn(net(x), y);
+//   const Origin origin = trace(witness, loss);     // witness.events()[origin.event], or a root that was not finite
+//
+// It changes no bit of what is computed. While none is open it costs a look at a thread's variable in each call of a backend. An
+// open one waits for the device after each kernel, so it is for a step that is computed again, not for training. What a library
+// computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which a witness can see.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/ledger.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Of a floating tensor; of others all are zero.
+struct ValueCounts {
+  int64_t numel = 0, nan = 0, positive_inf = 0, negative_inf = 0;
+  int64_t zero = 0, negative = 0, subnormal = 0;  // negative: finite values below zero
+  double largest = 0, smallest = 0;               // of the finite, nonzero magnitudes; 0: there are none
+  int64_t inf() const { return positive_inf + negative_inf; }
+  bool bad() const { return nan > 0 || inf() > 0; }
+};
+// Waits for the device.
+ValueCounts count_values(const Tensor& t);
+
+struct KernelRead {
+  DType dtype = DType::f32;
+  Shape shape;
+  bool number = false;                // a C++ number
+  std::vector<int> producers;         // events that wrote the memory, in order; <= -2: roots. Empty: not known
+  std::optional<ValueCounts> counts;  // where the kernel wrote what is not finite
+};
+struct KernelWrite {
+  DType dtype = DType::f32;
+  Shape shape;
+  ValueCounts counts;
+};
+struct KernelEvent {
+  std::string kernel;                  // "gemm"; of elementwise kernels and reductions which one: "div", "sum"
+  std::string op;                      // that called it: "linear"; "autocast" for its casts; else the kernel
+  const std::string* layer = nullptr;  // "encoder.0"; null outside of any
+  LedgerPass pass = LedgerPass::forward;
+  std::vector<KernelRead> reads;
+  std::vector<KernelWrite> writes;
+  bool bad() const;  // does it write what is not finite?
+};
+
+class Witness {
+ public:
+  // For tests: called after event `event` with its first floating output.
+  using Change = std::function<void(int event, const TensorView& out)>;
+  // Throws ValueError on Device::meta, and where the thread has an open witness.
+  [[nodiscard]] explicit Witness(Device device, Change change = nullptr);
+  ~Witness();
+  Witness(const Witness&) = delete;
+
+  // A tensor that was there before: "input", "param:fc1.weight". Undefined tensors are left out. `on_purpose`: its infinities are
+  // meant, as those of a mask are.
+  void root(std::string name, const Tensor& t, bool on_purpose = false);
+  bool is_on_purpose(int producer) const { return on_purpose_[size_t(-2 - producer)]; }
+  const std::vector<KernelEvent>& events() const { return events_; }
+  const std::string& root_name(int producer) const { return roots_[size_t(-2 - producer)]; }
+  std::vector<int> producers_of(const Tensor& t) const { return producers_of(t.view()); }
+
+  static bool is_open() { return open_ != nullptr; }  // in this thread
+  // The backend of the thread's witness, if it looks at this device, or null.
+  static Backend* backend_on(Device device) { return open_ && open_->device_ == device ? open_->backend_.get() : nullptr; }
+
+ private:
+  friend class WitnessBackend;
+  struct Range {
+    uintptr_t end;
+    int event;
+  };
+  ValueCounts count(const TensorView& v);
+  void take_over(const TensorView& v, int event);  // from here on, its memory is what this event wrote
+  std::vector<int> producers_of(const TensorView& v) const;
+  std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
+  void saw(std::string_view kernel, std::span<const TensorView> reads, std::span<const TensorView> writes,
+           std::vector<std::optional<ValueCounts>> before);
+
+  Device device_;
+  Backend& real_;
+  Change change_;
+  std::vector<KernelEvent> events_;
+  std::vector<std::string> roots_;
+  std::vector<bool> on_purpose_;       // of roots
+  std::map<uintptr_t, Range> owners_;  // by the first byte; ranges do not overlap
+  Tensor row_;                         // of the kernel `tally`
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<LedgerScope> ledger_;
+  static inline thread_local constinit Witness* open_ = nullptr;
+};
+
+// Where what is not finite comes from.
+struct Origin {
+  std::string root;             // of that name, if not empty: it was so before
+  int event = -1;               // else this event wrote it from good values, or from infinities that are there on purpose
+  std::optional<int> nan_born;  // the first event on the way that made a NaN of infinities
+  bool planted = false;         // the event read infinities that are there on purpose, such as those of a mask
+  bool found() const { return !root.empty() || event >= 0; }
+};
+// From `sink`, a tensor that is not finite, back through bad values to the event, or the root, that had none before it. Infinities
+// that were put there on purpose (C++ numbers, and tensors that no kernel was seen to write, handed on by fill, where, copy, add,
+// sub or mul, without a NaN) are not followed.
+Origin trace(const Witness& witness, const Tensor& sink);
+
+}  // namespace halfstep
