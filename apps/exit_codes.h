@@ -13,6 +13,7 @@ enum ExitCode : int {
   kData = 3,          // data or a checkpoint missing or malformed
   kDiverged = 4,      // NaN loss, or the loss scale fell below its lower limit
   kDevice = 5,        // device absent, or out of memory
+  kNotHeld = 6,       // a check of a run did not hold
   kPeerLost = 74,     // another rank ended, stopped or was cut off: run again with --resume auto
   kRequeue = 75,      // stopped by SIGTERM, SIGHUP or SIGUSR1 after saving: run again with --resume auto
   kInterrupted = 130  // Ctrl-C, after saving

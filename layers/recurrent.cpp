@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/linalg/weight_space.h"
 #include "layers/decode.h"
@@ -145,11 +146,14 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
 }
 
 // The state is copied on its way in and out: the op keeps its inputs for its backward, and a recorded step finds the state
-// where it was.
+// where it was. It is converted if the run has another precision now.
 RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
-  const auto begin = [](const Tensor& kept) {
+  const Device::Type device = x.device().type;
+  const DType computes = x.dtype() == DType::f32 && autocast::is_enabled(device) ? autocast::dtype(device) : x.dtype();
+  const auto begin = [&](const Tensor& kept) {
     const NoGrad off;
-    return kept.defined() ? kept.clone() : Tensor();
+    if (!kept.defined()) return Tensor();
+    return kept.dtype() == computes ? kept.clone() : kept.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
   if (last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {

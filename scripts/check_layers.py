@@ -9,7 +9,7 @@ Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
        apps: schema < catalog < config < run < export < capi < commands
-    7  amp/step and halfstep.h, the header for users
+    7  amp: diagnosis < step; and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
        framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
@@ -34,12 +34,13 @@ LEVELS = {
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/step/": 7, "halfstep.h": 7,
+    "amp/diagnosis/": 7, "amp/step/": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
     [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
+    ["amp/diagnosis/", "amp/step/"],
     ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/export/", "apps/capi/", "apps/commands/"],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/

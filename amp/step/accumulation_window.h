@@ -30,6 +30,7 @@ class AccumulationWindow {
   bool full() const { return pending_ >= micro_batches_; }
   int64_t samples() const { return samples_; }          // of all ranks
   int64_t own_samples() const { return own_samples_; }  // of this rank
+  Generator::State random() const { return random_; }   // where its random numbers begin
 
   double loss_weight(const BatchRows& part) const { return double(part.rows) / double(expected()); }
   double gradient_factor() const { return samples_ == expected() ? 1 : double(expected()) / double(samples_); }

@@ -2,6 +2,8 @@
 #include "amp/step/train_step.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
@@ -33,7 +35,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
       schedule_(schedule),
       options_(options),
       window_(options.accumulate_steps, options.group ? options.group->size() : 1),
-      buffers_(module) {
+      states_(module) {
   check_options();
   if (options.group) ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer);
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
@@ -81,6 +83,7 @@ bool TrainStep::may_record() const {
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
   const BatchRows rows = rows_of(input, part);
+  if (keeps_step_) keep(work_of(input, target), rows);
   if (!recorder_) return eager(input, target, rows, nullptr);
   StepResult result = (*recorder_)(input, target, rows);
   notify(0);
@@ -131,32 +134,41 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
   if (inputs.size() == 1) return (*this)(inputs[0], target, part);
   if (!forward_of_several_) train_step::wrong_inputs(module_, inputs.size());
   const BatchRows rows = rows_of(inputs[0], part);
-  const auto forward = [&] {
+  const auto forward = [this, inputs, target] {
     const Tensor output = forward_of_several_(module_, inputs);
     return std::pair(output, loss_(output, target));
   };
-  return eager(forward, inputs[0].defined() && inputs[0].device() == options_.device, rows, nullptr);
+  const Work work{forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device};
+  if (keeps_step_) keep(work, rows);
+  return eager(work, rows, nullptr);
 }
 
 StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part) {
   const BatchRows rows = part ? *part : rows_of(Tensor::empty({1}), {});
-  return eager([&] { return std::pair(Tensor(), loss()); }, false, rows, nullptr);
+  const Work work{[loss] { return std::pair(Tensor(), loss()); }};
+  if (keeps_step_) keep(work, rows);
+  return eager(work, rows, nullptr);
 }
 
-StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
-  const auto forward = [&] {
+TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target) {
+  const auto forward = [this, input, target] {
     const Tensor output = module_(input);
     return std::pair(output, loss_(output, target));
   };
-  return eager(forward, input.defined() && input.device() == options_.device, part, ring);
+  return {forward, {input}, {target}, input.defined() && input.device() == options_.device};
 }
 
-StepResult TrainStep::eager(const Forward& forward, bool on_device, const BatchRows& part, math::ResultRing* ring) {
-  if (optimizer_.needs_closure()) return by_closure(forward);
+StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
+  return eager(work_of(input, target), part, ring);
+}
+
+StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::ResultRing* ring) {
+  if (optimizer_.needs_closure()) return by_closure(work);
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
-    if (scaler_.is_enabled()) buffers_.save();  // without it, every step is applied
+    if (scaler_.is_enabled() || options_.keeps_states) states_.save();  // without a scaler, every step is applied
+    window_loss_ = Tensor();
     window_.open(part);
     if (ranks_) ranks_->open();
   }
@@ -164,9 +176,14 @@ StepResult TrainStep::eager(const Forward& forward, bool on_device, const BatchR
 
   StepResult result;
   if (part.rows > 0) {
-    result = compute(forward, on_device, part);
+    result = compute(work, part);
   } else if (scaler_.is_enabled()) {
     scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
+  }
+  if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
+    const NoGrad off;
+    const MemoryScope tag(MemoryTag::workspace);
+    window_loss_ = window_loss_.defined() ? window_loss_ + result.loss : result.loss;
   }
   if (ranks_ && !ring && result.loss.defined()) {
     ranks_->add_loss(result.loss.item<double>(), part.rows);
@@ -184,29 +201,69 @@ StepResult TrainStep::eager(const Forward& forward, bool on_device, const BatchR
 }
 
 // Forward and backward of one micro-batch.
-StepResult TrainStep::compute(const Forward& forward, bool on_device, const BatchRows& part) {
+StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   StepResult result;
   Tensor loss;
   const double weight = window_.loss_weight(part);
   const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
-    const LossSeed expected(weight == 1 && on_device ? scaler_.seed(options_.device) : Tensor());
+    const LossSeed expected(weight == 1 && work.on_device ? scaler_.seed(options_.device) : Tensor());
     const Autocast region(options_.device, options_.amp);
     Tensor output;
-    std::tie(output, loss) = forward();
+    std::tie(output, loss) = work.forward();
     if (output.defined()) result.output = output.detach();
   }
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
+  if (options_.on_bad_loss && !std::isfinite(result.loss.item<double>())) {
+    const StateRollback::Rewound as_before(states_);
+    StepUnderTest step = under_test();
+    step.random = window_.random();
+    step.batches.push_back(tested(work, part));
+    options_.on_bad_loss(step);
+  }
   // Half the memory and traffic, but only if no other code computes with the gradients before the optimizer does.
-  const LowGradients low(options_.accumulate_steps == 1 && !clips() && !options_.group);
+  const LowGradients low(keeps_low_gradients());
   scaler_.backward(loss, weight);
   return result;
 }
 
-StepResult TrainStep::by_closure(const Forward& forward) {
+bool TrainStep::keeps_low_gradients() const { return options_.accumulate_steps == 1 && !clips() && !options_.group; }
+
+StepUnderTest TrainStep::under_test() const {
+  StepUnderTest out{.module = module_, .batches = {}, .device = options_.device, .low = options_.amp};
+  out.scale = scaler_.get_scale();
+  out.low_gradients = keeps_low_gradients();
+  return out;
+}
+
+TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
+  AccumulationWindow window = window_;
+  if (window.pending() == 0) window.open(part);
+  const auto loss = [forward = work.forward, window, part, group = options_.group] {
+    const AccumulationWindow::Draws draws(window, part);
+    const GroupScope of(group);
+    return forward().second;
+  };
+  return {loss, work.inputs, work.targets, window.loss_weight(part)};
+}
+
+void TrainStep::keep_step(bool keep) {
+  keeps_step_ = keep;
+  if (!keep) kept_step_.reset();
+}
+
+void TrainStep::keep(const Work& work, const BatchRows& part) {
+  if (window_.pending() == 0) {
+    kept_step_.emplace(under_test());
+    kept_step_->random = default_generator().state();
+  }
+  if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(tested(work, part));
+}
+
+StepResult TrainStep::by_closure(const Work& work) {
   StepResult result;
   const auto closure = [&] {
     optimizer_.zero_grad();
@@ -214,7 +271,7 @@ StepResult TrainStep::by_closure(const Forward& forward) {
     {
       const Autocast region(options_.device, options_.amp);
       Tensor output;
-      std::tie(output, loss) = forward();
+      std::tie(output, loss) = work.forward();
       if (!result.output.defined() && output.defined()) result.output = output.detach();
     }
     loss.backward();
@@ -247,10 +304,12 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   window_.close();
   result.loss = !ranks_ ? loss : ring ? ranks_->finish_recorded(window_, loss) : ranks_->finish(window_);
   math::StepTail tail;
-  if (ring) {
-    tail.ring = ring;
-    tail.loss = result.loss.data_ptr();
-    tail.loss_bytes = int32_t(size_of(result.loss.dtype()));
+  tail.ring = ring;
+  Tensor known = window_loss_.defined() ? window_loss_ : result.loss;
+  if (known.defined() && (ring || scaler_.is_enabled())) {
+    if (ranks_) known = known.to(options_.device);  // it may be on the host
+    tail.loss = known.data_ptr();
+    tail.loss_dtype = known.dtype();
   }
   if (const double factor = window_.gradient_factor(); factor != 1) {
     NoGrad off;
@@ -263,7 +322,8 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail);
   }
-  buffers_.restore_if(result.outcome.found_inf());
+  if (scaler_.is_enabled()) states_.settle(result.outcome.found_inf());
+  window_loss_ = Tensor();
   if (rates_)
     rates_->advanced();
   else if (schedule_)

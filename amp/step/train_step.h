@@ -19,10 +19,11 @@
 #include <utility>
 
 #include "amp/autocast/autocast.h"
+#include "amp/diagnosis/step_under_test.h"
 #include "amp/step/accumulation_window.h"
-#include "amp/step/buffer_rollback.h"
 #include "amp/step/grad_scaler.h"
 #include "amp/step/rank_exchange.h"
+#include "amp/step/state_rollback.h"
 #include "amp/step/step_recorder.h"
 #include "layers/layers.h"
 #include "optim/device_rates.h"
@@ -42,6 +43,11 @@ struct TrainStepOptions {
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
   ProcessGroup* group = nullptr;           // of ranks that train one model (rank_exchange.h); must outlive the step
   ReducerOptions reducer = {};             // how they exchange gradients
+  // Called before the backward of a loss that is not finite, with what computes it again, for amp/diagnosis/diagnose.h. It makes
+  // each step read its loss, which on a GPU waits for the device and keeps the steps from being recorded. It may throw.
+  std::function<void(const StepUnderTest&)> on_bad_loss = nullptr;
+  // Keep what on_bad_loss needs: copies of what a forward changes (state_rollback.h), also without a scaler.
+  bool keeps_states = false;
 };
 
 namespace train_step {
@@ -92,7 +98,7 @@ class TrainStep {
 
   // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this
   // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that forward writes to
-  // change with applied steps only (buffer_rollback.h).
+  // change with applied steps only (state_rollback.h).
   //
   // With a group, `part` says which rows of the whole batch these are; without it, every rank has the same number of rows. Rank 0
   // has the most rows; for an empty part, input and target are ignored. The loss of the result is then that of the window on all
@@ -134,6 +140,10 @@ class TrainStep {
     if (ranks_) ranks_->notify(bits);
   }
   uint32_t notices() const { return ranks_ ? ranks_->notices() : 0; }
+  // From the next step on, what computes it again is kept until the one after it begins: its inputs too. Waits for the scale.
+  void keep_step(bool keep);
+  // Of the last step, if it was kept. True while nothing has changed the parameters since: where the step was skipped.
+  const std::optional<StepUnderTest>& kept_step() const { return kept_step_; }
   // Are steps being replayed? For reports.
   bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 
@@ -142,15 +152,23 @@ class TrainStep {
   bool may_record() const;
   BatchRows rows_of(const Tensor& input, const std::optional<BatchRows>& part) const;
   // What a step computes in the region: the module's output, which may be undefined, and the loss.
-  using Forward = std::function<std::pair<Tensor, Tensor>()>;
+  struct Work {
+    std::function<std::pair<Tensor, Tensor>()> forward;
+    Tensors inputs = {}, targets = {};  // where they are known
+    bool on_device = false;             // the inputs are on the region's device
+  };
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
-  // `on_device`: the inputs are on the region's device.
-  StepResult eager(const Forward& forward, bool on_device, const BatchRows& part, math::ResultRing* ring);
-  StepResult by_closure(const Forward& forward);
-  StepResult compute(const Forward& forward, bool on_device, const BatchRows& part);
+  StepResult eager(const Work& work, const BatchRows& part, math::ResultRing* ring);
+  StepResult by_closure(const Work& work);
+  StepResult compute(const Work& work, const BatchRows& part);
+  Work work_of(const Tensor& input, const Tensor& target);
+  StepUnderTest under_test() const;  // without batches
+  TestedBatch tested(const Work& work, const BatchRows& part) const;
+  void keep(const Work& work, const BatchRows& part);
   StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
   bool clips() const;
+  bool keeps_low_gradients() const;
   Tensor clip();
 
   Module& module_;
@@ -161,7 +179,10 @@ class TrainStep {
   Schedule* schedule_;
   TrainStepOptions options_;
   AccumulationWindow window_;
-  BufferRollback buffers_;
+  StateRollback states_;
+  bool keeps_step_ = false;
+  std::optional<StepUnderTest> kept_step_;
+  Tensor window_loss_;                   // the sum of the micro-batches' losses so far, where the scaler wants it
   std::unique_ptr<RankExchange> ranks_;  // with a group
   std::unique_ptr<DeviceRates> rates_;
   std::unique_ptr<StepRecorder> recorder_;

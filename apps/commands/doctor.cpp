@@ -2,12 +2,14 @@
 #include "apps/run/doctor.h"
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/run/time_travel.h"
 
 namespace halfstep::app {
 namespace {
@@ -16,12 +18,59 @@ struct DoctorArguments {
   std::string file;
   ConfigOptions config;
   std::optional<int> threads;
+  std::optional<int64_t> step;
   bool no_probe = false, json = false;
   uint64_t memory = 0;
 };
 
+std::string_view word(Remedy::Tried tried) {
+  return tried == Remedy::Tried::untried ? "untried" : tried == Remedy::Tried::holds ? "good" : "not enough";
+}
+
+Json as_json(const ReplayResult& r) {
+  Json out{{"first", r.first}, {"last", r.last}, {"differences", r.differences}, {"fault", nullptr}};
+  if (!r.fault) return out;
+  Json remedies = Json::array();
+  for (const Remedy& x : r.fault->remedies) remedies.push_back({{"text", x.text}, {"tried", word(x.tried)}, {"result", x.result}});
+  out["fault"] = {{"step", r.last},          {"epoch", r.epoch},          {"cause", r.fault->cause},
+                  {"where", r.fault->where}, {"what", r.fault->sentence}, {"evidence", r.fault->evidence},
+                  {"remedies", remedies}};
+  return out;
+}
+
+// Of a run: computes it again from a checkpoint until a step goes wrong.
+int doctor_of_run(const DoctorArguments& o) {
+  std::ostream& lines = o.json ? std::cerr : std::cout;
+  ReplayOptions options{.sets = o.config.sets, .say = [&](const std::string& line) { lines << line << std::endl; }};
+  check<ConfigError>(!o.step || *o.step >= 1, "doctor", "--step counts from 1, got ", o.step.value_or(0));
+  if (o.step) {
+    options.from = *o.step - 1;
+    options.until = *o.step;
+  }
+  if (o.config.device) options.sets.push_back("device=" + *o.config.device);
+  ReplayResult result = replay(o.file, options);
+  if (result.fault) try_remedies(o.file, options, result);
+  if (o.json) {
+    Json out = as_json(result);
+    out["run"] = o.file;
+    std::cout << line_of(out) << '\n';
+    return result.fault ? kDone : kNotHeld;
+  }
+  for (const std::string& difference : result.differences) std::cout << "differs: " << difference << '\n';
+  if (result.fault) {
+    std::cout << "step " << result.last << " (epoch " << result.epoch << ")\n" << result.fault->text() << '\n';
+    return kDone;
+  }
+  std::cout << "nothing found in " << result.last - result.first << " steps"
+            << (result.last > result.first ? joined(", ", result.first + 1, " to ", result.last) : "")
+            << (result.last > result.first || o.step ? "" : "; --step N looks at an earlier step") << '\n';
+  return kNotHeld;
+}
+
 int doctor(const DoctorArguments& o) {
   apply_threads(o.threads);
+  if (std::filesystem::is_directory(o.file)) return doctor_of_run(o);
+  check<ConfigError>(!o.step, "doctor", "--step is for the folder of a run, and ", o.file, " is not a folder");
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
   apply_log_level(config.logging, true);
@@ -45,8 +94,10 @@ int doctor(const DoctorArguments& o) {
 
 void add_doctor(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<DoctorArguments>();
-  CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision");
-  c->add_option("config", o->file, "a JSON config")->required();
+  CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision, or why a run went wrong");
+  c->add_option("config", o->file, "a JSON config, a run's folder or a checkpoint")->required();
+  c->add_option("--step", o->step, "of a run: the step to explain, in place of the first bad one after the newest checkpoint")
+      ->type_name("N");
   add_set(*c, o->config);
   c->add_flag("--no-probe", o->no_probe, "do not time data and steps on the device");
   c->add_option("--memory", o->memory, "of the device, when it is not this machine's")

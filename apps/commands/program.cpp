@@ -22,7 +22,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
+    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check did not hold;\n"
     "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {

@@ -154,6 +154,7 @@ struct TrainSection {
   bool grad_norm;
   std::optional<int64_t> limit_batches, overfit_batches;
   Json early_stopping, checkpoint_activations;
+  bool detect_anomaly;
   Interval eval_every;
   EmaSection ema;
   SwaSection swa;
@@ -185,8 +186,18 @@ struct TrainSection {
              "modules with matching paths keep only their input and are computed again in backward: less memory, more time")
             .items(0, 100)
             .or_one());
-    key.unread(not_yet("detect_anomaly", false, "detect_anomaly"));
+    key(detect_anomaly,
+        boolean("detect_anomaly", false,
+                "explain the first step whose loss or gradients are not finite, and end with exit code 4 unless only the loss "
+                "scale is to blame; a GPU is waited for in each step"));
   }
+};
+
+// What a run does when a step goes wrong (docs/diagnostics.md).
+struct DiagnosticsSection {
+  bool explain;
+
+  void keys(auto& key) { key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen")); }
 };
 
 struct CheckpointSection {
@@ -281,6 +292,7 @@ struct Sections {
   AmpSection amp;
   DataSection data;
   TrainSection train;
+  DiagnosticsSection diagnostics;
   CheckpointSection checkpoint;
   LoggingSection logging;
   PerformanceSection performance;
@@ -307,6 +319,7 @@ struct Sections {
     key.switched(amp, "amp", "mixed precision; left out: off");
     key.section(data, "data", "data sets and loader");
     key.section(train, "train", "length of training, and what happens in a step");
+    key.section(diagnostics, "diagnostics", "what is explained when a step goes wrong");
     key.section(checkpoint, "checkpoint", "checkpoints");
     key.section(logging, "logging", "logging and metrics");
     key.section(performance, "performance", "performance options");

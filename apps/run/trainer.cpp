@@ -18,7 +18,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged
+constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 constexpr double kScaleFloor = 0x1p-24;
 
@@ -57,13 +57,14 @@ void report_changes(const Json& now, const Json& then, Progress& progress) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group)
+Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group, Watch* watch)
     : config_(config),
       dir_(dir),
       progress_(progress),
       group_(group),
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
-      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), step_options(config, group)) {
+      explainer_(config_, s_, step_, progress, group, watch),
+      step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     n_ = restored(contents, s_, *dir_.checkpoint());
@@ -73,7 +74,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
                             " when the checkpoint was written: the run will not repeat bit for bit"));
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
-    skip_explained_ = n_.skipped > 0;
+    skip_noted_ = n_.skipped > 0;
   }
   first_step_ = first_pending_step_ = n_.steps;
   first_samples_ = n_.samples;
@@ -103,6 +104,7 @@ TrainSummary Trainer::run() {
   logged_.samples = n_.samples;
   while (!finished()) {
     train_batch();
+    if (explainer_.ended()) return summary(Ending::interrupted);
     // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
       save();
@@ -111,7 +113,7 @@ TrainSummary Trainer::run() {
   }
   drain();
   // No checkpoint is written of such weights, so that a run that ends with them is not done.
-  if (bad_run_ > 0 && !s_.scaler.is_enabled()) diverged("the last losses are not finite");
+  if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLosses : 1)) diverged("the last losses are not finite");
   if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
   if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
   if (config_.checkpoint.every.unit != Interval::Unit::never)
@@ -164,7 +166,9 @@ void Trainer::train_batch() {
     part = s_.train->part();
     step_.notify(notices());
   }
+  explainer_.begin(n_.steps + 1, epoch() + 1);
   StepResult r = step_(input, target, part);
+  explainer_.stepped(r);
   const int64_t samples = s_.train->part().total;
   n_.samples += samples;
   window_samples_ += samples;
@@ -183,6 +187,7 @@ void Trainer::end_epoch() {
   agreed_ = 0;
   if (group_) step_.notify(notices());
   const StepResult last = step_.flush();
+  explainer_.stepped(last);
   if (last.stepped) {
     pending_.push_back({last.loss, last.outcome, true, window_samples_});
     window_samples_ = 0;
@@ -225,12 +230,14 @@ void Trainer::drain() {
   int64_t step = first_pending_step_;
   for (const Pending& p : pending_) {
     if (p.stepped) ++step;
-    if (p.stepped && !p.outcome.applied()) {
+    const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
+    const bool applied = !p.stepped || p.outcome.applied();
+    if (p.stepped) explainer_.read(step, applied, loss);
+    if (!applied) {
       ++n_.skipped;
-      explain_skip(step);
+      note_first_skip(step, std::isfinite(loss));
     }
     if (!p.loss.defined()) continue;
-    const double loss = p.loss.item<double>();
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
     for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
@@ -245,9 +252,13 @@ void Trainer::drain() {
     diverged(joined("the loss scale fell to ", *scale(), ", below 2^-24: gradients overflow at any scale"));
 }
 
-void Trainer::explain_skip(int64_t step) {
-  if (skip_explained_) return;
-  skip_explained_ = true;
+void Trainer::note_first_skip(int64_t step, bool loss_finite) {
+  if (skip_noted_ || !explainer_.last_cause().empty()) return;
+  skip_noted_ = true;
+  if (!loss_finite)
+    return progress_.note(joined("step ", step,
+                                 " was skipped: its loss was not finite, and no weight has changed. "
+                                 "\"train.detect_anomaly\": true finds the cause"));
   progress_.note(joined("step ", step,
                         " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
                         "a few skips, most at the start, are normal and change no weight"));
@@ -257,8 +268,23 @@ void Trainer::diverged(const std::string& what) {
   std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
   if (s_.low == DType::f16 && !s_.scaler.is_enabled()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
   if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
+  const std::string& cause = explainer_.last_cause();
+  if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
   fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
                       "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
+}
+
+// Losses may stay finite while an update breaks weights that no batch uses.
+void Trainer::check_weights() {
+  const auto look = [&](const std::string& name, const Tensor& t) {
+    if (!t.defined()) return;
+    const ValueCounts c = count_values(t);
+    if (c.bad()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
+  };
+  const std::vector<NamedTensor> parameters = s_.model->named_parameters();
+  for (const NamedTensor& p : parameters) look(p.name, p.tensor);
+  if (!s_.average) return;
+  for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
 void Trainer::log() {
@@ -351,6 +377,7 @@ void Trainer::save() {
     progress_.warn(joined("the loss is not finite at step ", n_.steps, ": no checkpoint was written"));
     return;
   }
+  check_weights();
   n_.seconds = seconds();
   if (group_) average_buffers(*s_.model, *group_);
   dir_.metrics().sync();  // a checkpoint promises the lines until its step

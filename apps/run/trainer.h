@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "amp/step/train_step.h"
+#include "apps/run/explainer.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
@@ -32,8 +33,9 @@ Json or_null(const std::optional<double>& value);
 
 class Trainer {
  public:
-  // Resumes when `dir` says so. All arguments must outlive it. With a group, every rank runs one.
-  Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group = nullptr);
+  // Resumes when `dir` says so. All arguments must outlive it. With a group, every rank runs one. With `watch` it ends when that
+  // says so, without a last evaluation or checkpoint.
+  Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group = nullptr, Watch* watch = nullptr);
 
   // Until the config's end or a stop signal; one that came before the first step leaves the run's folder as it is. Throws
   // DivergedError.
@@ -61,7 +63,8 @@ class Trainer {
   void end_epoch();
   void after_step();  // everything that is due after an optimizer step
   void drain();       // reads pending losses and outcomes; throws DivergedError
-  void explain_skip(int64_t step);
+  void note_first_skip(int64_t step, bool loss_finite);
+  void check_weights();  // throws DivergedError where one is not finite
   [[noreturn]] void diverged(const std::string& what);
   void log();
   void show();
@@ -83,6 +86,7 @@ class Trainer {
   Progress& progress_;
   ProcessGroup* group_;  // null: one process
   Session s_;
+  Explainer explainer_;
   TrainStep step_;
   Counters n_;
   std::vector<Pending> pending_;
@@ -96,7 +100,7 @@ class Trainer {
   int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
-  bool skip_explained_ = false;
+  bool skip_noted_ = false;
   int64_t window_samples_ = 0;  // of all ranks since the last step
   uint32_t agreed_ = 0;         // notices of all ranks at the last step
   int stop_ = 0;                // the signal that any rank got

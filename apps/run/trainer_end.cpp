@@ -81,7 +81,7 @@ void Trainer::report_end(const Json& summary) {
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
   progress_.line(line);
-  if (scale() && double(n_.skipped) > kManySkips * double(n_.steps)) {
+  if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
                           number_text(config_.scaler.init_scale, 6), " and is ", now, " now. \"amp.scaler.init_scale\": ", now,

@@ -15,10 +15,11 @@ std::mutex g_mutex;
 std::unordered_multimap<const TensorImpl*, LeafListener*> g_listeners;
 std::atomic<size_t> g_count{0};  // the map's size, so that a backward without listeners only costs a read for each leaf
 thread_local LeafReports* t_reports = nullptr;
+thread_local bool t_silent = false;
 
 std::vector<LeafListener*> listeners_of(const Tensor& leaf) {
   std::vector<LeafListener*> out;
-  if (g_count.load(std::memory_order_relaxed) == 0) return out;
+  if (g_count.load(std::memory_order_relaxed) == 0 || t_silent) return out;
   const std::lock_guard lock(g_mutex);
   const auto [first, last] = g_listeners.equal_range(leaf.impl());
   for (auto it = first; it != last; ++it) out.push_back(it->second);
@@ -38,6 +39,9 @@ ListenToLeaves::~ListenToLeaves() {
   std::erase_if(g_listeners, [&](const auto& entry) { return entry.second == &listener_; });
   g_count = g_listeners.size();
 }
+
+SilentLeaves::SilentLeaves() : saved_(std::exchange(t_silent, true)) {}
+SilentLeaves::~SilentLeaves() { t_silent = saved_; }
 
 LeafReports::LeafReports() : outer_(std::exchange(t_reports, this)) {}
 LeafReports::~LeafReports() { t_reports = outer_; }

@@ -32,6 +32,17 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
+// While it lives, backwards of this thread are reported to nobody.
+class SilentLeaves {
+ public:
+  [[nodiscard]] SilentLeaves();
+  ~SilentLeaves();
+  SilentLeaves(const SilentLeaves&) = delete;
+
+ private:
+  bool saved_;
+};
+
 // What the engine calls: one scope around each backward(), in which leaves are reported.
 class LeafReports {
  public:

@@ -288,6 +288,12 @@ void LoaderEngine::begin() {
   }
 }
 
+std::vector<int64_t> LoaderEngine::samples_of_part() const {
+  if (!order_ || order_epoch_ != state_.epoch || state_.next_batch == 0) return {};
+  const auto first = order_->begin() + (state_.next_batch - 1) * options_.batch_size + part_.first;
+  return {first, first + part_.rows};
+}
+
 BatchRows part_of(int64_t total, int rank, int ranks) {
   const int64_t each = total / ranks, longer = total % ranks;
   return {rank * each + std::min<int64_t>(rank, longer), each + (rank < longer ? 1 : 0), total};

@@ -66,6 +66,7 @@ class LoaderEngine {
   std::shared_ptr<void> next();  // null: the epoch is over
   void begin();
   const BatchRows& part() const { return part_; }
+  std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
   void set_state(LoaderState state);
   double wait_seconds() const { return wait_seconds_; }
@@ -140,6 +141,8 @@ class DataLoader {
 
   // Which rows of the whole batch the last one is.
   const BatchRows& part() const { return engine_.part(); }
+  // The numbers in the data set of its samples, a row each; empty for a stream.
+  std::vector<int64_t> samples_of_part() const { return engine_.samples_of_part(); }
 
   // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
   LoaderState state() const { return engine_.state(); }

@@ -36,18 +36,12 @@ struct NewerVersion : CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-std::string step_name(int64_t step) {
-  char buffer[40];
-  std::snprintf(buffer, sizeof buffer, "step-%08lld", static_cast<long long>(step));
-  return buffer;
-}
-
 // The step of a checkpoint's directory name; -1 for any other name.
 int64_t step_of(std::string_view name) {
   if (!name.starts_with("step-") || name.size() < 13 || name.size() > 23) return -1;
   if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
   const int64_t step = std::stoll(std::string(name.substr(5)));
-  return step_name(step) == name ? step : -1;
+  return checkpoint_name(step) == name ? step : -1;
 }
 
 // The same for a name that ends in `suffix`.
@@ -122,7 +116,7 @@ std::string pointee(const fs::path& pointer) {
   std::string name = read_file(pointer);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
   check<CheckpointError>(step_of(name) >= 0, kCheckpoint, pointer.string(), ": must hold the name of a checkpoint, e.g. ",
-                         step_name(1234), ", got \"", name.substr(0, 80), '"');
+                         checkpoint_name(1234), ", got \"", name.substr(0, 80), '"');
   return name;
 }
 
@@ -135,7 +129,7 @@ std::string pointee_or_empty(const fs::path& pointer) {
 
 void point(const fs::path& dir, const char* pointer, int64_t step) {
   guarded([&] {
-    const std::string name = step_name(step);
+    const std::string name = checkpoint_name(step);
     check<CheckpointError>(fs::is_directory(dir / name), kCheckpoint, (dir / name).string(), ": there is no such checkpoint");
     if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n');
   });
@@ -169,10 +163,10 @@ void put_in_place(const fs::path& from, const fs::path& to) {
 
 void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep) {
   std::vector<int64_t> steps = list_checkpoints(dir);
-  std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / step_name(step)); });
+  std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / checkpoint_name(step)); });
   const std::string latest = pointee_or_empty(dir / kLatest), best = pointee_or_empty(dir / kBest);
   for (size_t i = 0; i + size_t(keep_last) < steps.size(); ++i) {
-    const std::string name = step_name(steps[i]);
+    const std::string name = checkpoint_name(steps[i]);
     const bool kept = std::find(keep.begin(), keep.end(), steps[i]) != keep.end();
     if (!kept && name != latest && name != best) remove_checkpoint(dir / name);
   }
@@ -185,6 +179,12 @@ std::string without_heading(const std::string& message) {
 }
 
 }  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "step-%08lld", static_cast<long long>(step));
+  return buffer;
+}
 
 std::vector<int64_t> list_checkpoints(const fs::path& dir) {
   std::vector<int64_t> steps;
@@ -207,7 +207,7 @@ int64_t checkpoint_step(const fs::path& checkpoint) {
 fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last,
                          const std::vector<int64_t>& keep) {
   check<ValueError>(step >= 0, kCheckpoint, "a step must not be negative, got ", step);
-  const fs::path done = dir / step_name(step), temporary = with_suffix(done, kBeingWritten);
+  const fs::path done = dir / checkpoint_name(step), temporary = with_suffix(done, kBeingWritten);
   guarded([&] {
     try {
       fs::create_directories(dir);
@@ -232,7 +232,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
     }
     sync_directory(dir);
     fs::remove_all(temporary);
-    atomic_write(dir / kLatest, step_name(step) + '\n');
+    atomic_write(dir / kLatest, checkpoint_name(step) + '\n');
     if (keep_last > 0) prune(dir, keep_last, keep);
   });
   return done;
@@ -285,7 +285,7 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     std::vector<std::string> names;
     if (!latest.empty()) names.push_back(latest);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      if (step_name(*step) != latest) names.push_back(step_name(*step));
+      if (checkpoint_name(*step) != latest) names.push_back(checkpoint_name(*step));
     }
     std::vector<std::string> faults;
     if (latest.empty()) faults.push_back((dir / kLatest).string() + " is missing or damaged");
@@ -344,7 +344,7 @@ void clean_up_checkpoints(const fs::path& dir) {
       if (step_of(name, kToGo) >= 0) old.push_back(entry.path());
     }
     for (const fs::path& path : written) {
-      const fs::path done = dir / step_name(step_of(path.filename().string(), kBeingWritten));
+      const fs::path done = dir / checkpoint_name(step_of(path.filename().string(), kBeingWritten));
       bool whole = !fs::exists(done);
       try {
         if (whole) verify_checkpoint(path);

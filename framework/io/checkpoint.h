@@ -70,6 +70,7 @@ std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path
 
 // Steps for which <dir> holds a checkpoint, ascending; whether they are whole is not checked.
 std::vector<int64_t> list_checkpoints(const std::filesystem::path& dir);
+std::string checkpoint_name(int64_t step);  // "step-00001234"
 // The step of a checkpoint's path; -1 for any other path.
 int64_t checkpoint_step(const std::filesystem::path& checkpoint);
 

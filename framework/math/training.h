@@ -5,14 +5,17 @@
 
 #include <stdint.h>
 
+#include "framework/base/dtype.h"
 #include "framework/base/hd.h"
 
 namespace halfstep::math {
 
-// Growth reaches neither inf nor past a clean interval; `>=` so that a shortened interval takes effect at once.
-HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, double growth, double backoff, int32_t interval) {
+// Growth reaches neither inf nor past a clean interval; `>=` so that a shortened interval takes effect at once. Where the loss
+// itself is not finite, no scale helps: it stays.
+HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool loss_finite, double growth, double backoff,
+                         int32_t interval) {
   if (found_inf) {
-    scale = float(double(scale) * backoff);
+    if (loss_finite) scale = float(double(scale) * backoff);
     tracker = 0;
     return;
   }
@@ -42,22 +45,37 @@ struct StepTail {
   const double* table = nullptr;  // [groups, width]
   double* rates = nullptr;        // [groups]
   int64_t width = 0, groups = 0;
+  // Of the step, for the scale and the ring, which needs it. Null: taken for finite.
+  const void* loss = nullptr;
+  DType loss_dtype = DType::f32;
   // ring->loss[ring->next] = *loss, ring->found_inf[ring->next] = found_inf, then the next element.
   ResultRing* ring = nullptr;
-  const void* loss = nullptr;
-  int32_t loss_bytes = 0;  // 2, 4 or 8
+
+  HS_HD bool loss_is_finite() const {
+    if (!loss) return true;
+    if (loss_dtype == DType::f64) {
+      constexpr uint64_t top = uint64_t(0x7ff) << 52;
+      return (*static_cast<const uint64_t*>(loss) & top) != top;
+    }
+    if (loss_dtype == DType::f32) return (*static_cast<const uint32_t*>(loss) & 0x7f800000u) != 0x7f800000u;
+    const unsigned top = loss_dtype == DType::f16 ? 0x7c00u : 0x7f80u;
+    return (*static_cast<const uint16_t*>(loss) & top) != top;
+  }
 
   HS_HD void run(bool found_inf) const {
-    if (scale) advance_scale(*scale, *tracker, found_inf, growth, backoff, interval);
+    if (scale) advance_scale(*scale, *tracker, found_inf, loss_is_finite(), growth, backoff, interval);
     if (count) {
       if (!found_inf) ++*count;
       for (int64_t g = 0; g < groups; ++g) rates[g] = table[g * width + *count % width];
     }
     if (!ring) return;
     const int64_t at = ring->next++;
-    if (loss_bytes == 2) static_cast<uint16_t*>(ring->loss)[at] = *static_cast<const uint16_t*>(loss);
-    if (loss_bytes == 4) static_cast<uint32_t*>(ring->loss)[at] = *static_cast<const uint32_t*>(loss);
-    if (loss_bytes == 8) static_cast<uint64_t*>(ring->loss)[at] = *static_cast<const uint64_t*>(loss);
+    if (loss_dtype == DType::f64)
+      static_cast<uint64_t*>(ring->loss)[at] = *static_cast<const uint64_t*>(loss);
+    else if (loss_dtype == DType::f32)
+      static_cast<uint32_t*>(ring->loss)[at] = *static_cast<const uint32_t*>(loss);
+    else
+      static_cast<uint16_t*>(ring->loss)[at] = *static_cast<const uint16_t*>(loss);
     ring->found_inf[at] = found_inf ? 1.0f : 0.0f;
   }
 };

@@ -263,7 +263,6 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
         on_device.tail.tracker = dev_tracker.as<int32_t>();
         on_device.tail.ring = dev_place.as<math::ResultRing>();
         on_device.tail.loss = dev_loss.as<void>();
-        on_device.tail.loss_bytes = 4;
         if (adam) {
           cpu().update(a.cpu_params, math::AdamRule{}, on_cpu);
           cuda::update(queue(), a.device_params, math::AdamRule{}, on_device);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/arm.h"
+
+#include <cmath>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/autograd/leaf_listener.h"
+#include "framework/ops/ops.h"
+#include "layers/recurrent.h"
+
+namespace halfstep {
+namespace {
+
+// What an arm changes, put back at the end of the scope.
+class Untouched {
+ public:
+  [[nodiscard]] Untouched(const StepUnderTest& step, const Arm& arm) : module_(step.module), random_(default_generator().state()) {
+    const NoGrad off;
+    for (const NamedTensor& b : module_.named_buffers())
+      if (b.tensor.defined()) buffers_.push_back({b.tensor, b.tensor.detach().clone()});
+    for (const Tensor& p : module_.parameters()) {
+      gradients_.push_back({p, p.raw_grad()});
+      p.zero_grad();
+    }
+    module_.apply([&](Module& m) {
+      auto* const layer = dynamic_cast<RecurrentLayer*>(&m);
+      if (!layer || !layer->stateful()) return;
+      kept_.push_back({layer, layer->kept()});
+      // In the arm's precision, and memory of its own.
+      const auto as = [&](const Tensor& t) { return t.defined() ? t.to(arm.low.value_or(DType::f32)).clone() : t; };
+      layer->kept() = {as(layer->kept().h), as(layer->kept().c), layer->kept().begins};
+    });
+    default_generator().set_state(step.random);
+  }
+  ~Untouched() {
+    const NoGrad off;
+    for (const auto& [p, g] : gradients_) p.set_grad(g);
+    for (const auto& [b, values] : buffers_) b.copy_(values);
+    for (auto& [layer, kept] : kept_) layer->kept() = kept;
+    default_generator().set_state(random_);
+  }
+  Untouched(const Untouched&) = delete;
+
+ private:
+  Module& module_;
+  Generator::State random_;
+  std::vector<std::pair<Tensor, Tensor>> buffers_, gradients_;
+  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::Kept>> kept_;
+};
+
+void name_roots(Witness& witness, const StepUnderTest& step) {
+  for (const NamedTensor& p : step.module.named_parameters()) {
+    witness.root("param:" + p.name, p.tensor);
+    witness.root("copy:" + p.name, autocast::shadow_of(p.tensor));
+  }
+  for (const NamedTensor& b : step.module.named_buffers())
+    witness.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
+  step.module.apply([&](Module& m) {
+    if (auto* const layer = dynamic_cast<RecurrentLayer*>(&m); layer && layer->stateful()) {
+      witness.root("kept:h", layer->kept().h);
+      witness.root("kept:c", layer->kept().c);
+    }
+  });
+  for (const TestedBatch& b : step.batches) {
+    for (const Tensor& t : b.inputs) witness.root("input", t);
+    for (const Tensor& t : b.targets) witness.root("target", t);
+  }
+}
+
+// The layer of the weight that the kernel reads, perhaps through its cast: several layers may be one op.
+std::string weight_of(const Witness& witness, const KernelEvent& e) {
+  const auto owner = [&](const KernelRead& r) -> std::string {
+    for (const int p : r.producers) {
+      if (p > -2) continue;
+      const std::string& root = witness.root_name(p);
+      const size_t colon = root.find(':'), dot = root.rfind('.');
+      const bool weight = root.starts_with("param:") || root.starts_with("copy:");
+      if (weight && dot != std::string::npos) return root.substr(colon + 1, dot - colon - 1);
+    }
+    return {};
+  };
+  for (const KernelRead& r : e.reads) {
+    if (const std::string found = owner(r); !found.empty()) return found;
+    for (const int p : r.producers) {
+      if (p < 0 || witness.events()[size_t(p)].kernel != "copy") continue;
+      for (const KernelRead& cast : witness.events()[size_t(p)].reads)
+        if (const std::string found = owner(cast); !found.empty()) return found;
+    }
+  }
+  return {};
+}
+
+void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
+  if (!sink.defined() || out.origin.found()) return;
+  out.origin = trace(witness, sink);
+  if (out.origin.event >= 0) {
+    out.event = witness.events()[size_t(out.origin.event)];
+    out.layer = weight_of(witness, *out.event);
+    out.reads_weight = !out.layer.empty();
+    if (!out.reads_weight && out.event->layer) out.layer = *out.event->layer;
+  }
+  if (out.origin.nan_born) out.nan_born = witness.events()[size_t(*out.origin.nan_born)];
+}
+
+void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, ArmResult& out) {
+  const EnableGrad on;
+  out.loss_finite = out.gradients_finite = true;
+  for (const TestedBatch& b : step.batches) {
+    Tensor loss;
+    {
+      // The run's own 16-bit copies stay as they are in another precision.
+      const bool own = arm.low == step.low;
+      const Autocast region(step.device, {arm.low, arm.low.has_value(), own ? std::nullopt : std::optional(false)});
+      loss = b.loss();
+    }
+    const double value = loss.item<double>();
+    out.loss += value * b.weight;
+    if (!std::isfinite(value)) {
+      out.loss_finite = false;
+      find_origin(witness, loss.detach(), out);
+    }
+    const LowGradients low(step.low_gradients);
+    const Tensor seed = no_grad([&] { return full(loss.shape(), arm.scale * b.weight, {.device = step.device}); });
+    loss.backward(seed);
+  }
+  for (const Tensor& p : step.module.parameters()) {
+    const Tensor g = p.raw_grad();
+    if (!g.defined() || !count_values(g).bad()) continue;
+    out.gradients_finite = false;
+    if (out.loss_finite) find_origin(witness, g, out);
+  }
+}
+
+}  // namespace
+
+ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
+  ArmResult out{.name = arm.name};
+  const Untouched untouched(step, arm);
+  const SilentLeaves silent;
+  Witness witness(step.device, arm.change);
+  name_roots(witness, step);
+  try {
+    compute(step, arm, witness, out);
+  } catch (const IndexError& e) {
+    out.error = e.what();
+    out.index_error = true;
+  } catch (const Error& e) { out.error = e.what(); }
+  for (const KernelEvent& e : witness.events()) {
+    if (e.pass != LedgerPass::backward) continue;
+    for (const KernelWrite& w : e.writes)
+      if (is_half(w.dtype)) out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", *e.layer) : "")});
+  }
+  if (keep_events) out.events = witness.events();
+  return out;
+}
+
+std::string describe(const KernelEvent& e) {
+  std::string out = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"));
+  if (e.layer) out += joined(" in ", *e.layer);
+  std::string by = " writes ";
+  for (const KernelWrite& w : e.writes) {
+    if (!w.counts.bad()) continue;
+    const bool nan = w.counts.nan > 0;
+    out += joined(by, nan ? joined(w.counts.nan, " NaN") : "", nan && w.counts.inf() > 0 ? " and " : "",
+                  w.counts.inf() > 0 ? joined(w.counts.inf(), " inf") : "", " of ", w.counts.numel, ' ', w.dtype, " values");
+    by = ", ";
+  }
+  by = "; it reads ";
+  for (const KernelRead& r : e.reads) {
+    if (!r.counts || !is_floating(r.dtype)) continue;
+    const ValueCounts& c = *r.counts;
+    out += joined(by, r.number ? joined("the number ", c.bad()      ? c.nan > 0            ? NAN
+                                                                      : c.positive_inf > 0 ? INFINITY
+                                                                                           : -INFINITY
+                                                       : c.negative ? -c.largest
+                                                                    : c.largest)
+                               : joined(r.dtype, r.shape, c.largest > 0 ? joined(" up to ", c.largest) : " all zero"));
+    std::string odd;
+    const auto add = [&](int64_t n, const char* what) {
+      if (n > 0) odd += joined(odd.empty() ? "" : ", ", n, ' ', what);
+    };
+    if (!r.number) add(c.nan, "NaN"), add(c.inf(), "inf"), add(c.largest > 0 ? c.zero : 0, "zero"), add(c.negative, "negative");
+    if (!odd.empty()) out += joined(" (", odd, ")");
+    by = ", ";
+  }
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/diagnose.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "amp/diagnosis/verdicts.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+#include "layers/recurrent.h"
+
+namespace halfstep {
+namespace {
+
+constexpr double kLargestHalf = 65504;
+
+std::string text_of(const ValueCounts& c) {
+  const std::string nan = c.nan > 0 ? joined(c.nan, " NaN") : "", inf = c.inf() > 0 ? joined(c.inf(), " inf") : "";
+  return joined(nan, !nan.empty() && !inf.empty() ? " and " : "", inf, " of ", c.numel, " values");
+}
+
+// "rows 3, 7 of the batch (samples 417, 12 of the data)": the first ones that are not finite.
+std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
+  if (t.dim() == 0 || t.size(0) == 0) return "the whole of it";
+  const NoGrad off;
+  const Tensor flat = t.detach().reshape({t.size(0), -1});
+  const std::vector<bool> good = [&] {
+    const auto values = all(isfinite(flat), {1}).to(DType::f32).to_vector<float>();
+    return std::vector<bool>(values.begin(), values.end());
+  }();
+  std::string rows, numbers;
+  int64_t count = 0;
+  for (size_t i = 0; i < good.size(); ++i) {
+    if (good[i] || ++count > 5) continue;
+    rows += joined(count == 1 ? "" : ", ", i);
+    if (samples.size() == good.size()) numbers += joined(count == 1 ? "" : ", ", samples[i]);
+  }
+  const char* const several = count == 1 ? "" : "s";
+  return joined("row", several, ' ', rows, count > 5 ? joined(" and ", count - 5, " more") : "", " of the batch",
+                numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
+}
+
+// What goes into the step, and what it computes with.
+std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
+  for (size_t i = 0; i < step.batches.size(); ++i) {
+    const TestedBatch& b = step.batches[i];
+    for (const auto& [tensors, what] : {std::pair(&b.inputs, "input"), std::pair(&b.targets, "target")}) {
+      for (const Tensor& t : *tensors) {
+        if (!t.defined()) continue;
+        const ValueCounts c = count_values(t);
+        if (!c.bad()) continue;
+        Diagnosis d{.cause = joined(what, "_nonfinite"), .where = what};
+        d.sentence = joined("the ", what, "s of the batch hold ", c.nan > 0 ? "NaN" : "infinities");
+        const std::string window = step.batches.size() > 1 ? joined(", micro-batch ", i + 1, " of ", step.batches.size()) : "";
+        d.evidence = joined(text_of(c), ", in ", bad_rows(t, b.samples), window);
+        d.remedies = {{"correct these samples, or leave them out"}};
+        return d;
+      }
+    }
+  }
+  return {};
+}
+
+std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
+  const auto broken = [](const char* cause, const std::string& name, const ValueCounts& c, const char* remedy) {
+    return Diagnosis{.cause = cause,
+                     .where = name,
+                     .sentence = joined(name, " was not finite before the step"),
+                     .evidence = text_of(c),
+                     .remedies = {{remedy}}};
+  };
+  for (const NamedTensor& p : step.module.named_parameters()) {
+    if (const ValueCounts c = count_values(p.tensor); c.bad())
+      return broken("weights_broken", p.name, c, "go back to an earlier checkpoint, or to weights that are finite");
+  }
+  for (const NamedTensor& b : step.module.named_buffers()) {
+    if (!b.tensor.defined()) continue;
+    if (const ValueCounts c = count_values(b.tensor); c.nan > 0)  // infinities are those of masks
+      return broken("buffers_broken", b.name, c, "go back to an earlier checkpoint, or reset the running statistics");
+  }
+  for (const NamedTensor& k : kept_states(step.module)) {
+    if (const ValueCounts c = count_values(k.tensor); c.bad())
+      return broken("state_broken", k.name, c, "reset_states(module), or go back to an earlier checkpoint");
+  }
+  return {};
+}
+
+class Doctor {
+ public:
+  Doctor(const StepUnderTest& step, const StepHistory& history) : step_(step), history_(history) {}
+
+  Diagnosis find() {
+    Diagnosis d = cause();
+    d.arms = std::move(arms_);
+    return d;
+  }
+
+ private:
+  const ArmResult& run(const std::string& name, std::optional<DType> low, double scale) {
+    arms_.push_back(run_arm(step_, {.name = name, .low = low, .scale = scale}));
+    return arms_.back();
+  }
+
+  Diagnosis cause() {
+    arms_.reserve(4);
+    if (auto d = look_at_state(step_)) return *d;
+    if (auto d = look_at_weights(step_)) return *d;
+    const std::string dtype = step_.low ? joined(*step_.low) : "float32";
+    const ArmResult& was = run("as it was", step_.low, step_.scale);
+    if (!was.error.empty()) return of_error(was);
+    if (was.finite()) return of_good_step(was);
+    const ArmResult& single = step_.low ? run("float32", {}, 1) : was;
+    if (!single.finite()) return verdict_of_origin(single, history_);
+    if (auto d = jump_of_loss(single)) return *d;
+    const ArmResult& one = run(dtype + " at scale 1", step_.low, 1);
+    if (!one.finite()) return of_range(one, single);
+    return of_scale(was, single);
+  }
+
+  Diagnosis of_error(const ArmResult& was) {
+    if (!was.index_error)
+      return {.cause = "error", .sentence = "the step throws", .evidence = was.error, .remedies = {{"see the message"}}};
+    return {.cause = "target_index",
+            .where = "target",
+            .sentence = "a target or an index is outside of its range",
+            .evidence = was.error,
+            .remedies = {{"labels lie in [0, classes), indices below num_embeddings"}}};
+  }
+
+  // Nothing to be seen in the step itself.
+  Diagnosis of_good_step(const ArmResult& was) {
+    if (history_.broke_weights)
+      return {.cause = "optimizer_blowup",
+              .where = "the update",
+              .sentence = "gradients were finite, and the weights were not after the update",
+              .evidence = joined("loss ", was.loss, ", all gradients finite"),
+              .remedies = {{"optimizer.eps above 0"}, {"a lower optimizer.lr"}}};
+    return {.cause = "not_reproduced",
+            .sentence = "the step is finite when it is computed again",
+            .evidence = joined("loss ", was.loss, ", all gradients finite"),
+            .remedies = {{"a transient fault of the hardware, or code that draws its own random numbers or counts its calls"}}};
+  }
+
+  std::optional<Diagnosis> jump_of_loss(const ArmResult& single) const {
+    const double before = history_.loss, now = std::abs(single.loss);
+    if (before <= 0 || now <= 10 * before || (now <= 100 * before && history_.update <= 1)) return {};
+    std::string evidence = joined("the loss is ", single.loss, " in float32 too; its median was ", before);
+    if (history_.update > 0) evidence += joined("; the largest step changed the weights by ", history_.update, " of their norm");
+    return Diagnosis{.cause = "optimizer_blowup",
+                     .where = "the weights",
+                     .sentence = "the steps before drove the weights away",
+                     .evidence = evidence,
+                     .remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}}};
+  }
+
+  std::string of_arms() const {
+    std::string out;
+    for (size_t i = 1; i < arms_.size(); ++i) {
+      const ArmResult& a = arms_[i];
+      out += joined("; ", a.name, ": ", a.finite() ? joined("good, loss ", a.loss) : "bad");
+    }
+    return out;
+  }
+
+  // What bfloat16, whose range is that of float32, makes of the step.
+  Remedy bfloat16() {
+    const ArmResult& b = run("bfloat16", DType::bf16, 1);
+    return {R"("amp": {"dtype": "bfloat16"})", b.finite() ? Remedy::Tried::holds : Remedy::Tried::fails,
+            b.finite() ? joined("loss ", b.loss) : ""};
+  }
+
+  Diagnosis of_range(const ArmResult& one, const ArmResult&) {
+    Diagnosis d;
+    const std::string dtype = joined(*step_.low);
+    double most = 0;
+    for (const TestedBatch& b : step_.batches)
+      for (const Tensor& x : b.inputs)
+        if (x.defined()) most = std::max(most, count_values(x).largest);
+    d.where = place_of(one);
+    const std::string seen = one.event ? describe(*one.event) : "";
+    const std::string root = weight_behind(one);
+    if (*step_.low == DType::f16 && most > kLargestHalf) {
+      d.cause = "input_range";
+      d.where = "input";
+      d.sentence = "float16 cannot hold the inputs";
+      d.evidence = joined("inputs up to ", most, ", where float16 ends at 65504");
+      d.remedies = {{"scale the inputs, for example by the data's mean and standard deviation"}};
+    } else if (!root.empty()) {
+      d.cause = "weight_range";
+      d.where = root;
+      d.sentence = joined(dtype, " cannot hold the weights of ", root);
+      d.evidence = seen;
+      d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
+    } else {
+      const bool forward = !one.loss_finite || !one.event || one.event->pass == LedgerPass::forward;
+      d.cause = forward ? "activation_range" : "gradient_range";
+      d.sentence =
+          joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", d.where, forward ? " computes" : "");
+      d.evidence = seen;
+    }
+    if (*step_.low == DType::f16) d.remedies.insert(d.remedies.begin(), bfloat16());
+    d.evidence += of_arms();
+    return d;
+  }
+
+  // The weight whose 16-bit copy is not finite, where that is the origin.
+  static std::string weight_behind(const ArmResult& arm) {
+    const std::string& root = arm.origin.root;
+    if (root.starts_with("copy:")) return root.substr(5);
+    const bool cast_of_weight = arm.event && arm.event->op == "autocast" && arm.reads_weight;
+    return cast_of_weight ? arm.layer : "";
+  }
+
+  Diagnosis of_scale(const ArmResult& was, const ArmResult& single) {
+    GradientPeak peak;
+    const double fits = largest_scale(step_, &peak);
+    Diagnosis d{.cause = step_.scale <= 1 ? "gradient_range" : "overflow_scale", .where = place_of(was)};
+    d.sentence = joined("the gradients do not fit into ", *step_.low, " under a loss scale of 2^", std::log2(step_.scale));
+    d.evidence =
+        joined("float32: good, loss ", single.loss, "; largest 16-bit gradient at scale 1: ", peak.largest, " in ", peak.where);
+    if (fits > 0) d.evidence += joined("; scales up to 2^", std::log2(fits), " fit");
+    d.remedies = {{"none needed: the scaler lowers the scale and skips such steps"}};
+    if (fits > 0 && fits * 64 < step_.scale)
+      d.remedies = {{joined(R"("amp": {"scaler": {"init_scale": )", fits / 2, "}}"), Remedy::Tried::untried, ""}};
+    return d;
+  }
+
+  const StepUnderTest& step_;
+  const StepHistory& history_;
+  std::vector<ArmResult> arms_;
+};
+
+}  // namespace
+
+double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
+  // What grows with the scale is a gradient. What does not was only computed again, such as the probabilities of attention.
+  constexpr double factor = 1024;
+  const ArmResult one = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
+  const ArmResult more = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});
+  GradientPeak most;
+  if (one.peaks.size() != more.peaks.size()) return 0;
+  for (size_t i = 0; i < one.peaks.size(); ++i)
+    if (more.peaks[i].largest > factor / 2 * one.peaks[i].largest && one.peaks[i].largest > most.largest) most = one.peaks[i];
+  if (peak) *peak = most;
+  return most.largest > 0 ? std::exp2(std::floor(std::log2(kLargestHalf / most.largest))) : 0;
+}
+
+Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { return Doctor(step, history).find(); }
+
+std::string Diagnosis::text() const {
+  if (!whole_text.empty()) return whole_text;
+  std::string out = joined("  cause     ", cause, ": ", sentence);
+  if (!evidence.empty()) out += "\n  evidence  " + evidence;
+  std::string label = "\n  remedy    ";
+  for (const Remedy& r : remedies) {
+    out += label + r.text;
+    if (r.tried != Remedy::Tried::untried)
+      out += joined("   tried: ", r.tried == Remedy::Tried::holds ? "good" : "not enough", r.result.empty() ? "" : ", " + r.result);
+    label = "\n            ";
+  }
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/verdicts.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+#include "framework/base/check.h"
+
+namespace halfstep {
+namespace {
+
+bool among(std::string_view name, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+// What the kernel read, by place.
+struct Reads {
+  const KernelEvent& e;
+  bool has(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
+  bool zero(size_t i) const { return has(i) && e.reads[i].counts->zero > 0; }
+  bool negative(size_t i) const { return has(i) && e.reads[i].counts->negative > 0; }
+  bool any_zero() const {
+    return std::any_of(e.reads.begin(), e.reads.end(), [](const KernelRead& r) { return r.counts && r.counts->zero > 0; });
+  }
+  bool any_negative() const {
+    return std::any_of(e.reads.begin(), e.reads.end(), [](const KernelRead& r) { return r.counts && r.counts->negative > 0; });
+  }
+  double largest() const {
+    double most = 0;
+    for (const KernelRead& r : e.reads)
+      if (r.counts) most = std::max(most, r.counts->largest);
+    return most;
+  }
+};
+
+bool reads_rows_of_scores(const KernelEvent& e) {
+  return among(e.kernel, {"softmax", "log_softmax"}) || e.op.find("attention") != std::string::npos || e.op == "logsumexp";
+}
+
+struct Row {
+  std::string cause, sentence, remedy;
+};
+
+// A NaN made of infinities that are there on purpose.
+Row of_planted(const KernelEvent& e, const std::string& place) {
+  if (reads_rows_of_scores(e))
+    return {"masked_row", "a mask hides a whole row of the scores in " + place,
+            "let every query see a key, or use scaled_dot_product_attention, which gives zeros there"};
+  if (among(e.kernel, {"mul", "mul_backward"}))
+    return {"zero_times_inf", "an infinity is multiplied by 0 in " + place, "select by where(mask, x, 0) in place of a product"};
+  return {};
+}
+
+Row of_forward(const KernelEvent& e, const std::string& place) {
+  const Reads r{e};
+  const std::string& k = e.kernel;
+  if (among(k, {"log", "log2", "log10", "log1p", "xlogy"}))
+    return {"log_domain", "a logarithm of zero or of a negative value in " + place,
+            "clamp its argument from below, or take CrossEntropyLoss or BCEWithLogitsLoss on logits"};
+  if (k == "sqrt" && r.any_negative())
+    return {"sqrt_domain", "a square root of a negative value in " + place, "clamp its argument at 0"};
+  if ((k == "div" && r.zero(1)) || (among(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
+    return {"division_by_zero", "a division by zero in " + place, "add an eps to the divisor; normalize and layer_norm have one"};
+  if (k == "pow" && (r.negative(0) || r.zero(0)))
+    return {"pow_domain", "a power of zero or of a negative value in " + place, "keep the base above 0"};
+  if (among(k, {"exp", "exp2", "expm1", "sinh", "cosh"}) && r.largest() > 80)
+    return {"exp_overflow", joined("an exponential of up to ", r.largest(), " in ", place),
+            "use log_softmax or logsumexp, or subtract the maximum first"};
+  if (among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
+    return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
+  if (among(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
+    return {"targets_ignored", "the loss ignores every target of the batch", "each batch needs a target that is not ignore_index"};
+  const bool few = (!e.reads.empty() && numel(e.reads[0].shape) <= 1) ||
+                   std::none_of(e.reads.begin(), e.reads.end(), [](auto& x) { return !x.number && numel(x.shape) > 0; });
+  if (k == "variance" || (among(k, {"mean", "sum", "div"}) && few))
+    return {"too_few_values", "a variance or mean of too few values in " + place,
+            "use a larger batch, drop_last for the last one, or correction 0"};
+  return {};
+}
+
+Row of_backward(const KernelEvent& e, const std::string& place) {
+  const Reads r{e};
+  const std::string& k = e.kernel;
+  if (k == "sqrt_backward" && r.any_zero())
+    return {"sqrt_domain", "the slope of a square root at 0 is infinite in " + place,
+            "take sqrt(x + eps); norm knows its slope at 0"};
+  if (among(k, {"log_backward", "log2_backward", "log10_backward", "log1p_backward", "xlogy_backward"}) && r.any_zero())
+    return {"log_domain", "the slope of a logarithm at 0 is infinite in " + place, "clamp its argument from below"};
+  if ((among(k, {"div_backward", "reciprocal_backward", "rsqrt_backward"}) && r.any_zero()) || (k == "div" && r.zero(1)))
+    return {"division_by_zero", "the slope of a division by zero is infinite in " + place, "add an eps to the divisor"};
+  if (k == "pow_backward" && r.any_zero())
+    return {"pow_domain", "the slope of a power at 0 is infinite in " + place, "keep the base above 0"};
+  if (among(k, {"asin_backward", "acos_backward", "atanh_backward", "acosh_backward", "erfinv_backward"}))
+    return {"domain", joined("the slope of ", e.op, " at the edge of its domain is infinite in ", place),
+            "clamp its argument inside the domain"};
+  return {};
+}
+
+}  // namespace
+
+std::string place_of(const ArmResult& arm) { return arm.layer.empty() ? "the loss" : arm.layer; }
+
+Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
+  Diagnosis d;
+  const std::string& root = arm.origin.root;
+  if (!root.empty()) {
+    const std::string name = root.substr(root.find(':') + 1);
+    d.where = name;
+    d.evidence = joined(root, " was not finite before the step");
+    if (root == "input" || root == "target") {
+      d.cause = root + "_nonfinite";
+      d.sentence = joined("the ", root, "s hold NaN or infinities");
+      d.remedies = {{"correct the data"}};
+    } else {
+      d.cause = root.starts_with("buffer:") ? "buffers_broken" : root.starts_with("kept:") ? "state_broken" : "weights_broken";
+      d.sentence = joined(name, " was not finite before the step");
+      d.remedies = {{"go back to an earlier checkpoint"}};
+    }
+    return d;
+  }
+  if (arm.event) {
+    const KernelEvent& e = *arm.event;
+    d.where = place_of(arm);
+    d.evidence = describe(e);
+    Row row;
+    if (arm.origin.planted) row = of_planted(e, d.where);
+    if (row.cause.empty() && arm.nan_born && e.kernel == "fill") row = of_planted(*arm.nan_born, d.where);
+    if (row.cause.empty() && e.pass == LedgerPass::forward) row = of_forward(e, d.where);
+    if (row.cause.empty() && e.pass == LedgerPass::backward) row = of_backward(e, d.where);
+    if (!row.cause.empty()) {
+      d.cause = row.cause;
+      d.sentence = row.sentence;
+      d.remedies = {{row.remedy}};
+      return d;
+    }
+  }
+  d.cause = history.update > 1 ? "optimizer_blowup" : "divergence";
+  d.sentence = history.update > 1 ? joined("a step changed the weights by ", history.update, " times their norm")
+                                  : joined("values left the range of float32", d.where.empty() ? "" : " in " + d.where);
+  d.remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}};
+  return d;
+}
+
+}  // namespace halfstep

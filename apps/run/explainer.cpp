@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/explainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/exit_codes.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr int64_t kSkipsInARow = 3;   // fewer are the scaler's search for its scale
+constexpr size_t kExplanations = 20;  // of a run
+constexpr size_t kLosses = 200;       // whose median is known
+
+}  // namespace
+
+Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, ProcessGroup* group, Watch* watch)
+    : config_(config),
+      s_(session),
+      step_(step),
+      progress_(progress),
+      group_(group),
+      watch_(watch),
+      on_((config.diagnostics.explain || config.train.detect_anomaly || watch) && !session.optimizer->needs_closure()),
+      at_once_(on_ && (session.device.is_cpu() || config.train.detect_anomaly || watch)),
+      next_look_(config.train.detect_anomaly ? 1 : kSkipsInARow) {}
+
+TrainStepOptions Explainer::added_to(TrainStepOptions o) {
+  if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only
+  o.on_bad_loss = [this](const StepUnderTest& step) {
+    explain(step, joined("the loss is not finite", s_.scaler.is_enabled() ? ", so the step is skipped" : ""));
+  };
+  o.keeps_states = true;
+  return o;
+}
+
+void Explainer::begin(int64_t step, int64_t epoch) {
+  number_ = step;
+  epoch_ = epoch;
+  if (!on_ || step_.pending() > 0) return;
+  if (s_.scaler.is_enabled() || watch_) step_.keep_step(watch_ || skips_ + 1 >= next_look_);
+  if (!watch_) return;
+  const NoGrad off;
+  before_.clear();
+  for (const Tensor& p : s_.model->parameters()) before_.push_back(p.detach().clone());
+}
+
+void Explainer::stepped(const StepResult& r) {
+  if (!on_ || !r.stepped) return;
+  const bool kept = step_.kept_step().has_value();
+  if (!at_once_ && !kept) return;
+  counted_ = number_;
+  const bool applied = r.outcome.applied();
+  const double loss = r.loss.defined() ? r.loss.item<double>() : NAN;
+  if (watch_) {
+    if (applied && !ended_) look_at_weights();
+    watch_->stepped(number_, s_, loss);
+    ended_ = ended_ || (watch_->until && number_ >= *watch_->until);
+  }
+  count(applied, loss);
+  if (applied || skips_ < next_look_ || !kept || ended_) return;
+  next_look_ = config_.train.detect_anomaly ? skips_ + 1 : 4 * skips_;  // the cause may change while the scale falls
+  explain(*step_.kept_step(),
+          skips_ == 1 ? "skipped" : joined("skipped, as ", skips_ == 2 ? "was 1" : joined("were ", skips_ - 1), " before it"));
+  if (!watch_) step_.keep_step(false);
+}
+
+// Of a watched run: what the update did.
+void Explainer::look_at_weights() {
+  const NoGrad off;
+  const std::vector<Tensor> now = s_.model->parameters();
+  double change = 0, size = 0;
+  bool broken = false;
+  for (size_t i = 0; i < now.size(); ++i) {
+    broken = broken || (count_values(now[i]).bad() && !count_values(before_[i]).bad());
+    change += std::pow(norm(now[i].detach() - before_[i]).item<double>(), 2);
+    size += std::pow(norm(before_[i]).item<double>(), 2);
+  }
+  if (std::isfinite(change) && size > 0) update_ = std::max(update_, std::sqrt(change / size));
+  if (!broken || !step_.kept_step()) return;
+  for (size_t i = 0; i < now.size(); ++i) now[i].copy_(before_[i]);
+  explain(*step_.kept_step(), "its update left weights that are not finite", true);
+}
+
+void Explainer::read(int64_t step, bool applied, double loss) {
+  if (on_ && step > counted_) count(applied, loss);
+}
+
+void Explainer::count(bool applied, double loss) {
+  skips_ = applied ? 0 : skips_ + 1;
+  if (!applied) return;
+  next_look_ = config_.train.detect_anomaly ? 1 : kSkipsInARow;
+  if (!std::isfinite(loss)) return;
+  last_cause_.clear();
+  if (losses_.size() < kLosses)
+    losses_.push_back(std::abs(loss));
+  else
+    losses_[next_loss_++ % kLosses] = std::abs(loss);
+}
+
+double Explainer::median_loss() const {
+  if (losses_.empty()) return 0;
+  std::vector<double> sorted = losses_;
+  const auto middle = sorted.begin() + std::ptrdiff_t(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+// Each rank computes its own rows; one that found a fault knows more than one that found none.
+Diagnosis Explainer::of_all_ranks(Diagnosis d) const {
+  if (!group_ || group_->size() == 1) return d;
+  const bool finds_nothing = d.cause == "not_reproduced" || d.cause == "overflow_scale";
+  const std::string mine = joined(finds_nothing ? '1' : '0', d.cause, '\n', d.where, '\n', d.text());
+  const std::vector<std::string> all = group_->gather(mine);
+  const auto worst = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+  if (worst == all.begin() + group_->rank()) return d;
+  const size_t first = worst->find('\n'), second = worst->find('\n', first + 1);
+  Diagnosis other{.cause = worst->substr(1, first - 1), .where = worst->substr(first + 1, second - first - 1)};
+  other.whole_text = joined("  rank      ", worst - all.begin(), '\n', worst->substr(second + 1));
+  return other;
+}
+
+void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_weights) {
+  if (explained_.size() >= kExplanations || ended_) return;
+  if (step.batches.size() == 1) step.batches[0].samples = s_.train->samples_of_part();
+  const StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  Diagnosis d = of_all_ranks(diagnose(step, history));
+  if (watch_) {
+    if (d.is_fault()) watch_->found(number_, epoch_, d);
+    ended_ = d.is_fault();
+    return;
+  }
+  // What a broken step leaves behind is not another fault.
+  if (!last_cause_.empty() && d.cause.ends_with("_broken")) return;
+  last_cause_ = joined(d.cause, d.sentence.empty() ? "" : ": ", d.sentence);
+  if (!explained_.insert({d.cause, d.where}).second && !config_.train.detect_anomaly) return;
+  if (d.cause == "divergence" || d.cause == "optimizer_blowup")
+    d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " tries lower rates on these steps")});
+  const std::string text = joined("step ", number_, " (epoch ", epoch_, "): ", what, '\n', d.text());
+  if (d.is_fault())
+    progress_.warn(text);
+  else
+    progress_.note(text);
+  if (config_.train.detect_anomaly && d.is_fault())
+    fail<DivergedError>("train", "train.detect_anomaly ends the run at step ", number_, ": ", last_cause_);
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Explains steps that go wrong while a run trains: it has them computed again (amp/diagnosis/diagnose.h) and prints what it finds.
+//
+// On a CPU this happens at once: for a loss that is not finite before its backward, for skipped steps at the third in a row. A
+// GPU's results are read where the run reads them anyway. While the last known steps were skipped, no weight has changed, so the
+// next step is examined in their place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "amp/diagnosis/diagnose.h"
+#include "amp/step/train_step.h"
+#include "apps/run/progress.h"
+#include "apps/run/session.h"
+
+namespace halfstep::app {
+
+// For a run that is computed again to find its fault (time_travel.h): every step is watched, nothing is printed, and the run ends
+// at the first fault.
+struct Watch {
+  std::optional<int64_t> until = {};  // the last step to take
+  std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
+  std::function<void(int64_t step, const Session&, double loss)> stepped = nullptr;
+};
+
+class Explainer {
+ public:
+  // All arguments must outlive it; `step` may be made later.
+  Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, ProcessGroup* group, Watch* watch);
+  // With what it needs to hear of losses.
+  TrainStepOptions added_to(TrainStepOptions options);
+
+  // Before a batch of the step with this number, from 1.
+  void begin(int64_t step, int64_t epoch);
+  // After it. Throws DivergedError where train.detect_anomaly says so.
+  void stepped(const StepResult& result);
+  // An outcome that was read later.
+  void read(int64_t step, bool applied, double loss);
+
+  bool ended() const { return ended_; }  // of a watched run
+
+  // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
+  const std::string& last_cause() const { return last_cause_; }
+
+ private:
+  void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
+  void look_at_weights();
+  void count(bool applied, double loss);
+  Diagnosis of_all_ranks(Diagnosis d) const;
+  double median_loss() const;
+
+  const Config& config_;
+  Session& s_;
+  TrainStep& step_;
+  Progress& progress_;
+  ProcessGroup* group_;
+  Watch* watch_;
+  bool on_, at_once_, ended_ = false;
+  Tensors before_;     // the parameters before a watched step
+  double update_ = 0;  // the largest |change| / |parameters| of watched steps
+  int64_t number_ = 0, epoch_ = 0;
+  int64_t counted_ = 0;         // the last step whose outcome is known
+  int64_t skips_ = 0;           // in a row
+  int64_t next_look_ = 0;       // at so many
+  std::vector<double> losses_;  // magnitudes of the latest ones, in a ring
+  size_t next_loss_ = 0;
+  std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
+  std::string last_cause_;
+};
+
+}  // namespace halfstep::app

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/time_travel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "apps/catalog/infer.h"
+#include "apps/run/trainer.h"
+#include "framework/backend/backend.h"
+#include "framework/io/checkpoint.h"
+#include "framework/io/stored_json.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that nothing else uses, and that goes with the object.
+class ScratchFolder {
+ public:
+  [[nodiscard]] ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "halfstep-replay-XXXXXX").string();
+    check<IoError>(mkdtemp(name.data()) != nullptr, "doctor", "cannot make a folder in ", fs::temp_directory_path().string());
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Where the replay begins: a checkpoint that can be read, or nothing for the run's start.
+struct Start {
+  fs::path folder;
+  std::optional<fs::path> checkpoint;
+  std::optional<CheckpointContents> contents;
+  Json config;
+};
+
+Start start_of(const fs::path& run, const ReplayOptions& o) {
+  Start out;
+  const bool is_checkpoint = checkpoint_step(run) >= 0 && fs::is_directory(run);
+  out.folder = is_checkpoint ? run.parent_path() : run;
+  check<CheckpointError>(fs::is_directory(out.folder), "doctor", run.string(), " is neither a run's folder nor a config",
+                         Help{"give the folder that `halfstep train` names, or a JSON config"});
+  std::vector<int64_t> steps = list_checkpoints(out.folder);
+  std::reverse(steps.begin(), steps.end());
+  const int64_t latest = is_checkpoint ? checkpoint_step(run) : o.from.value_or(std::numeric_limits<int64_t>::max());
+  for (const int64_t step : steps) {
+    if (step > latest) continue;
+    const fs::path at = out.folder / checkpoint_name(step);
+    try {
+      out.contents = load_checkpoint(at);
+      out.checkpoint = at;
+      break;
+    } catch (const CheckpointError& e) {
+      if (o.say) o.say(joined("passed over: ", one_line(e)));
+    }
+  }
+  if (out.contents) {
+    out.config = stored_config(*out.contents);
+  } else {
+    const fs::path file = out.folder / "config.resolved.json";
+    std::ifstream in(file);
+    check<CheckpointError>(in.good(), "doctor", out.folder.string(), " has no checkpoint and no config.resolved.json",
+                           Help{"give the folder of a run, or a JSON config"});
+    out.config = Json::parse(in);
+  }
+  return out;
+}
+
+int64_t threads_of(const CheckpointContents& contents) {
+  const StoredJson meta(*contents.meta);
+  return meta.has("written_by") ? meta.part("written_by").integer("threads", 1, num_threads()) : num_threads();
+}
+
+// Do the parameters that were reached equal those of the run's own checkpoint of this step?
+void compare(const fs::path& folder, int64_t step, const Session& session, ReplayResult& result) {
+  const std::vector<int64_t> there = list_checkpoints(folder);
+  if (std::find(there.begin(), there.end(), step) == there.end()) return;
+  try {
+    const CheckpointContents stored = load_checkpoint(folder / checkpoint_name(step));
+    for (const NamedTensor& p : session.model->named_parameters()) {
+      const auto at = stored.model.find(p.name);
+      const Tensor now = p.tensor.detach().to(Device::cpu);
+      const bool same = at != stored.model.end() && at->second.nbytes() == now.nbytes() &&
+                        std::memcmp(at->second.data_ptr(), now.contiguous().data_ptr(), now.nbytes()) == 0;
+      if (same) continue;
+      const int64_t threads = threads_of(stored);
+      result.differences.push_back(joined(p.name, " at step ", step, " is not what the run's checkpoint has",
+                                          threads == num_threads() ? "" : joined(": the run computed with ", threads, " threads")));
+      return;
+    }
+  } catch (const CheckpointError&) {}  // one that cannot be read
+}
+
+}  // namespace
+
+ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
+  const Start start = start_of(run, o);
+  const ScratchFolder scratch;
+  ConfigOptions changes{.sets = o.sets};
+  for (const char* set :
+       {R"(checkpoint.every="never")", "checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false"})
+    changes.sets.push_back(set);
+  changes.sets.push_back("output_dir=" + (scratch.path() / "run").string());
+  const Config config = resolve_config(start.config, "the run's config", changes);
+
+  ReplayResult result;
+  if (start.contents) result.first = stored_step(*start.contents);
+  result.last = result.first;
+  if (o.say) {
+    o.say(start.checkpoint ? joined("replays from ", start.checkpoint->string()) : "replays from the start: no earlier checkpoint");
+    if (start.contents) {
+      const int64_t threads = threads_of(*start.contents);
+      if (threads != num_threads())
+        o.say(joined("the run computed with ", threads, " threads, this replay with ", num_threads(),
+                     ": last bits may differ; --threads ", threads, " avoids it"));
+    }
+  }
+  const std::optional<std::string> resume = start.checkpoint ? std::optional(start.checkpoint->string()) : std::nullopt;
+  RunDir dir(scratch.path() / "run", resume, false);
+  Progress silent({.silent = true});
+  Watch watch;
+  watch.until = o.until;
+  watch.found = [&](int64_t, int64_t epoch, const Diagnosis& d) {
+    result.fault = d;
+    result.epoch = epoch;
+  };
+  watch.stepped = [&](int64_t step, const Session& session, double loss) {
+    result.last = step;
+    result.losses.push_back(loss);
+    compare(start.folder, step, session, result);
+  };
+  Trainer(config, dir, silent, nullptr, &watch).run();
+  return result;
+}
+
+void try_remedies(const fs::path& run, const ReplayOptions& o, ReplayResult& bad) {
+  Diagnosis& d = *bad.fault;
+  if (d.cause != "optimizer_blowup" && d.cause != "divergence") return;
+  const Json lr = start_of(run, o).config["optimizer"]["lr"];
+  if (!lr.is_number() || bad.losses.empty()) return;
+  const double first = std::abs(bad.losses[0]);
+  for (int tenths = 1; tenths <= 6; ++tenths) {
+    const double rate = lr.get<double>() * std::pow(10.0, -tenths);
+    ReplayOptions lower = o;
+    lower.say = nullptr;
+    lower.until = bad.last;
+    lower.sets.push_back(joined("optimizer.lr=", Json(rate).dump()));
+    const ReplayResult r = replay(run, lower);
+    double worst = 0;
+    for (const double loss : r.losses) worst = std::isfinite(loss) ? std::max(worst, std::abs(loss)) : INFINITY;
+    if (r.fault || (std::isfinite(first) && worst > 10 * first)) continue;
+    std::erase_if(d.remedies, [](const Remedy& x) { return x.text == "a lower optimizer.lr"; });
+    d.remedies.insert(d.remedies.begin(), {joined(R"("optimizer": {"lr": )", Json(rate).dump(), "}"), Remedy::Tried::holds,
+                                           joined("worst loss ", worst, " in steps ", r.first + 1, " to ", r.last)});
+    return;
+  }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/diagnose.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "tests/amp/diagnosis/faults.h"
+
+using namespace halfstep;
+
+namespace {
+
+std::string text_of(const faults::Found& found) {
+  std::string out = found.diagnosis.text();
+  for (const ArmResult& a : found.diagnosis.arms)
+    out += joined("\n  arm ", a.name, ": ", a.finite() ? "good" : "bad", ", loss ", a.loss,
+                  a.event ? "; " + describe(*a.event) : "", a.error);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a diagnosis names each planted fault, and nothing where there is none") {
+  for (const faults::Fault& fault : faults::all()) {
+    const faults::Found found = faults::run(fault, {});
+    CAPTURE(fault.name);
+    CAPTURE(found.step);
+    CAPTURE(text_of(found));
+    CHECK(found.diagnosis.cause == fault.cause);
+    CHECK(found.untouched);
+  }
+}
+
+// Twelve draws of each: at most 3 of 100 may be wrong. HALFSTEP_DRAWS: how many instead of two.
+TEST_CASE("a diagnosis names planted faults of other widths, depths, batches, seeds and precisions") {
+  const char* const text = std::getenv("HALFSTEP_DRAWS");
+  const int draws = text ? std::atoi(text) : 2;
+  int all = 0, wrong = 0;
+  for (int number = 1; number <= draws; ++number) {
+    const faults::Draw d = faults::draw(number);
+    for (const faults::Fault& fault : faults::all()) {
+      const faults::Found found = faults::run(fault, d);
+      ++all;
+      CHECK(found.untouched);
+      if (found.diagnosis.cause == fault.cause) continue;
+      ++wrong;
+      MESSAGE("draw ", number, ", ", fault.name, ": ", found.diagnosis.cause, " at step ", found.step, "\n", text_of(found));
+    }
+  }
+  CHECK(100 * wrong <= 3 * all);
+}
