@@ -56,7 +56,8 @@ bool Sequential::is_recordable() const {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  if (any_hooks() || any_recomputes()) {  // which see each layer's own tensors
+  // Hooks and recomputing see each layer's own tensors, and policies are those of the layers' own ops.
+  if (any_hooks() || any_recomputes() || autocast::any_policies) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }
