@@ -213,6 +213,12 @@ Tensor Module::recomputed(const Tensor& x) {
   return checkpoint(f, x, parameters());
 }
 
+void Module::set_precision(DType dtype) {
+  check<DTypeError>(is_half(dtype) || dtype == DType::f32, "set_precision",
+                    "a module computes in float32, float16 or bfloat16, got ", dtype);
+  precision_ = dtype;
+}
+
 bool Module::any_recomputes() const {
   return recomputes_ || std::any_of(children_.begin(), children_.end(),
                                     [](const auto& child) { return child->module && child->module->any_recomputes(); });

@@ -193,16 +193,20 @@ TEST_CASE("layers that are fused run by themselves, so that each op has its poli
                                           "relu float32"});
 }
 
-TEST_CASE("the ledger says that a policy is the region's") {
+TEST_CASE("the ledger says that a policy is the region's, and a module in float32 has none of them") {
   const Tensor half = rand({2, 4}).to(DType::f16);
+  Linear layer(4, 4);
+  layer.set_precision(DType::f32);
   const Autocast region(Device::cpu,
                         with({{"softmax", CastPolicy::f32}, {"linear", CastPolicy::low}, {"layer_norm", CastPolicy::keep}}));
   const LedgerScope ledger(Device::cpu);
   softmax(half, 1);
+  layer(half);
   layer_norm(half, {4});
-  REQUIRE(ledger.calls().size() == 2);
+  REQUIRE(ledger.calls().size() == 3);
   CHECK(ledger.calls()[0].policy == CastPolicy::f32);
   CHECK(ledger.calls()[0].reason == "computes in float32, policy set to f32");
-  CHECK(ledger.calls()[1].reason == "takes the dtype it is given, policy set to keep");
-  CHECK(ledger.calls()[1].compute == DType::f16);
+  CHECK(ledger.calls()[1].compute == DType::f32);
+  CHECK(ledger.calls()[2].reason == "takes the dtype it is given, policy set to keep");
+  CHECK(ledger.calls()[2].compute == DType::f16);
 }
