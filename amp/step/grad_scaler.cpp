@@ -73,6 +73,13 @@ struct GradScaler::Impl {
                       "growth_interval must be >= 1 and below 2^31, got ", v);
   }
 
+  // Are gradients other numbers than true ones?
+  bool scales() const { return options.enabled && !(options.fixed && init_scale == 1); }
+
+  void check_moves() const {
+    check<AmpError>(!options.fixed, "GradScaler.update", "the scale is fixed", Help{"leave out .fixed in the options"});
+  }
+
   void need_scale(const char* where) const {
     check<AmpError>(scale.defined(), where, "needs a scale, but scale() was not used in this iteration",
                     Help{"call scaler.scale(loss).backward() first"});
@@ -123,8 +130,8 @@ struct GradScaler::Impl {
   void add_to(math::StepTail& tail) const {
     tail.scale = scale.data_ptr<float>();
     tail.tracker = tracker.data_ptr<int32_t>();
-    tail.growth = options.growth_factor;
-    tail.backoff = options.backoff_factor;
+    tail.growth = options.fixed ? 1 : options.growth_factor;
+    tail.backoff = options.fixed ? 1 : options.backoff_factor;
     tail.interval = int32_t(options.growth_interval);
   }
 };
@@ -221,7 +228,8 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled ? Tensor() : impl_->scale}, std::move(check), tail);
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(check),
+                       tail);
     outcome.value_ = optimizer.step();
     const Optimizer::Left undone = optimizer.end_amp();
     if (undone.check) undone.check();
@@ -273,6 +281,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   impl_->need_scale("GradScaler.update");
   NoGrad off;
   if (new_scale) {
+    impl_->check_moves();
     check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
                       "the new scale must be > 0 and finite, got ", *new_scale);
     impl_->scale.fill_(*new_scale);
@@ -295,6 +304,7 @@ void GradScaler::update(std::optional<double> new_scale) {
 void GradScaler::update(const Tensor& new_scale) {
   if (!is_enabled()) return;
   impl_->need_scale("GradScaler.update");
+  impl_->check_moves();
   check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
   check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad",
                     Help{"pass scale.detach()"});
@@ -333,9 +343,10 @@ void GradScaler::set_growth_interval(int64_t v) {
   impl_->options.growth_interval = v;
 }
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
+bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
 
 GradScaler::StateDict GradScaler::state_dict() const {
-  if (!is_enabled()) return {};
+  if (!is_enabled() || is_fixed()) return {};
   return {{"scale", get_scale()},
           {"growth_factor", get_growth_factor()},
           {"backoff_factor", get_backoff_factor()},
@@ -344,7 +355,7 @@ GradScaler::StateDict GradScaler::state_dict() const {
 }
 
 void GradScaler::load_state_dict(const StateDict& state) {
-  if (!is_enabled()) return;
+  if (!is_enabled() || is_fixed()) return;
   check<ValueError>(!state.empty(), "GradScaler.load_state_dict", "the state is empty: was it saved from a disabled scaler?");
   for (const char* key : kKeys) {
     check<ValueError>(state.contains(key), "GradScaler.load_state_dict", "the state needs the key ", key);
