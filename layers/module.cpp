@@ -46,9 +46,11 @@ void convert(const Tensor& t, const Convert& to) {
   NoGrad off;
   MemoryScope tag(MemoryTag::parameters);
   const Tensor g = t.grad();
+  const bool scaled = g.defined() && t.impl()->autograd->scaled;
   if (g.defined()) t.set_grad(Tensor());
   replace(t, to(t.detach()));
   if (g.defined()) t.set_grad(to(g));
+  if (scaled) t.impl()->autograd->scaled = true;
 }
 
 }  // namespace

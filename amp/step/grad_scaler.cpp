@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
@@ -119,6 +120,7 @@ struct GradScaler::Impl {
     const Tensor found = zeros({}, {.device = scale.device()});
     backend_for(scale.device()).unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
     for (const Tensor& g : grads) g.bump_version();
+    mark_unscaled(optimizer.parameters());
     return found;
   }
 
@@ -154,7 +156,14 @@ GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!is_enabled()) return loss;
   impl_->check_loss(loss);
-  return mul(loss, impl_->scale);
+  const Tensor product = mul(loss, impl_->scale);
+  if (impl_->scales() && product.requires_grad()) {
+    product.register_hook([](const Tensor&) {
+      ScaledBackward::mark();
+      return Tensor();
+    });
+  }
+  return product;
 }
 
 Tensor GradScaler::seed(Device device, double weight) {
@@ -163,12 +172,15 @@ Tensor GradScaler::seed(Device device, double weight) {
   if (is_enabled() && !impl_->scale.defined()) impl_->place(device);
   if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
   const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
-  return weight == 1 ? unweighted : unweighted * weight;
+  const Tensor out = weight == 1 ? unweighted : unweighted * weight;
+  if (impl_->scales()) out.impl()->meta().scaled = true;
+  return out;
 }
 
 void GradScaler::backward(const Tensor& loss, double weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
   if (is_enabled()) impl_->check_loss(loss);
+  const ScaledBackward scaled(impl_->scales());
   loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
 }
 
@@ -179,8 +191,8 @@ Tensors GradScaler::scale(const Tensors& losses) {
   return out;
 }
 
-void GradScaler::unscale_(Optimizer& optimizer) {
-  if (!is_enabled()) return;
+Gradients GradScaler::unscale_(Optimizer& optimizer) {
+  if (!is_enabled()) return optimizer.parameters();
   impl_->need_scale("GradScaler.unscale_");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
@@ -191,6 +203,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   NoGrad off;
   record.found_inf = impl_->unscale(optimizer, "GradScaler.unscale_");
   record.stage = Stage::unscaled;
+  return optimizer.parameters();
 }
 
 StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
@@ -234,6 +247,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
     const Optimizer::Left undone = optimizer.end_amp();
     if (undone.check) undone.check();
     left = undone.tail;
+    if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());
   } else {
     if (record.stage == Stage::ready) record.found_inf = impl_->unscale(optimizer, "GradScaler.step");
     record.stage = Stage::unscaled;

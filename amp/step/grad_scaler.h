@@ -2,8 +2,7 @@
 // GradScaler: keeps float16 gradients in range by scaling the loss, and skips steps whose gradients overflow.
 //
 //   scaler.scale(loss).backward();
-//   scaler.unscale_(opt);                       // only to clip or inspect
-//   clip_grad_norm_(net.parameters(), 1.0);
+//   clip_grad_norm_(scaler.unscale_(opt), 1.0);  // unscale_ only to clip or inspect
 //   StepOutcome outcome = scaler.step(opt);     // does nothing to parameters and state when a gradient is not finite
 //   scaler.update();                            // once an iteration, last
 //   schedule.step(outcome.applied());           // moves only with applied steps
@@ -23,6 +22,7 @@
 
 #include "framework/math/training.h"
 #include "framework/tensor/tensor.h"
+#include "optim/gradients.h"
 
 namespace halfstep {
 
@@ -71,7 +71,7 @@ class GradScaler {
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
   // The gradient that backward starts from: weight * scale, or weight when disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
-  void unscale_(Optimizer& optimizer);                                       // float16 gradients throw: keep parameters in float32
+  Gradients unscale_(Optimizer& optimizer);                                  // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all
   // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it is step() followed by

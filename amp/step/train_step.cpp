@@ -232,11 +232,11 @@ bool TrainStep::clips() const {
 
 // The norm of the gradients, where it is asked for.
 Tensor TrainStep::clip() {
-  scaler_.unscale_(optimizer_);
-  if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);
-  if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
-  if (options_.clip_grad_norm > 0) return clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
-  return options_.grad_norm ? grad_norm(optimizer_.parameters()) : Tensor();
+  const Gradients gradients = scaler_.unscale_(optimizer_);
+  if (options_.clip_grad_agc > 0) clip_grad_agc_(gradients, options_.clip_grad_agc);
+  if (options_.clip_grad_value > 0) clip_grad_value_(gradients, options_.clip_grad_value);
+  if (options_.clip_grad_norm > 0) return clip_grad_norm_(gradients, options_.clip_grad_norm);
+  return options_.grad_norm ? grad_norm(gradients) : Tensor();
 }
 
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
