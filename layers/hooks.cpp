@@ -129,6 +129,13 @@ void SpecialCall::before(const std::vector<Tensor*>& inputs) {
 
 void SpecialCall::after(const std::vector<Tensor*>& outputs) {
   if (hooked_) hooked_->after(outputs);
+  if (!region_) return;
+  region_.reset();
+  // What a module in 16 bits gives to one in float32 around it is an input of what follows there.
+  std::vector<Tensor*> given;
+  for (Tensor* const t : outputs)
+    if (t->defined() && autocast::regions().of[size_t(t->device().type)].mode == autocast::Mode::paused) given.push_back(t);
+  if (!given.empty()) autocast::ModuleRegion(DType::f32, kept_forever("")).widen(given);
 }
 
 }  // namespace halfstep

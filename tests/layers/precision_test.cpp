@@ -140,6 +140,14 @@ TEST_CASE("16-bit precisions take the place of the region's dtype, and the inner
   inner.at<Sequential>(1).set_precision(DType::bf16);
   CHECK(calls_in(DType::f16, net, x) ==
         std::vector<std::string>{"0.0: linear float32", "0.1.0: linear bfloat16", "1: linear float16"});
+  {
+    const Autocast region(Device::cpu, DType::f16);
+    CHECK(outer(x).dtype() == DType::f32);  // what follows in the outer one finds float32
+    CHECK(Sequential{outer->clone(), Linear(4, 4)}(x).dtype() == DType::f16);
+  }
+  Sequential more{inner[1]->clone(), Linear(4, 4)};
+  more.set_precision(DType::f32);
+  CHECK(calls_in(DType::f16, more, x) == std::vector<std::string>{"0.0: linear bfloat16", "1: linear float32"});
   // But not what the caller has turned off.
   const Autocast off(Device::cpu, DType::f16, false);
   CHECK(calls_of([&] { net(x); })[1] == "0.1.0: linear float32");
