@@ -6,6 +6,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
+#include "framework/ops/core/op_policy.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
@@ -53,6 +54,7 @@ void TrainStep::check_options() const {
   check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
   check<ValueError>(!o.amp || is_half(*o.amp), "TrainStep", "amp must be float16 or bfloat16, got ", o.amp.value_or(DType::f32),
                     Help{"leave it out to compute in float32"});
+  check_names(o.policies);
   check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
   check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
   check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
@@ -192,7 +194,7 @@ StepResult TrainStep::compute(const Forward& forward, bool on_device, const Batc
   const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && on_device ? scaler_.seed(options_.device) : Tensor());
-    const Autocast region(options_.device, options_.amp);
+    const Autocast region(options_.device, region_options());
     Tensor output;
     std::tie(output, loss) = forward();
     if (output.defined()) result.output = output.detach();
@@ -212,7 +214,7 @@ StepResult TrainStep::by_closure(const Forward& forward) {
     optimizer_.zero_grad();
     Tensor loss;
     {
-      const Autocast region(options_.device, options_.amp);
+      const Autocast region(options_.device, region_options());
       Tensor output;
       std::tie(output, loss) = forward();
       if (!result.output.defined() && output.defined()) result.output = output.detach();
@@ -228,6 +230,10 @@ StepResult TrainStep::by_closure(const Forward& forward) {
 
 bool TrainStep::clips() const {
   return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
+}
+
+AutocastOptions TrainStep::region_options() const {
+  return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};
 }
 
 // The norm of the gradients, where it is asked for.

@@ -34,6 +34,7 @@ namespace halfstep {
 struct TrainStepOptions {
   Device device = Device::cpu;   // of the autocast region
   std::optional<DType> amp = {};  // autocast with this dtype, f16 or bf16; nothing: no autocast
+  OpPolicies policies = {};       // of the region, in place of those that ops have
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
@@ -150,6 +151,7 @@ class TrainStep {
   StepResult by_closure(const Forward& forward);
   StepResult compute(const Forward& forward, bool on_device, const BatchRows& part);
   StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
+  AutocastOptions region_options() const;
   bool clips() const;
   Tensor clip();
 

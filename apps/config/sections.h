@@ -41,14 +41,17 @@ struct AmpSection {
   std::optional<DType> dtype;
   ScalerSection scaler;
   bool report;
+  Json policy, modules;
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "mixed precision"));
     key(dtype, choice("dtype", "auto", {"auto", "float16", "bfloat16"}, "\"auto\": float16 on cuda, bfloat16 on cpu"));
     key.section(scaler, "scaler", "the gradient scaler");
     key(report, boolean("report", false, "print casts, skipped steps and the scale at the end"));
-    key.unread(not_yet("policy", nullptr, "amp.policy"));
-    key.unread(not_yet("modules", nullptr, "amp.modules"));
+    key(policy, map("policy", choice("", nullptr, {"low", "f32", "f32_output", "promote", "keep", "banned"}, "a policy"), false,
+                    "policies of ops in place of their own, by the ops' names"));
+    key(modules, map("modules", choice("", nullptr, {"float32", "float16", "bfloat16"}, "a dtype"), true,
+                     "dtypes of modules whose names match; of several patterns the one that matches more decides"));
   }
 };
 
@@ -322,9 +325,8 @@ const Section& root_schema();
 Sections read_sections(const Json& config);
 
 // What "device" and "amp" come to.
-struct MixedPrecision {
+struct MixedPrecision : ModelPrecision {
   Device device;
-  std::optional<DType> low;  // the dtype of autocast; nothing when it is off
   GradScalerOptions scaler;
 };
 // Of a document whose "device" and "amp" have no errors.

@@ -24,6 +24,7 @@ class TrainingRules : private RuleSet {
     const std::shared_ptr<Module> model = build_model(c_["model"]);
     if (clean({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
+    if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
