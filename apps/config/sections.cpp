@@ -115,6 +115,9 @@ MixedPrecision mixed_precision(const Json& config) {
                 .backoff_factor = amp.scaler.backoff_factor,
                 .growth_interval = amp.scaler.growth_interval,
                 .enabled = out.low && amp.scaler.enabled.value_or(any_f16)};
+  const Json train = config.value("train", Json());
+  const bool guard = train.is_object() && train.contains("guard") && train["guard"] == true;
+  if (guard && !out.scaler.enabled) out.scaler = {.init_scale = 1, .enabled = true, .fixed = true};
   return out;
 }
 

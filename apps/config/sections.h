@@ -154,7 +154,7 @@ struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
   std::optional<double> clip_grad_norm, clip_grad_value, clip_grad_agc;
-  bool grad_norm;
+  bool grad_norm, guard;
   std::optional<int64_t> limit_batches, overfit_batches;
   Json early_stopping, checkpoint_activations;
   Interval eval_every;
@@ -172,6 +172,9 @@ struct TrainSection {
     key(clip_grad_agc,
         number("clip_grad_agc", nullptr, "bound of each unit's gradient norm over the norm of its weights").above(0));
     key(grad_norm, boolean("grad_norm", false, "report the norm of the gradients also without clip_grad_norm"));
+    key(guard,
+        boolean("guard", false,
+                "skip steps with gradients that are not finite, in float32 and bfloat16 too; a gradient scaler does that anyway"));
     key.unread(boolean("deterministic", true, "every run gives the same bits; only true is supported"));
     key(limit_batches, integer("limit_batches", nullptr, "largest number of batches per epoch").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
@@ -324,12 +327,12 @@ const Section& root_schema();
 // For a document, or its section "amp", that was checked against the schema without errors.
 Sections read_sections(const Json& config);
 
-// What "device" and "amp" come to.
+// What "device", "amp" and "train.guard" come to.
 struct MixedPrecision : ModelPrecision {
   Device device;
   GradScalerOptions scaler;
 };
-// Of a document whose "device" and "amp" have no errors.
+// Of a document whose "device" and "amp" have no errors; "train.guard" is read where it has none.
 MixedPrecision mixed_precision(const Json& config);
 
 // "auto": cuda when there is one. Throws ConfigError for an unknown name.

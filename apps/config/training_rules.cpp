@@ -72,7 +72,9 @@ class TrainingRules : private RuleSet {
   void closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
-    if (clean({"amp", "device"}) && precision_.scaler.enabled)
+    if (clean({"amp", "device", "train"}) && precision_.scaler.fixed)
+      issues_.error("train.guard", "must not be true with " + type + ", which evaluates the loss itself");
+    else if (clean({"amp", "device"}) && precision_.scaler.enabled)
       issues_.error("optimizer", type +
                                      " evaluates the loss several times a step, which a gradient scaler does not allow; train in "
                                      "float32 or bfloat16");

@@ -123,8 +123,7 @@ TrainSummary Trainer::run() {
 
 void Trainer::introduce() const {
   std::string precision = "float32";
-  if (s_.low)
-    precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
+  if (s_.low) precision = joined("mixed ", *s_.low, scale() ? joined(", loss scale from ", *scale()) : "");
   int64_t trained = 0;
   for (const Tensor& p : s_.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
   const int64_t all = s_.model->parameter_count();
@@ -248,6 +247,8 @@ void Trainer::drain() {
 void Trainer::explain_skip(int64_t step) {
   if (skip_explained_) return;
   skip_explained_ = true;
+  if (s_.scaler.is_fixed())
+    return progress_.note(joined("step ", step, " was skipped: a gradient was not finite, as train.guard looks for"));
   progress_.note(joined("step ", step,
                         " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
                         "a few skips, most at the start, are normal and change no weight"));
@@ -255,7 +256,7 @@ void Trainer::explain_skip(int64_t step) {
 
 void Trainer::diverged(const std::string& what) {
   std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
-  if (s_.low == DType::f16 && !s_.scaler.is_enabled()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
+  if (s_.low == DType::f16 && !scale()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
   if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
   fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
                       "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
@@ -367,7 +368,7 @@ double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duratio
 double Trainer::training_seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count() - eval_seconds_; }
 
 std::optional<double> Trainer::scale() const {
-  return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
+  return s_.scaler.is_enabled() && !s_.scaler.is_fixed() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
 }
 
 }  // namespace halfstep::app

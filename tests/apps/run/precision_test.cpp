@@ -171,3 +171,34 @@ TEST_CASE("amp.modules and amp.policy: what is wrong with them") {
   CHECK(load_config(dir / "c.json", {.sets = {"amp.dtype=bfloat16", R"(amp.modules={"head": "float16"})"}}).scaler.enabled);
   CHECK(!load_config(dir / "c.json", {.sets = {"amp.dtype=bfloat16"}}).scaler.enabled);
 }
+
+TEST_CASE("train.guard skips steps whose gradients are not finite, in float32 and bfloat16") {
+  TempDir dir;
+  write(dir / "c.json", R"({"model": {"type": "Linear", "out_features": "auto"}, "loss": "MSELoss", "device": "cpu",
+    "optimizer": {"type": "Adam", "lr": 0.01}, "output_dir": "r", "checkpoint": {"every": "never"}, "logging": {"every": 1},
+    "data": {"train": {"type": "Random", "num_batches": 4, "input_shape": [4], "target_shape": [1]}, "loader": {"batch_size": 8}},
+    "train": {"epochs": 2, "guard": true}})");
+  for (const char* amp : {"false", "true"}) {
+    const Config config = load_config(dir / "c.json", {.sets = {std::string("amp=") + amp}});
+    CHECK(config.scaler.enabled);
+    CHECK(config.scaler.fixed);
+    CHECK(config.scaler.init_scale == 1);
+    CHECK(config.warnings.empty());
+    const Ran ran = run(dir, joined("train c.json --json --set amp=", amp, " --set output_dir=amp-", amp));
+    REQUIRE(ran.code == 0);
+    CHECK(ran.json()["steps_skipped"] == 0);
+    CHECK(ran.json()["scale"] == 1.0);
+  }
+  CHECK(!load_config(dir / "c.json", {.sets = {"train.guard=false"}}).scaler.enabled);
+  CHECK(!load_config(dir / "c.json", {.sets = {"amp.dtype=float16"}}).scaler.fixed);
+  CHECK(contains(error_of(dir / "c.json", {.sets = {"optimizer=LBFGS"}}), "train.guard: must not be true with LBFGS"));
+
+  // A rate that explodes: the loss of the third step is inf, and every one after it.
+  const std::string explode = R"(train c.json --json --set 'optimizer={"type": "SGD", "lr": 1e20}' --set output_dir=)";
+  const Ran guarded = run(dir, explode + "b"), plain = run(dir, explode + "c --set train.guard=false");
+  REQUIRE(guarded.code == 0);
+  CHECK(guarded.json()["steps_skipped"] == 6);
+  CHECK(guarded.json()["steps_applied"] == 2);
+  CHECK(contains(guarded.err, "note: step 3 was skipped: a gradient was not finite, as train.guard looks for"));
+  CHECK(plain.code == 4);
+}
