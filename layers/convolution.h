@@ -43,7 +43,8 @@ class ConvNd : public Module {
   Tensor forward_relu(const Tensor& x) { return convolve(x, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
-    return has_hooks() ? halfstep::relu((*this)(x)) : run([this](const Tensor& in) { return forward_relu(in); }, x);
+    return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
+                                                 : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;

@@ -4,6 +4,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/node.h"
 #include "framework/base/check.h"
+#include "framework/base/layer_path.h"
 #include "layers/module.h"
 #include "layers/parametrize.h"
 
@@ -114,6 +115,27 @@ void HookedCall::after(const std::vector<Tensor*>& outputs) {
   if (!backward_ || !should_record(values_of(outputs))) return;
   backward_->output_count = outputs.size();
   put_behind(make_node<Backward::Outputs>(backward_), outputs, backward_->outputs);
+}
+
+SpecialCall::SpecialCall(Module& module, const ModuleHooks* hooks, std::optional<DType> precision, const std::string* path) {
+  if (precision) region_.emplace(*precision, path ? path : kept_forever(""));
+  if (hooks) hooked_.emplace(module, *hooks);
+}
+
+void SpecialCall::before(const std::vector<Tensor*>& inputs) {
+  if (region_) region_->widen(inputs);
+  if (hooked_) hooked_->before(inputs);
+}
+
+void SpecialCall::after(const std::vector<Tensor*>& outputs) {
+  if (hooked_) hooked_->after(outputs);
+  if (!region_) return;
+  region_.reset();
+  // What a module in 16 bits gives to one in float32 around it is an input of what follows there.
+  std::vector<Tensor*> given;
+  for (Tensor* const t : outputs)
+    if (t->defined() && autocast::regions().of[size_t(t->device().type)].mode == autocast::Mode::paused) given.push_back(t);
+  if (!given.empty()) autocast::ModuleRegion(DType::f32, kept_forever("")).widen(given);
 }
 
 }  // namespace halfstep

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "amp/autocast/autocast.h"
 #include "framework/tensor/tensor.h"
 #include "layers/parameter.h"
 
@@ -101,6 +102,18 @@ class HookedCall {
   Tensors inputs_;
   std::shared_ptr<Backward> backward_;
   ComputedParameters computed_;
+};
+
+// One call of a module that has hooks, a precision of its own, or both. Hooks see what the module computes with.
+class SpecialCall {
+ public:
+  SpecialCall(Module& module, const ModuleHooks* hooks, std::optional<DType> precision, const std::string* path);
+  void before(const std::vector<Tensor*>& inputs);
+  void after(const std::vector<Tensor*>& outputs);
+
+ private:
+  std::optional<autocast::ModuleRegion> region_;
+  std::optional<HookedCall> hooked_;
 };
 
 template <class T>

@@ -46,9 +46,11 @@ void convert(const Tensor& t, const Convert& to) {
   NoGrad off;
   MemoryScope tag(MemoryTag::parameters);
   const Tensor g = t.grad();
+  const bool scaled = g.defined() && t.impl()->autograd->scaled;
   if (g.defined()) t.set_grad(Tensor());
   replace(t, to(t.detach()));
   if (g.defined()) t.set_grad(to(g));
+  if (scaled) t.impl()->autograd->scaled = true;
 }
 
 }  // namespace
@@ -211,6 +213,12 @@ Tensor Module::recomputed(const Tensor& x) {
     return forward(in);
   };
   return checkpoint(f, x, parameters());
+}
+
+void Module::set_precision(DType dtype) {
+  check<DTypeError>(is_half(dtype) || dtype == DType::f32, "set_precision",
+                    "a module computes in float32, float16 or bfloat16, got ", dtype);
+  precision_ = dtype;
 }
 
 bool Module::any_recomputes() const {

@@ -25,6 +25,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -170,6 +171,13 @@ class Module {
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
 
+  // In an autocast region, float32 turns the region off for calls of this module and casts their inputs of 16 bits to float32;
+  // float16 and bfloat16 take the place of the region's dtype. Modules below this one follow, but for those with a precision of
+  // their own. Outside a region it does nothing. Copied with the module, not part of its state_dict. Throws DTypeError for others.
+  void set_precision(DType dtype);
+  void clear_precision() { precision_.reset(); }
+  std::optional<DType> precision() const { return precision_; }
+
   // A copy, for a caller that does not know the class. A class becomes known when a module of it has a Part, is made by make(), or
   // is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
   std::shared_ptr<Module> clone() const;
@@ -234,10 +242,10 @@ class Module {
     const LayerScope layer(path_);
     const RunScope scope(*this);
     try {
-      if (!hooks_) [[likely]]
+      if (!hooks_ && !precision_) [[likely]]
         return forward(std::forward<Args>(arguments)...);
       std::tuple<std::decay_t<Args>...> given(std::forward<Args>(arguments)...);
-      HookedCall call(*this, *hooks_);
+      SpecialCall call(*this, hooks_.get(), precision_, path_);
       call.before(tensors_in(given));
       if constexpr (std::is_void_v<decltype(std::apply(forward, given))>) {
         std::apply(forward, given);
@@ -316,6 +324,7 @@ class Module {
   std::string name_;  // in its parent
   const std::string* path_ = nullptr;
   bool training_ = true, recomputes_ = false;
+  std::optional<DType> precision_;
   mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
   bool was_copied_ = false;
   mutable bool warned_ = false;
@@ -338,43 +347,6 @@ inline Tensor Module::operator()(const Tensor& x) {
   return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
 }
 
-// The forward of all modules, for a class whose own forward may take other arguments: calls that one where it takes one tensor
-// and gives one. The class's own forward hides this one on purpose, so no compiler shall warn of it in each such class: GCC warns
-// at the hidden function, here; Clang at the first function that hides it, which is ModuleOf's.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverloaded-virtual"
-template <class Self>
-class ForwardOf : public Module {
- public:
-  Tensor forward(const Tensor& x) override {
-    constexpr bool kHasNone = requires { requires std::is_same_v<decltype(&Self::forward), typename Self::NoForward>; };
-    static_assert(!kHasNone, "a class that derives from ModuleOf<itself> has a forward");
-    if constexpr (requires(Self & self) {
-                    { self.forward(x) } -> std::same_as<Tensor>;
-                  })
-      return static_cast<Self*>(this)->forward(x);
-    else
-      return Module::forward(x);
-  }
-};
-
-// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
-// with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
-// too.
-template <class Self>
-class ModuleOf : public ForwardOf<Self> {
- public:
-  ModuleOf() { (void)kKnownClass<Self>; }
-  template <class... Args>
-  auto operator()(Args&&... arguments) {
-    return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
-                     std::forward<Args>(arguments)...);
-  }
-  void forward();  // never called or defined: a class has its own
-  using NoForward = void (ModuleOf::*)();
-};
-#pragma GCC diagnostic pop
-
 // std::make_shared<M>(arguments).
 template <class M, class... Args>
 std::shared_ptr<M> make(Args&&... arguments) {
@@ -394,4 +366,5 @@ ModuleClass about_class() {
 
 }  // namespace halfstep
 
+#include "layers/module_of.h"
 #include "layers/part.h"

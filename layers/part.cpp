@@ -201,7 +201,8 @@ std::shared_ptr<TensorSlot> Module::tensor_slot_for_copy(const TensorSlot* slot,
 
 // ---- modules
 
-Module::Module(const Module& other) : training_(other.training_), recomputes_(other.recomputes_), copied_(true), was_copied_(true) {
+Module::Module(const Module& other)
+    : training_(other.training_), recomputes_(other.recomputes_), precision_(other.precision_), copied_(true), was_copied_(true) {
   other.check_copied();
   const CopyScope scope;
   const size_t around = copying().size();
@@ -241,6 +242,7 @@ Module::Module(Module&& other) noexcept
       children_(std::move(other.children_)),
       training_(other.training_),
       recomputes_(other.recomputes_),
+      precision_(other.precision_),
       copied_(other.copied_),
       hooks_(std::move(other.hooks_)) {
   for (const auto& slot : children_) slot->owner = this;

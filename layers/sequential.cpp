@@ -15,39 +15,45 @@ Part<Module> Sequential::operator[](int64_t i) const {
   return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
-void Sequential::add_to_stages(Module* module) {
+void Sequential::add_to_stages(std::vector<Stage>& stages, Module* module) {
   // Exact types only: a class derived from them may do something else in forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
   const auto is_conv = [](const Module& m) {
     return typeid(m) == typeid(Conv1d) || typeid(m) == typeid(Conv2d) || typeid(m) == typeid(Conv3d);
   };
-  const bool chain = !stages_.empty() && !stages_.back().linears.empty();
+  Stage* const last = stages.empty() || stages.back().alone ? nullptr : &stages.back();
+  const bool chain = last && !last->linears.empty();
   if (is(typeid(Linear))) {
-    if (!chain) stages_.push_back({module});
-    stages_.back().linears.push_back({static_cast<Linear*>(module), Activation::none});
+    if (!chain) stages.push_back({module});
+    stages.back().linears.push_back({static_cast<Linear*>(module), Activation::none});
     return;
   }
   Activation activation = Activation::none;
   if (is(typeid(ReLU))) activation = Activation::relu;
   if (is(typeid(GELU)) && static_cast<GELU*>(module)->is_tanh()) activation = Activation::gelu;
-  if (chain && activation != Activation::none && stages_.back().linears.back().second == Activation::none)
-    stages_.back().linears.back().second = activation;
-  else if (activation == Activation::relu && !stages_.empty() && !stages_.back().conv && is_conv(*stages_.back().module))
-    stages_.back().conv = static_cast<ConvNd*>(stages_.back().module);
+  if (chain && activation != Activation::none && last->linears.back().second == Activation::none)
+    last->linears.back().second = activation;
+  else if (activation == Activation::relu && last && !last->conv && is_conv(*last->module))
+    last->conv = static_cast<ConvNd*>(last->module);
   else
-    stages_.push_back({module});
+    stages.push_back({module});
 }
 
-void Sequential::structure_changed() {
-  stages_.clear();
+std::vector<Sequential::Stage> Sequential::make_stages() const {
+  std::vector<Stage> stages;
   for (const auto& slot : child_slots()) {
-    if (slot->module) add_to_stages(slot->module.get());
+    if (!slot->module) continue;
+    if (slot->module->precision())
+      stages.push_back({.module = slot->module.get(), .alone = true});
+    else
+      add_to_stages(stages, slot->module.get());
   }
-  for (Stage& stage : stages_) {
+  for (Stage& stage : stages) {
     if (stage.linears.empty()) continue;
     const Module &first = *stage.linears.front().first, &last = *stage.linears.back().first;
     stage.path = kept_forever(&first == &last ? first.path() : first.path() + " to " + last.name());
   }
+  return stages;
 }
 
 bool Sequential::is_recordable() const {
@@ -56,11 +62,19 @@ bool Sequential::is_recordable() const {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  if (any_hooks() || any_recomputes()) {  // which see each layer's own tensors
+  // Hooks and recomputing see each layer's own tensors, and policies are those of the layers' own ops.
+  if (any_hooks() || any_recomputes() || autocast::any_policies) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }
-  for (const Stage& stage : stages_) y = run_stage(stage, y);
+  // Precisions may change at any time, and threads may be in calls: what they ask for is found in each.
+  const bool own = std::any_of(child_slots().begin(), child_slots().end(),
+                               [](const auto& slot) { return slot->module && slot->module->precision(); });
+  if (own) {
+    for (const Stage& stage : make_stages()) y = run_stage(stage, y);
+  } else {
+    for (const Stage& stage : stages_) y = run_stage(stage, y);
+  }
   return y;
 }
 

@@ -15,7 +15,8 @@ namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
 // linear() or mlp(), and a convolution with the ReLU after it one call of conv1d(), conv2d() or conv3d(): the same values, fewer
-// passes. Children are named "0", "1"... or as given. A Sequential in another is written with braces around it,
+// passes. Layers with a precision of their own run by themselves, and so do all where a region has policies for ops. Children are
+// named "0", "1"... or as given. A Sequential in another is written with braces around it,
 // `Sequential{Sequential{
 // ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {
@@ -77,9 +78,11 @@ class Sequential : public Module {
     std::vector<std::pair<Linear*, Activation>> linears{};
     ConvNd* conv = nullptr;
     const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
+    bool alone = false;                 // has a precision of its own: nothing joins it
   };
-  void structure_changed() override;
-  void add_to_stages(Module* module);
+  void structure_changed() override { stages_ = make_stages(); }
+  static void add_to_stages(std::vector<Stage>& stages, Module* module);
+  std::vector<Stage> make_stages() const;
   static Tensor run_stage(const Stage& stage, const Tensor& x);
   static Tensor run_chain(const Stage& stage, const Tensor& x);
   std::vector<Stage> stages_;

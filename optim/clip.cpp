@@ -25,8 +25,9 @@ Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tenso
 
 }  // namespace
 
-Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, double norm_type, bool error_if_nonfinite) {
+Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_type, bool error_if_nonfinite) {
   check<ValueError>(max_norm >= 0, "clip_grad_norm_", "max_norm must be >= 0, got ", max_norm);
+  params.check_true("clip_grad_norm_");
   NoGrad off;
   const Tensors grads = gradients_of(params);
   const Tensor norm = norm_of("clip_grad_norm_", params, grads, norm_type);
@@ -42,14 +43,16 @@ Tensor clip_grad_norm_(const ParameterRange& params, double max_norm, double nor
   return norm;
 }
 
-Tensor grad_norm(const ParameterRange& params, double norm_type) {
+Tensor grad_norm(const Gradients& params, double norm_type) {
+  params.check_true("grad_norm");
   NoGrad off;
   return norm_of("grad_norm", params, gradients_of(params), norm_type);
 }
 
-void clip_grad_agc_(const ParameterRange& params, double clip_factor, double eps) {
+void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
   check<ValueError>(clip_factor > 0, "clip_grad_agc_", "clip_factor must be > 0, got ", clip_factor);
   check<ValueError>(eps > 0, "clip_grad_agc_", "eps must be > 0, got ", eps);
+  params.check_true("clip_grad_agc_");
   NoGrad off;
   for (const Tensor& p : params) {
     const Tensors found = gradients_of({p});
@@ -69,8 +72,9 @@ void clip_grad_agc_(const ParameterRange& params, double clip_factor, double eps
   }
 }
 
-void clip_grad_value_(const ParameterRange& params, double clip_value) {
+void clip_grad_value_(const Gradients& params, double clip_value) {
   check<ValueError>(clip_value >= 0, "clip_grad_value_", "clip_value must be >= 0, got ", clip_value);
+  params.check_true("clip_grad_value_");
   NoGrad off;
   for (const Tensor& g : gradients_of(params)) g.copy_(clamp(g, -clip_value, clip_value));
 }

@@ -2,6 +2,8 @@
 #include "optim/gradients.h"
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
+#include "framework/base/check.h"
 
 namespace halfstep {
 namespace {
@@ -15,6 +17,19 @@ bool overlaps(const Tensor& t) {
 
 }  // namespace
 
+void Gradients::check_true(const char* op) const {
+  for (const Tensor& p : *this) {
+    check<AmpError>(!p.impl()->autograd || !p.impl()->autograd->scaled, op, "these gradients are multiplied by the loss scale",
+                    Help{"call scaler.unscale_(opt) first"});
+  }
+}
+
+void mark_unscaled(const std::vector<Tensor>& params) {
+  for (const Tensor& p : params) {
+    if (p.impl()->autograd) p.impl()->autograd->scaled = false;
+  }
+}
+
 Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool raw) {
   NoGrad off;
   Tensors out;
@@ -24,7 +39,7 @@ Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool ra
     if (!grad.defined()) continue;
     if (contiguous ? !grad.is_contiguous(p.format()) : overlaps(grad)) {
       MemoryScope tag(MemoryTag::gradients);
-      p.set_grad(grad.detach().clone(p.format()));
+      move_grad(p, grad.detach().clone(p.format()));
     }
     out.push_back(grad);
   }

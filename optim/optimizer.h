@@ -105,6 +105,7 @@ class Optimizer {
   Left end_amp();  // the parts of the step that are still to be done
   // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
+  bool keeps_unscaled_gradients() const { return keeps_unscaled_; }
   // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds
   // found_inf itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step()
   // calls followed() at its end. The optimizer must outlive it.

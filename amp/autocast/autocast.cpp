@@ -18,16 +18,33 @@
 namespace halfstep {
 namespace {
 
-struct State {
-  bool enabled[kDeviceTypeCount] = {};
-  DType dtype[kDeviceTypeCount] = {DType::bf16, DType::f16, DType::bf16};  // cpu, cuda, meta
-  bool cache_enabled = true;
+using autocast::Mode, autocast::Region, autocast::Regions;
+
+struct State : Regions {
   int nesting = 0;
   uint64_t casts = 0;
 };
 thread_local State state;
 
-size_t slot(Device::Type type) { return size_t(type); }
+Region& region_of(Device::Type type) { return state.of[size_t(type)]; }
+
+void see_policies() {
+  autocast::any_policies =
+      std::any_of(std::begin(state.of), std::end(state.of), [](const Region& r) { return !r.policies.empty(); });
+}
+
+void put(const Regions& regions) {
+  static_cast<Regions&>(state) = regions;
+  see_policies();
+}
+
+// The region that applies to an op: that of its first tensor input. A C++ number is on no device.
+const Region* region_for(std::span<const Tensor> inputs) {
+  const Tensor* first = nullptr;
+  for (const Tensor& t : inputs)
+    if (t.defined() && (!first || first->impl()->wrapped_number)) first = &t;
+  return first ? &region_of(first->device().type) : nullptr;
+}
 
 Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
   const MemoryScope memory(tag);
@@ -42,7 +59,7 @@ Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
 // May this tensor's low-precision copy be kept beside it?
 bool keeps_shadow(const Tensor& x, DType low) {
   const TensorImpl& impl = *x.impl();
-  return state.cache_enabled && low == state.dtype[slot(x.device().type)] && impl.dtype == DType::f32 && impl.autograd &&
+  return state.cache_enabled && low == region_of(x.device().type).dtype && impl.dtype == DType::f32 && impl.autograd &&
          impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view;
 }
 
@@ -100,8 +117,8 @@ Tensor cast(const Tensor& x, DType target) {
 }  // namespace
 
 Autocast::Autocast(Device device, const AutocastOptions& options)
-    : type_(device.type), enabled_(state.enabled[slot(type_)]), cache_(state.cache_enabled), dtype_(state.dtype[slot(type_)]) {
-  const DType chosen = options.dtype.value_or(dtype_);
+    : type_(device.type), saved_(region_of(type_)), cache_(state.cache_enabled) {
+  const DType chosen = options.dtype.value_or(saved_.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
     std::ostringstream text;
@@ -110,32 +127,63 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
     logging::warn(text.str());
     enabled = false;
   }
-  state.enabled[slot(type_)] = enabled;
-  if (is_half(chosen)) state.dtype[slot(type_)] = chosen;
+  region_of(type_) = {enabled ? Mode::on : Mode::off, is_half(chosen) ? chosen : saved_.dtype,
+                      options.policies.value_or(saved_.policies)};
   state.cache_enabled = options.cache_enabled.value_or(cache_);
   ++state.nesting;
+  see_policies();
 }
 
 Autocast::~Autocast() {
   --state.nesting;
-  state.enabled[slot(type_)] = enabled_;
-  state.dtype[slot(type_)] = dtype_;
+  region_of(type_) = saved_;
   state.cache_enabled = cache_;
+  see_policies();
 }
 
 namespace autocast {
 
-bool is_enabled(Device::Type type) { return state.enabled[slot(type)]; }
-void set_enabled(Device::Type type, bool enabled) { state.enabled[slot(type)] = enabled; }
-DType dtype(Device::Type type) { return state.dtype[slot(type)]; }
+bool is_enabled(Device::Type type) { return region_of(type).mode == Mode::on; }
+void set_enabled(Device::Type type, bool enabled) { region_of(type).mode = enabled ? Mode::on : Mode::off; }
+DType dtype(Device::Type type) { return region_of(type).dtype; }
 void set_dtype(Device::Type type, DType dtype) {
   check<DTypeError>(is_half(dtype), "autocast", "the dtype must be float16 or bfloat16, got ", dtype);
-  state.dtype[slot(type)] = dtype;
+  region_of(type).dtype = dtype;
 }
 bool is_cache_enabled() { return state.cache_enabled; }
 void set_cache_enabled(bool enabled) { state.cache_enabled = enabled; }
 int nesting() { return state.nesting; }
 uint64_t cast_count() { return state.casts; }
+
+const Regions& regions() { return state; }
+AsIn::AsIn(const Regions& then) : saved_(state) {
+  ++state.nesting;
+  put(then);
+}
+AsIn::~AsIn() {
+  --state.nesting;
+  put(saved_);
+}
+
+ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state) {
+  for (Region& region : state.of) {
+    if (region.mode == Mode::off) continue;
+    region.mode = is_half(dtype) ? Mode::on : Mode::paused;
+    if (is_half(dtype)) region.dtype = dtype;
+    region.set_for = path;
+  }
+}
+ModuleRegion::~ModuleRegion() { put(saved_); }
+
+void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
+  std::vector<std::pair<Tensor, Tensor>> done;  // what was cast, and to what
+  for (Tensor* const t : inputs) {
+    if (!t->defined() || !is_half(t->dtype()) || region_of(t->device().type).mode != Mode::paused) continue;
+    auto same = std::find_if(done.begin(), done.end(), [&](const auto& pair) { return pair.first.same(*t); });
+    if (same == done.end()) same = done.insert(same, {*t, cast(*t, DType::f32)});
+    *t = same->second;
+  }
+}
 
 Tensor shadow_of(const Tensor& parameter) {
   const auto& meta = parameter.impl()->autograd;
@@ -154,34 +202,47 @@ void drop_shadow(const Tensor& parameter) {
   if (parameter.impl()->autograd) parameter.impl()->autograd->shadow = {};
 }
 
-bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std::string_view advice) {
-  // The device whose region applies: that of the first tensor input. A C++ number is on none.
-  const Tensor* first = nullptr;
-  for (const Tensor& t : inputs)
-    if (t.defined() && (!first || first->impl()->wrapped_number)) first = &t;
-  if (!first || !state.enabled[slot(first->device().type)]) return false;
+OpPolicies policies_for(std::span<const Tensor> inputs) {
+  const Region* const region = region_for(inputs);
+  return region && region->mode == Mode::on ? region->policies : OpPolicies();
+}
+
+std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool reads_half, std::span<Tensor> inputs,
+                                std::string_view advice) {
+  const Region* const region = region_for(inputs);
+  if (!region || region->mode == Mode::off) return {};
+  if (region->mode == Mode::paused) {
+    Ledger::paused(*region->set_for, inputs);
+    return {};
+  }
+  const std::optional<CastPolicy> set = any_policies ? region->policies.find(op) : std::nullopt;
+  if (set) {
+    policy = *set;
+    if (policy == CastPolicy::banned) advice = "the region's policies ban it";
+  }
   check<AmpError>(policy != CastPolicy::banned, op, "is unsafe to autocast: its gradient can leave the range of float16",
                   Help{advice});
-  Ledger::policy(policy, state.dtype[slot(first->device().type)], inputs);
-  if (policy == CastPolicy::keep || policy == CastPolicy::f32_output) return true;
-  const DType low = state.dtype[slot(first->device().type)];
+  const bool casts = policy != CastPolicy::keep && policy != CastPolicy::f32_output && !(policy == CastPolicy::f32 && reads_half);
+  const DType low = region->dtype;
+  Ledger::policy({policy, casts, low, set.has_value(), region->set_for}, inputs);
+  if (!casts) return policy;
   DType all[kDTypeCount];  // each dtype once: a list may be long
   size_t count = 0;
   for (const Tensor& t : inputs)
     if (t.defined() && std::find(all, all + count, t.dtype()) == all + count) all[count++] = t.dtype();
   for (Tensor& t : inputs)
     if (t.defined()) t = cast(t, cast_target(policy, low, t.dtype(), {all, count}));
-  return true;
+  return policy;
 }
 
 Off::Off() {
   for (int i = 0; i < kDeviceTypeCount; ++i) {
-    saved_[i] = state.enabled[i];
-    state.enabled[i] = false;
+    saved_[i] = state.of[i].mode;
+    state.of[i].mode = Mode::off;
   }
 }
 Off::~Off() {
-  for (int i = 0; i < kDeviceTypeCount; ++i) state.enabled[i] = saved_[i];
+  for (int i = 0; i < kDeviceTypeCount; ++i) state.of[i].mode = saved_[i];
 }
 
 }  // namespace autocast

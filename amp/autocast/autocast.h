@@ -28,26 +28,50 @@ struct AutocastOptions {
   std::optional<DType> dtype = {};
   bool enabled = true;
   std::optional<bool> cache_enabled = {};  // unset: unchanged
+  std::optional<OpPolicies> policies = {};  // of ops, in place of their own; unset: the enclosing region's
 };
 
 // The dtype of a region or a training step that computes in `dtype`: none, so no autocast, if that does not have 16 bits.
 constexpr std::optional<DType> if_half(DType dtype) { return is_half(dtype) ? std::optional(dtype) : std::nullopt; }
 
+namespace autocast {
+
+enum class Mode : uint8_t {
+  off,
+  on,
+  paused,  // off for the duration of a module in float32 (ModuleRegion): a module in 16 bits inside it turns it on again
+};
+
+// What applies to one type of device.
+struct Region {
+  Mode mode = Mode::off;
+  DType dtype = DType::bf16;
+  OpPolicies policies = {};
+  const std::string* set_for = nullptr;  // path of the module whose precision made it what it is; null: none
+};
+// What applies in this thread.
+struct Regions {
+  Region of[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
+  bool cache_enabled = true;
+};
+
+}  // namespace autocast
+
 class Autocast {
  public:
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
   [[nodiscard]] explicit Autocast(Device device, const AutocastOptions& options = {});
-  [[nodiscard]] Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled, {}}) {}
+  [[nodiscard]] Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled}) {}
   // Nothing: the region is off, as with enabled = false.
-  [[nodiscard]] Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value(), {}}) {}
+  [[nodiscard]] Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value()}) {}
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
   Device::Type type_;
-  bool enabled_, cache_;
-  DType dtype_;
+  autocast::Region saved_;
+  bool cache_;
 };
 
 namespace autocast {
@@ -60,6 +84,35 @@ bool is_cache_enabled();
 void set_cache_enabled(bool enabled);
 int nesting();  // open regions of this thread, enabled or not
 
+// All of the above and the policies, for code that runs later as if it were here.
+const Regions& regions();
+class AsIn {
+ public:
+  [[nodiscard]] explicit AsIn(const Regions& then);
+  ~AsIn();
+  AsIn(const AsIn&) = delete;
+
+ private:
+  Regions saved_;
+};
+
+// Around the call of a module that computes in `dtype` (Module::set_precision): float32 turns open regions off, float16 and
+// bfloat16 change their dtype. Without an open region it does nothing. `path` names the module for reports, and is kept forever.
+class ModuleRegion {
+ public:
+  [[nodiscard]] ModuleRegion(DType dtype, const std::string* path);
+  ~ModuleRegion();
+  ModuleRegion(const ModuleRegion&) = delete;
+  // Where it has turned regions off: casts inputs of 16 bits to float32, as an op's inputs are cast. Equal handles stay equal.
+  void widen(std::span<Tensor* const> inputs) const;
+
+ private:
+  Regions saved_;
+};
+
+// Does a region of this thread have policies of its own for some ops?
+inline thread_local constinit bool any_policies = false;
+
 // The shadow of `parameter` in `low`, if it is true now; else undefined. What the optimizer's kernel writes.
 Tensor shadow_of(const Tensor& parameter);
 // Declares that the shadow was rewritten together with the parameter (call after the parameter's version grew).
@@ -69,9 +122,13 @@ void drop_shadow(const Tensor& parameter);
 // Number of casts that autocast has made in this thread (reusing a shadow does not count). For tests and reports.
 uint64_t cast_count();
 
-// Casts the inputs of an op by its policy; used by call<Op>. Returns true when a region applied.
+// Casts the inputs of an op by its policy, or by the one that the region has for it; used by call<Op>. Returns the policy, or
+// nothing where no region applied. reads_half: under f32 the inputs stay, for a kernel that widens what it reads.
 // Throws AmpError for banned ops. `advice` names the safe alternative.
-bool apply(std::string_view op, CastPolicy policy, std::span<Tensor> inputs, std::string_view advice);
+std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool reads_half, std::span<Tensor> inputs,
+                                std::string_view advice);
+// The policies of the region that applies to these inputs of an op; none where there is no region.
+OpPolicies policies_for(std::span<const Tensor> inputs);
 
 // Off for all devices while it lives: inside an op, and in the engine.
 class Off {
@@ -81,7 +138,7 @@ class Off {
   Off(const Off&) = delete;
 
  private:
-  bool saved_[kDeviceTypeCount];
+  Mode saved_[kDeviceTypeCount];
 };
 
 }  // namespace autocast

@@ -112,7 +112,10 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
     {
       // The run's own 16-bit copies stay as they are in another precision.
       const bool own = arm.low == step.low;
-      const Autocast region(step.device, {arm.low, arm.low.has_value(), own ? std::nullopt : std::optional(false)});
+      const Autocast region(step.device, {.dtype = arm.low,
+                                          .enabled = arm.low.has_value(),
+                                          .cache_enabled = own ? std::nullopt : std::optional(false),
+                                          .policies = step.policies});
       loss = b.loss();
     }
     const double value = loss.item<double>();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "amp/diagnosis/module_search.h"
 #include "amp/diagnosis/verdicts.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -200,9 +201,21 @@ class Doctor {
           joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", d.where, forward ? " computes" : "");
       d.evidence = seen;
     }
-    if (*step_.low == DType::f16) d.remedies.insert(d.remedies.begin(), bfloat16());
+    add_trials(d, one);
     d.evidence += of_arms();
     return d;
+  }
+
+  // In front of what cannot be tried: modules in float32, and bfloat16.
+  void add_trials(Diagnosis& d, const ArmResult& bad) {
+    std::vector<Remedy> tried;
+    if (d.cause != "input_range") {
+      const ModuleSearch found = search_modules(step_, {.name = bad.name, .low = step_.low, .scale = 1});
+      if (found.holds && !found.modules.empty())
+        tried.push_back({as_setting(found.modules), Remedy::Tried::holds, joined("loss ", found.arm.loss)});
+    }
+    if (*step_.low == DType::f16) tried.push_back(bfloat16());
+    d.remedies.insert(d.remedies.begin(), tried.begin(), tried.end());
   }
 
   // The weight whose 16-bit copy is not finite, where that is the origin.
@@ -222,6 +235,11 @@ class Doctor {
         joined("float32: good, loss ", single.loss, "; largest 16-bit gradient at scale 1: ", peak.largest, " in ", peak.where);
     if (fits > 0) d.evidence += joined("; scales up to 2^", std::log2(fits), " fit");
     d.remedies = {{"none needed: the scaler lowers the scale and skips such steps"}};
+    if (step_.scale <= 1) {
+      d.remedies.clear();
+      add_trials(d, was);
+      return d;
+    }
     if (fits > 0 && fits * 64 < step_.scale)
       d.remedies = {{joined(R"("amp": {"scaler": {"init_scale": )", fits / 2, "}}"), Remedy::Tried::untried, ""}};
     return d;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "amp/policy/policy.h"
 #include "framework/base/device.h"
 #include "framework/base/generator.h"
 #include "layers/module.h"
@@ -27,6 +28,7 @@ struct StepUnderTest {
   std::vector<TestedBatch> batches;
   Device device = Device::cpu;
   std::optional<DType> low = {};  // of its autocast region; nothing: there was none
+  OpPolicies policies = {};       // and the policies that ops have in it
   double scale = 1;               // of the loss
   bool low_gradients = false;     // framework/autograd/grad_mode.h
   Generator::State random = {};   // where its random numbers began

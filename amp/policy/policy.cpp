@@ -1,12 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "amp/policy/policy.h"
 
+#include <atomic>
+#include <deque>
+#include <mutex>
+
 namespace halfstep {
 
-std::string_view name(CastPolicy p) {
-  constexpr std::string_view names[] = {"low", "f32", "f32_output", "promote", "keep", "banned"};
-  return names[size_t(p)];
+namespace {
+constexpr std::string_view kPolicyNames[] = {"low", "f32", "f32_output", "promote", "keep", "banned"};
 }
+
+std::string_view name(CastPolicy p) { return kPolicyNames[size_t(p)]; }
+
+std::optional<CastPolicy> parse_policy(std::string_view name) {
+  for (size_t i = 0; i < std::size(kPolicyNames); ++i)
+    if (kPolicyNames[i] == name) return CastPolicy(i);
+  return {};
+}
+
+struct OpPolicies::List {
+  explicit List(const ByName& list) : by_name(list) {}
+  const ByName by_name;
+  mutable std::atomic<bool> checked = false;
+};
+
+OpPolicies::OpPolicies(const ByName& by_name) {
+  if (by_name.empty()) return;
+  static std::mutex guard;
+  static std::deque<List>& lists = *new std::deque<List>;
+  const std::lock_guard lock(guard);
+  for (const List& list : lists)
+    if (list.by_name == by_name) list_ = &list;
+  if (!list_) list_ = &lists.emplace_back(by_name);
+}
+
+const OpPolicies::ByName& OpPolicies::by_name() const {
+  static const ByName none;
+  return list_ ? list_->by_name : none;
+}
+
+std::optional<CastPolicy> OpPolicies::find(std::string_view op) const {
+  const auto found = by_name().find(op);
+  return found == by_name().end() ? std::nullopt : std::optional(found->second);
+}
+
+bool OpPolicies::checked() const { return !list_ || list_->checked.load(std::memory_order_relaxed); }
+void OpPolicies::set_checked() const { list_->checked.store(true, std::memory_order_relaxed); }
 
 DType cast_target(CastPolicy policy, DType low, DType self, std::span<const DType> all) {
   if (!is_floating(self) || self == DType::f64) return self;

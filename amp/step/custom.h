@@ -26,15 +26,13 @@ namespace halfstep {
 
 // The state in which a custom function's backward runs; kept in FunctionContext::amp.
 struct CustomAmpState {
-  Device device;
-  bool enabled = false;
-  DType dtype = DType::f32;
+  autocast::Regions regions;
 };
 
 // body: Tensors(const Tensors& inputs)
 template <class Body>
-Tensors custom_fwd(FunctionContext& ctx, Device device, const Tensors& inputs, Body&& body) {
-  ctx.amp = CustomAmpState{device, autocast::is_enabled(device.type), autocast::dtype(device.type)};
+Tensors custom_fwd(FunctionContext& ctx, Device, const Tensors& inputs, Body&& body) {
+  ctx.amp = CustomAmpState{autocast::regions()};
   return std::forward<Body>(body)(inputs);
 }
 
@@ -42,7 +40,9 @@ template <class Body>
 Tensors custom_fwd(FunctionContext& ctx, Device device, DType cast_inputs, const Tensors& inputs, Body&& body) {
   check<DTypeError>(is_floating(cast_inputs), "custom_fwd", "cast_inputs must be floating point, got ", cast_inputs);
   const DType dtype = autocast::dtype(device.type);
-  ctx.amp = CustomAmpState{device, false, dtype};
+  CustomAmpState state{autocast::regions()};
+  state.regions.of[size_t(device.type)].mode = autocast::Mode::off;
+  ctx.amp = state;
   if (!autocast::is_enabled(device.type)) return std::forward<Body>(body)(inputs);
   const Autocast off(device, dtype, /*enabled=*/false);
   Tensors cast;
@@ -59,7 +59,7 @@ template <class Body>
 Tensors custom_bwd(FunctionContext& ctx, Body&& body) {
   const CustomAmpState* state = std::any_cast<CustomAmpState>(&ctx.amp);
   check<AmpError>(state != nullptr, "custom_bwd", "needs the state that custom_fwd records: call custom_fwd in forward");
-  const Autocast region(state->device, state->dtype, state->enabled);
+  const autocast::AsIn region(state->regions);
   return std::forward<Body>(body)();
 }
 

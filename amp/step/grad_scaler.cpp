@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
@@ -73,6 +74,13 @@ struct GradScaler::Impl {
                       "growth_interval must be >= 1 and below 2^31, got ", v);
   }
 
+  // Are gradients other numbers than true ones?
+  bool scales() const { return options.enabled && !(options.fixed && init_scale == 1); }
+
+  void check_moves() const {
+    check<AmpError>(!options.fixed, "GradScaler.update", "the scale is fixed", Help{"leave out .fixed in the options"});
+  }
+
   void need_scale(const char* where) const {
     check<AmpError>(scale.defined(), where, "needs a scale, but scale() was not used in this iteration",
                     Help{"call scaler.scale(loss).backward() first"});
@@ -112,6 +120,7 @@ struct GradScaler::Impl {
     const Tensor found = zeros({}, {.device = scale.device()});
     backend_for(scale.device()).unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
     for (const Tensor& g : grads) g.bump_version();
+    mark_unscaled(optimizer.parameters());
     return found;
   }
 
@@ -123,8 +132,8 @@ struct GradScaler::Impl {
   void add_to(math::StepTail& tail) const {
     tail.scale = scale.data_ptr<float>();
     tail.tracker = tracker.data_ptr<int32_t>();
-    tail.growth = options.growth_factor;
-    tail.backoff = options.backoff_factor;
+    tail.growth = options.fixed ? 1 : options.growth_factor;
+    tail.backoff = options.fixed ? 1 : options.backoff_factor;
     tail.interval = int32_t(options.growth_interval);
   }
 };
@@ -147,7 +156,14 @@ GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!is_enabled()) return loss;
   impl_->check_loss(loss);
-  return mul(loss, impl_->scale);
+  const Tensor product = mul(loss, impl_->scale);
+  if (impl_->scales() && product.requires_grad()) {
+    product.register_hook([](const Tensor&) {
+      ScaledBackward::mark();
+      return Tensor();
+    });
+  }
+  return product;
 }
 
 Tensor GradScaler::seed(Device device, double weight) {
@@ -156,12 +172,15 @@ Tensor GradScaler::seed(Device device, double weight) {
   if (is_enabled() && !impl_->scale.defined()) impl_->place(device);
   if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
   const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
-  return weight == 1 ? unweighted : unweighted * weight;
+  const Tensor out = weight == 1 ? unweighted : unweighted * weight;
+  if (impl_->scales()) out.impl()->meta().scaled = true;
+  return out;
 }
 
 void GradScaler::backward(const Tensor& loss, double weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
   if (is_enabled()) impl_->check_loss(loss);
+  const ScaledBackward scaled(impl_->scales());
   loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
 }
 
@@ -172,8 +191,8 @@ Tensors GradScaler::scale(const Tensors& losses) {
   return out;
 }
 
-void GradScaler::unscale_(Optimizer& optimizer) {
-  if (!is_enabled()) return;
+Gradients GradScaler::unscale_(Optimizer& optimizer) {
+  if (!is_enabled()) return optimizer.parameters();
   impl_->need_scale("GradScaler.unscale_");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
@@ -184,6 +203,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   NoGrad off;
   record.found_inf = impl_->unscale(optimizer, "GradScaler.unscale_");
   record.stage = Stage::unscaled;
+  return optimizer.parameters();
 }
 
 StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
@@ -221,11 +241,13 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled ? Tensor() : impl_->scale}, std::move(check), tail);
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(check),
+                       tail);
     outcome.value_ = optimizer.step();
     const Optimizer::Left undone = optimizer.end_amp();
     if (undone.check) undone.check();
     left = undone.tail;
+    if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());
   } else {
     if (record.stage == Stage::ready) record.found_inf = impl_->unscale(optimizer, "GradScaler.step");
     record.stage = Stage::unscaled;
@@ -273,6 +295,7 @@ void GradScaler::update(std::optional<double> new_scale) {
   impl_->need_scale("GradScaler.update");
   NoGrad off;
   if (new_scale) {
+    impl_->check_moves();
     check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
                       "the new scale must be > 0 and finite, got ", *new_scale);
     impl_->scale.fill_(*new_scale);
@@ -295,6 +318,7 @@ void GradScaler::update(std::optional<double> new_scale) {
 void GradScaler::update(const Tensor& new_scale) {
   if (!is_enabled()) return;
   impl_->need_scale("GradScaler.update");
+  impl_->check_moves();
   check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
   check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad",
                     Help{"pass scale.detach()"});
@@ -333,9 +357,10 @@ void GradScaler::set_growth_interval(int64_t v) {
   impl_->options.growth_interval = v;
 }
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
+bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
 
 GradScaler::StateDict GradScaler::state_dict() const {
-  if (!is_enabled()) return {};
+  if (!is_enabled() || is_fixed()) return {};
   return {{"scale", get_scale()},
           {"growth_factor", get_growth_factor()},
           {"backoff_factor", get_backoff_factor()},
@@ -344,7 +369,7 @@ GradScaler::StateDict GradScaler::state_dict() const {
 }
 
 void GradScaler::load_state_dict(const StateDict& state) {
-  if (!is_enabled()) return;
+  if (!is_enabled() || is_fixed()) return;
   check<ValueError>(!state.empty(), "GradScaler.load_state_dict", "the state is empty: was it saved from a disabled scaler?");
   for (const char* key : kKeys) {
     check<ValueError>(state.contains(key), "GradScaler.load_state_dict", "the state needs the key ", key);

@@ -2,8 +2,7 @@
 // GradScaler: keeps float16 gradients in range by scaling the loss, and skips steps whose gradients overflow.
 //
 //   scaler.scale(loss).backward();
-//   scaler.unscale_(opt);                       // only to clip or inspect
-//   clip_grad_norm_(net.parameters(), 1.0);
+//   clip_grad_norm_(scaler.unscale_(opt), 1.0);  // unscale_ only to clip or inspect
 //   StepOutcome outcome = scaler.step(opt);     // does nothing to parameters and state when a gradient is not finite
 //   scaler.update();                            // once an iteration, last
 //   schedule.step(outcome.applied());           // moves only with applied steps
@@ -23,6 +22,7 @@
 
 #include "framework/math/training.h"
 #include "framework/tensor/tensor.h"
+#include "optim/gradients.h"
 
 namespace halfstep {
 
@@ -50,6 +50,8 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;    // in (0, 1)
   int64_t growth_interval = 2000; // clean updates before the scale grows
   bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
+  bool fixed = false;             // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
+                                  // not finite
 };
 
 class GradScaler {
@@ -69,7 +71,7 @@ class GradScaler {
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
   // The gradient that backward starts from: weight * scale, or weight when disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
-  void unscale_(Optimizer& optimizer);         // float16 gradients throw: keep parameters in float32
+  Gradients unscale_(Optimizer& optimizer);                                  // float16 gradients throw: keep parameters in float32
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
   // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all
   // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it is step() followed by
@@ -93,9 +95,10 @@ class GradScaler {
   template <std::floating_point Interval>
   void set_growth_interval(Interval) = delete;
   bool is_enabled() const;
+  bool is_fixed() const;  // enabled, and the scale never moves
 
-  StateDict state_dict() const;                // empty when disabled; waits for the device
-  void load_state_dict(const StateDict& state);
+  StateDict state_dict() const;                  // empty when disabled or fixed; waits for the device
+  void load_state_dict(const StateDict& state);  // does nothing then
 
  private:
   struct Impl;

@@ -7,6 +7,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/backend/dnn.h"
 #include "framework/base/log.h"
 
@@ -213,7 +214,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
     w.tensor.bump_version();
     if (w.shadow) autocast::shadow_is_current(w.tensor);
     w.version = w.tensor.version();
-    if (!w.tensor.raw_grad().defined() || !w.tensor.raw_grad().same(w.grad)) w.tensor.set_grad(w.grad);
+    if (!w.tensor.raw_grad().defined() || !w.tensor.raw_grad().same(w.grad)) move_grad(w.tensor, w.grad);
   }
   StepResult result = recorded_;
   result.loss = losses_.alias({}, {}, used_);

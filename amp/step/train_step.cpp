@@ -8,6 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
+#include "framework/ops/core/op_policy.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
@@ -55,6 +56,7 @@ void TrainStep::check_options() const {
   check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
   check<ValueError>(!o.amp || is_half(*o.amp), "TrainStep", "amp must be float16 or bfloat16, got ", o.amp.value_or(DType::f32),
                     Help{"leave it out to compute in float32"});
+  check_names(o.policies);
   check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
   check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
   check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
@@ -209,7 +211,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && work.on_device ? scaler_.seed(options_.device) : Tensor());
-    const Autocast region(options_.device, options_.amp);
+    const Autocast region(options_.device, region_options());
     Tensor output;
     std::tie(output, loss) = work.forward();
     if (output.defined()) result.output = output.detach();
@@ -234,6 +236,7 @@ bool TrainStep::keeps_low_gradients() const { return options_.accumulate_steps =
 
 StepUnderTest TrainStep::under_test() const {
   StepUnderTest out{.module = module_, .batches = {}, .device = options_.device, .low = options_.amp};
+  out.policies = options_.policies;
   out.scale = scaler_.get_scale();
   out.low_gradients = keeps_low_gradients();
   return out;
@@ -269,7 +272,7 @@ StepResult TrainStep::by_closure(const Work& work) {
     optimizer_.zero_grad();
     Tensor loss;
     {
-      const Autocast region(options_.device, options_.amp);
+      const Autocast region(options_.device, region_options());
       Tensor output;
       std::tie(output, loss) = work.forward();
       if (!result.output.defined() && output.defined()) result.output = output.detach();
@@ -287,13 +290,17 @@ bool TrainStep::clips() const {
   return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
 }
 
+AutocastOptions TrainStep::region_options() const {
+  return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};
+}
+
 // The norm of the gradients, where it is asked for.
 Tensor TrainStep::clip() {
-  scaler_.unscale_(optimizer_);
-  if (options_.clip_grad_agc > 0) clip_grad_agc_(optimizer_.parameters(), options_.clip_grad_agc);
-  if (options_.clip_grad_value > 0) clip_grad_value_(optimizer_.parameters(), options_.clip_grad_value);
-  if (options_.clip_grad_norm > 0) return clip_grad_norm_(optimizer_.parameters(), options_.clip_grad_norm);
-  return options_.grad_norm ? grad_norm(optimizer_.parameters()) : Tensor();
+  const Gradients gradients = scaler_.unscale_(optimizer_);
+  if (options_.clip_grad_agc > 0) clip_grad_agc_(gradients, options_.clip_grad_agc);
+  if (options_.clip_grad_value > 0) clip_grad_value_(gradients, options_.clip_grad_value);
+  if (options_.clip_grad_norm > 0) return clip_grad_norm_(gradients, options_.clip_grad_norm);
+  return options_.grad_norm ? grad_norm(gradients) : Tensor();
 }
 
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }

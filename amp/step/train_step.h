@@ -35,6 +35,7 @@ namespace halfstep {
 struct TrainStepOptions {
   Device device = Device::cpu;   // of the autocast region
   std::optional<DType> amp = {};  // autocast with this dtype, f16 or bf16; nothing: no autocast
+  OpPolicies policies = {};       // of the region, in place of those that ops have
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
@@ -167,6 +168,7 @@ class TrainStep {
   TestedBatch tested(const Work& work, const BatchRows& part) const;
   void keep(const Work& work, const BatchRows& part);
   StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
+  AutocastOptions region_options() const;
   bool clips() const;
   bool keeps_low_gradients() const;
   Tensor clip();

@@ -93,7 +93,9 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   layer.name = name_.empty() ? "model" : name_;
   layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
   try {
-    const Autocast region(Device::meta, run_.low);
+    const Autocast region(Device::meta, run_.precision.region());
+    std::optional<autocast::ModuleRegion> around;
+    if (const auto dtype = inherited()) around.emplace(*dtype, kept_forever(name_));
     const LedgerScope ledger;
     out = run(layer);
     layer.calls = ledger.calls();
@@ -111,6 +113,16 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   return out;
 }
 
+// The dtype that modules around this place set for it: the innermost one's.
+std::optional<DType> Inference::inherited() const {
+  for (size_t end = name_.rfind('.'); !name_.empty(); end = name_.rfind('.', end - 1)) {
+    const std::string around = end == std::string::npos ? "" : name_.substr(0, end);
+    if (const auto dtype = dtype_for(around, run_.precision)) return dtype;
+    if (around.empty()) break;
+  }
+  return {};
+}
+
 Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor& x) {
   return record(
       [&](LayerRow& layer) {
@@ -118,7 +130,10 @@ Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor&
         layer.what = module->describe();
         run_.built += 1 + std::ssize(module->parameters());
         layer.parameters = module->parameter_count();
-        return (*module)(x);
+        set_precisions(*module, run_.precision, name_);
+        Tensor in = x;
+        if (!module->precision() && inherited() == DType::f32 && run_.precision.low && is_half(x.dtype())) in = x.to(DType::f32);
+        return (*module)(in);
       },
       joined(x.shape()));
 }
@@ -176,20 +191,20 @@ Tensor Inference::again(const std::string& which, const std::function<Tensor(Inf
 
 Tensor Inference::elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say) {
   Issues found;
-  Run run{run_.facts, run_.low, found, run_.rows, run_.built, path_};
+  Run run{run_.facts, run_.precision, found, run_.rows, run_.built, path_};
   Inference at(run, path_, name_);
   const Tensor out = follow(at);
   return found.errors() > 0 ? reject("", say(found.list()[0])) : out;
 }
 
-InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
+InferredModel infer_model(const Json& model, const DataFacts& facts, const ModelPrecision& precision, const std::string& path,
                           Issues& issues) {
   InferredModel out{.model = model, .output = {}, .layers = {}};
   const SavedGenerator generator;
   const DefaultDevice on(Device::meta);
   const NoGrad off;
   int64_t built = 0;
-  Inference::Run run{facts, low, issues, out.layers, built};
+  Inference::Run run{facts, precision, issues, out.layers, built};
   const int64_t before = issues.errors();
   try {
     const Tensor result =

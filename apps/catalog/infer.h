@@ -28,7 +28,7 @@ class Inference {
  public:
   struct Run {
     const DataFacts& facts;
-    std::optional<DType> low;
+    const ModelPrecision& precision;
     Issues& issues;
     std::vector<LayerRow>& rows;
     int64_t& built;              // layers and parameter tensors so far
@@ -57,6 +57,7 @@ class Inference {
   bool fill_stateful(Json& self, const std::string& key);
   Tensor elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say);
   Tensor record(const std::function<Tensor(LayerRow&)>& run, const std::string& of);
+  std::optional<DType> inherited() const;
   Run& run_;
   std::string path_;  // "model.layers.2"
   std::string name_;  // "2"; "" for the model itself

@@ -256,7 +256,8 @@ std::unique_ptr<Loss> build_loss(const Json& loss) {
   return row.targets == Targets::classes ? std::make_unique<ByPosition>(std::move(made)) : std::move(made);
 }
 
-void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues) {
+void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, const ModelPrecision& precision,
+                Issues& issues) {
   const LossRow& row = loss_catalog().row(loss);
   const Targets given = facts.targets();
   const Shape& output = *model.output;
@@ -270,7 +271,7 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   try {
     const DefaultDevice on(Device::meta);
     const NoGrad off;
-    const Autocast region(Device::meta, low);
+    const Autocast region(Device::meta, precision.region());
     const Tensor value = (*build_loss(loss))(empty(with_batch(1, output), {.dtype = model.dtype}),
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));

@@ -46,7 +46,8 @@ Tensor last_step(const Json& loss, const Tensor& outputs);
 // Are those of classes probabilities?
 bool gives_probabilities(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
-void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, std::optional<DType> low, Issues& issues);
+void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, const ModelPrecision& precision,
+                Issues& issues);
 
 }  // namespace halfstep::app
 

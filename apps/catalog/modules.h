@@ -7,8 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "amp/autocast/autocast.h"
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
 #include "framework/backend/ledger.h"
@@ -61,9 +63,17 @@ struct InferredModel {
   std::vector<LayerRow> layers;
 };
 
-// Runs a checked model config layer by layer on Device::meta, on samples as `facts` has them, in a region of dtype `low` where
-// there is one. `path`: its place in the document.
-InferredModel infer_model(const Json& model, const DataFacts& facts, std::optional<DType> low, const std::string& path,
+// "amp" of a config, as far as models and losses compute by it.
+struct ModelPrecision {
+  std::optional<DType> low = {};                            // of autocast; nothing: none, and the others have no effect
+  OpPolicies policies = {};                                 // "amp.policy"
+  std::vector<std::pair<std::string, DType>> modules = {};  // "amp.modules": patterns of names
+  AutocastOptions region() const { return {.dtype = low, .enabled = low.has_value(), .policies = policies}; }
+};
+
+// Runs a checked model config layer by layer on Device::meta, on samples as `facts` has them, in the region of `precision`.
+// `path`: its place in the document.
+InferredModel infer_model(const Json& model, const DataFacts& facts, const ModelPrecision& precision, const std::string& path,
                           Issues& issues);
 
 // `model` as infer_model returned it, on the default device. Weights come from the default generator, by the layers' own rules or
@@ -73,6 +83,14 @@ std::shared_ptr<Module> build_model(const Json& model);
 // Makes the modules that "train.checkpoint_activations" (a pattern or a list of patterns) names compute their activations again in
 // backward instead of keeping them (Module::recompute_in_backward). Throws ConfigError for a pattern that matches no module's name.
 void recompute_activations(Module& model, const Json& patterns);
+
+// The dtype that `modules` of a ModelPrecision set for the module called `name`: that of the pattern with the longest match.
+std::optional<DType> dtype_for(const std::string& name, const ModelPrecision& precision);
+// Sets the precisions of `model`, which is called `prefix`, and of all below it.
+void set_precisions(Module& model, const ModelPrecision& precision, const std::string& prefix = "");
+// Throws ConfigError for a pattern of precision.modules that is in no module's name, and for two that match equally much of a name
+// and set different dtypes. For the whole model.
+void check_precisions(Module& model, const ModelPrecision& precision);
 
 }  // namespace halfstep::app
 

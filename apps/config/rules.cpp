@@ -12,6 +12,7 @@
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 #include "framework/data/statistics.h"
+#include "framework/ops/core/op_policy.h"
 
 namespace halfstep::app {
 namespace {
@@ -82,11 +83,22 @@ class Rules : private RuleSet {
     }
     if (!clean({"amp", "device"})) return;
     out.precision = mixed_precision(c_);
-    const auto& [device, low, scaler] = out.precision;
-    if (low == DType::f16 && !scaler.enabled) {
+    for (const auto& [op, policy] : out.precision.policies.by_name()) {
+      try {
+        check_names(OpPolicies{{op, policy}});
+      } catch (const ValueError& e) {
+        issues_.error(join_path("amp.policy", op), one_line(e).substr(std::string("[autocast] ").size()));
+      }
+    }
+    const std::optional<DType>& low = out.precision.low;
+    const GradScalerOptions& scaler = out.precision.scaler;
+    const bool scales = scaler.enabled && !scaler.fixed;
+    const bool f16 = low == DType::f16 || std::any_of(out.precision.modules.begin(), out.precision.modules.end(),
+                                                      [](const auto& m) { return m.second == DType::f16; });
+    if (low && f16 && !scales) {
       issues_.warn("amp.scaler.enabled", "float16 without a gradient scaler loses small gradients; \"auto\" or true is safer");
     }
-    if (low == DType::bf16 && scaler.enabled) {
+    if (low == DType::bf16 && !f16 && scales) {
       issues_.warn("amp.scaler.enabled", "bfloat16 has the range of float32 and needs no gradient scaler");
     }
   }
@@ -245,7 +257,7 @@ class Rules : private RuleSet {
   }
 
   void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, out.precision.low, "model", issues_);
+    InferredModel inferred = infer_model(c_["model"], *out.facts, out.precision, "model", issues_);
     c_["model"] = inferred.model;
     if (!inferred.output) return;
     out.layers = inferred.layers;
@@ -256,7 +268,7 @@ class Rules : private RuleSet {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!clean({"loss"})) return;
-    check_loss(c_["loss"], inferred, *out.facts, out.precision.low, issues_);
+    check_loss(c_["loss"], inferred, *out.facts, out.precision, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }

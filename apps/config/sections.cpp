@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/config/sections.h"
 
+#include <algorithm>
+
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 
@@ -98,13 +100,24 @@ Device named_device(const std::string& device) {
 
 MixedPrecision mixed_precision(const Json& config) {
   const AmpSection amp = Reader::read<AmpSection>(config["amp"]);
-  MixedPrecision out{.device = named_device(config["device"]), .low = {}, .scaler = {}};
+  MixedPrecision out;
+  out.device = named_device(config["device"]);
   if (amp.enabled) out.low = amp.dtype.value_or(out.device.is_cuda() ? DType::f16 : DType::bf16);
+  OpPolicies::ByName policies;
+  for (const auto& [op, policy] : amp.policy.items()) policies[op] = *parse_policy(policy.get<std::string>());
+  out.policies = policies;
+  for (const auto& [pattern, dtype] : amp.modules.items())
+    out.modules.emplace_back(pattern, *parse_dtype(dtype.get<std::string>()));
+  const bool any_f16 = out.low == DType::f16 ||
+                       std::any_of(out.modules.begin(), out.modules.end(), [](const auto& m) { return m.second == DType::f16; });
   out.scaler = {.init_scale = amp.scaler.init_scale,
                 .growth_factor = amp.scaler.growth_factor,
                 .backoff_factor = amp.scaler.backoff_factor,
                 .growth_interval = amp.scaler.growth_interval,
-                .enabled = out.low && amp.scaler.enabled.value_or(out.low == DType::f16)};
+                .enabled = out.low && amp.scaler.enabled.value_or(any_f16)};
+  const Json train = config.value("train", Json());
+  const bool guard = train.is_object() && train.contains("guard") && train["guard"] == true;
+  if (guard && !out.scaler.enabled) out.scaler = {.init_scale = 1, .enabled = true, .fixed = true};
   return out;
 }
 

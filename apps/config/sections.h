@@ -41,14 +41,17 @@ struct AmpSection {
   std::optional<DType> dtype;
   ScalerSection scaler;
   bool report;
+  Json policy, modules;
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "mixed precision"));
     key(dtype, choice("dtype", "auto", {"auto", "float16", "bfloat16"}, "\"auto\": float16 on cuda, bfloat16 on cpu"));
     key.section(scaler, "scaler", "the gradient scaler");
     key(report, boolean("report", false, "print casts, skipped steps and the scale at the end"));
-    key.unread(not_yet("policy", nullptr, "amp.policy"));
-    key.unread(not_yet("modules", nullptr, "amp.modules"));
+    key(policy, map("policy", choice("", nullptr, {"low", "f32", "f32_output", "promote", "keep", "banned"}, "a policy"), false,
+                    "policies of ops in place of their own, by the ops' names"));
+    key(modules, map("modules", choice("", nullptr, {"float32", "float16", "bfloat16"}, "a dtype"), true,
+                     "dtypes of modules whose names match; of several patterns the one that matches more decides"));
   }
 };
 
@@ -151,7 +154,7 @@ struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
   std::optional<double> clip_grad_norm, clip_grad_value, clip_grad_agc;
-  bool grad_norm;
+  bool grad_norm, guard;
   std::optional<int64_t> limit_batches, overfit_batches;
   Json early_stopping, checkpoint_activations;
   bool detect_anomaly;
@@ -170,6 +173,9 @@ struct TrainSection {
     key(clip_grad_agc,
         number("clip_grad_agc", nullptr, "bound of each unit's gradient norm over the norm of its weights").above(0));
     key(grad_norm, boolean("grad_norm", false, "report the norm of the gradients also without clip_grad_norm"));
+    key(guard,
+        boolean("guard", false,
+                "skip steps with gradients that are not finite, in float32 and bfloat16 too; a gradient scaler does that anyway"));
     key.unread(boolean("deterministic", true, "every run gives the same bits; only true is supported"));
     key(limit_batches, integer("limit_batches", nullptr, "largest number of batches per epoch").at_least(1).at_most(kMaxCount));
     key(eval_every, interval("eval_every", "1 epoch", "when data.val is evaluated"));
@@ -334,13 +340,12 @@ const Section& root_schema();
 // For a document, or its section "amp", that was checked against the schema without errors.
 Sections read_sections(const Json& config);
 
-// What "device" and "amp" come to.
-struct MixedPrecision {
+// What "device", "amp" and "train.guard" come to.
+struct MixedPrecision : ModelPrecision {
   Device device;
-  std::optional<DType> low;  // the dtype of autocast; nothing when it is off
   GradScalerOptions scaler;
 };
-// Of a document whose "device" and "amp" have no errors.
+// Of a document whose "device" and "amp" have no errors; "train.guard" is read where it has none.
 MixedPrecision mixed_precision(const Json& config);
 
 // "auto": cuda when there is one. Throws ConfigError for an unknown name.

@@ -24,6 +24,7 @@ class TrainingRules : private RuleSet {
     const std::shared_ptr<Module> model = build_model(c_["model"]);
     if (clean({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
+    if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
@@ -71,7 +72,9 @@ class TrainingRules : private RuleSet {
   void closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
-    if (clean({"amp", "device"}) && precision_.scaler.enabled)
+    if (clean({"amp", "device", "train"}) && precision_.scaler.fixed)
+      issues_.error("train.guard", "must not be true with " + type + ", which evaluates the loss itself");
+    else if (clean({"amp", "device"}) && precision_.scaler.enabled)
       issues_.error("optimizer", type +
                                      " evaluates the loss several times a step, which a gradient scaler does not allow; train in "
                                      "float32 or bfloat16");

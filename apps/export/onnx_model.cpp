@@ -20,7 +20,10 @@ Tensor output_of(const ExportSource& source, const ExportOptions& o, const Prepa
   const DataForm& form = source.model.form();
   Tensor y = prepare(x);
   {
-    const Autocast region(Device::cpu, o.dtype == DType::f16 ? std::optional(DType::f16) : std::nullopt);
+    AutocastOptions options = parts.region;
+    options.dtype = DType::f16;
+    options.enabled = o.dtype == DType::f16;
+    const Autocast region(Device::cpu, options);
     y = (*parts.model)(y).to(DType::f32);
   }
   if (o.probabilities || (form.classes == 0 && !o.raw)) y = last_step(source.model.config().loss, y);

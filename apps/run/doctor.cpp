@@ -77,7 +77,7 @@ class Doctor {
   std::string called(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
 
   void scaler() {
-    if (plan_.low != DType::f16 || config_.scaler.enabled) return;
+    if (plan_.low != DType::f16 || (config_.scaler.enabled && !config_.scaler.fixed)) return;
     add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
          "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
   }
@@ -122,7 +122,10 @@ class Doctor {
     DType before = DType::f32;
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
       const LayerRow& row = plan_.layers[i];
-      if (row.dtype == DType::f32 && is_half(before)) {
+      const bool asked_for = std::any_of(row.calls.begin(), row.calls.end(), [](const LedgerCall& call) {
+        return call.reason.find(", set for ") != std::string::npos || call.reason.find(", policy set to ") != std::string::npos;
+      });
+      if (row.dtype == DType::f32 && is_half(before) && !asked_for) {
         std::string why;
         for (const LedgerCall& call : row.calls)
           if (call.policy == CastPolicy::f32 || call.policy == CastPolicy::f32_output || call.policy == CastPolicy::promote)

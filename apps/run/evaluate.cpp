@@ -12,7 +12,7 @@
 namespace halfstep::app {
 
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader<>& loader, Device device,
-                    std::optional<DType> low, ProcessGroup* group) {
+                    const AutocastOptions& region, ProcessGroup* group) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;
   const FreshStates begin(module);
@@ -28,7 +28,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
     if (input.defined()) {
       Tensor output, value;
       {
-        const Autocast region(device, low);
+        const Autocast open(device, region);
         output = module(input);
         value = loss(output, target);
       }

@@ -29,11 +29,11 @@ struct EvalResult {
   double seconds = 0;
 };
 
-// One pass over `loader` without gradients, in eval mode, under the same autocast as training (`low` empty: none). Stateful layers
+// One pass over `loader` without gradients, in eval mode, under the same autocast as training, `region`. Stateful layers
 // begin at zero. With a group every rank computes its part of each batch, and all have the whole result. The module is left in the
 // mode and with the states that it was in. Metrics get the results of as_measured().
 EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader<>& loader, Device device,
-                    std::optional<DType> low, ProcessGroup* group = nullptr);
+                    const AutocastOptions& region, ProcessGroup* group = nullptr);
 
 // Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for
 // other data are null.

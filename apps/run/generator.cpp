@@ -155,7 +155,7 @@ TextSampler::TextSampler(Predictor& model, const SamplingOptions& options)
       reader_(*model.parts().model, {.seq_len = options_.seq_len,
                                      .vocabulary = model.form().vocabulary,
                                      .device = model.parts().device,
-                                     .low = model.parts().low,
+                                     .region = model.parts().region,
                                      .by_steps = options.by_steps}),
       text_(options_),
       textless_(tokens_without_text(options_)) {

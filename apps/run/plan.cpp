@@ -134,6 +134,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
     const MemoryScope scope(MemoryTag::parameters);
     return build_model(config.model);
   }();
+  set_precisions(*model, config);
   if (config.performance.channels_last) model->to(MemoryFormat::channels_last);
   model->train();
   recompute_activations(*model, config.train.checkpoint_activations);

@@ -92,8 +92,8 @@ double class_of_folder(const fs::path& path, const DataForm& form) {
   return at == form.names.end() ? kUnknown : double(at - form.names.begin());
 }
 
-Tensor forward_of(Module& model, Device device, std::optional<DType> low, const Tensor& x) {
-  const Autocast region(device, low);
+Tensor forward_of(Module& model, Device device, const AutocastOptions& region, const Tensor& x) {
+  const Autocast open(device, region);
   return model(x).to(DType::f32);
 }
 
@@ -140,8 +140,8 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   parts_.model->requires_grad_(true);
   if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
   if (!parts_.device.is_cpu() && options.record) {
-    const auto forward = [model = parts_.model, device = parts_.device, low = parts_.low](const Tensor& x) {
-      return forward_of(*model, device, low, x);
+    const auto forward = [model = parts_.model, device = parts_.device, region = parts_.region](const Tensor& x) {
+      return forward_of(*model, device, region, x);
     };
     recorder_ = std::make_unique<ForwardRecorder>(forward, *parts_.model, parts_.device);
   }
@@ -169,7 +169,7 @@ Tensor Predictor::operator()(const Tensor& inputs) const {
     fresh.emplace(*parts_.model);
   }
   if (recorder_) return (*recorder_)(batch.input).cpu();
-  return forward_of(*parts_.model, parts_.device, parts_.low, batch.input.to(parts_.device)).cpu();
+  return forward_of(*parts_.model, parts_.device, parts_.region, batch.input.to(parts_.device)).cpu();
 }
 
 size_t Predictor::recordings() const {

@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kReader = "generate";
 constexpr int64_t kTrial = 128;         // tokens of the trial
 constexpr double kAgreement = 1e-3;     // of the largest score; other orders of sums change 1e-6 of it
+const AutocastOptions kFloat32{.enabled = false};
 constexpr int64_t kLongestPiece = 512;  // of a prompt, for models that see everything
 
 }  // namespace
@@ -27,10 +28,10 @@ SequenceReader::SequenceReader(Module& model, const SequenceReaderOptions& optio
 }
 
 // The model's scores, [T, vocabulary].
-Tensor SequenceReader::call(std::span<const int64_t> tokens, std::optional<DType> low) {
+Tensor SequenceReader::call(std::span<const int64_t> tokens, const AutocastOptions& region) {
   const NoGrad off;
   const Tensor x = from_vector(std::vector<int64_t>(tokens.begin(), tokens.end()), {1, int64_t(tokens.size())}, Device::cpu);
-  const Autocast region(options_.device, low);
+  const Autocast open(options_.device, region);
   const Tensor y = model_(x.to(options_.device));
   check<ValueError>(y.dim() == 3 && y.size(1) == int64_t(tokens.size()) && y.size(2) == options_.vocabulary, kReader,
                     "the model must give a score for each token at every position, ",
@@ -39,9 +40,9 @@ Tensor SequenceReader::call(std::span<const int64_t> tokens, std::optional<DType
 }
 
 // Outside of a pass, and without the states that stateful layers have from another call.
-Tensor SequenceReader::call_alone(std::span<const int64_t> tokens, std::optional<DType> low) {
+Tensor SequenceReader::call_alone(std::span<const int64_t> tokens, const AutocastOptions& region) {
   const FreshStates fresh(model_);
-  return call(tokens, low);
+  return call(tokens, region);
 }
 
 void SequenceReader::find_mode() {
@@ -51,9 +52,9 @@ void SequenceReader::find_mode() {
   mode_ = Mode::window;
   context_ = options_.seq_len;
   try {
-    const Tensor whole = call_alone(tokens, {}).to(DType::f32);
+    const Tensor whole = call_alone(tokens, kFloat32).to(DType::f32);
     if (options_.by_steps) try_steps(tokens, whole);
-    if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), {});
+    if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), kFloat32);
   } catch (const ShapeError& e) {
     mode_ = Mode::fixed;
     why_not_ = one_line(e);
@@ -69,7 +70,7 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
     for (size_t at = 0; at < all.size();) {
       const size_t count = at == 0 ? half : at < half + 2 ? 1 : all.size() - at;
       const DecodeScope pass(cache_);
-      parts.push_back(call(all.subspan(at, count), {}).to(DType::f32));
+      parts.push_back(call(all.subspan(at, count), kFloat32).to(DType::f32));
       at += count;
     }
   } catch (const ValueError& e) { why_not_ = one_line(e); } catch (const ShapeError& e) {
@@ -113,7 +114,7 @@ Tensor SequenceReader::read_step(int64_t count) {
   for (int64_t at = known - fresh; at < known;) {
     const int64_t length = std::min(most, known - at);
     const DecodeScope pass(cache_);
-    y = call(std::span(seen_).subspan(size_t(at), size_t(length)), options_.low);
+    y = call(std::span(seen_).subspan(size_t(at), size_t(length)), options_.region);
     y = y.select(0, length - 1);
     at += length;
   }
@@ -124,7 +125,7 @@ Tensor SequenceReader::read_window() {
   const size_t count = std::min(seen_.size(), size_t(context_));
   std::vector<int64_t> window(seen_.end() - int64_t(count), seen_.end());
   if (mode_ == Mode::fixed) window.resize(size_t(options_.seq_len), 0);
-  return call_alone(window, options_.low).select(0, int64_t(count) - 1);
+  return call_alone(window, options_.region).select(0, int64_t(count) - 1);
 }
 
 }  // namespace halfstep::app

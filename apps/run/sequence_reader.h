@@ -20,7 +20,7 @@ struct SequenceReaderOptions {
   int64_t seq_len = 0;     // tokens of a training sample
   int64_t vocabulary = 0;  // tokens are below it
   Device device{};
-  std::optional<DType> low{};  // dtype of mixed precision; empty: off
+  AutocastOptions region{.enabled = false};  // of the model
   bool by_steps = true;        // false: never token by token
 };
 
@@ -52,8 +52,8 @@ class SequenceReader {
   };
   void find_mode();
   void try_steps(const std::vector<int64_t>& tokens, const Tensor& whole);
-  Tensor call(std::span<const int64_t> tokens, std::optional<DType> low);
-  Tensor call_alone(std::span<const int64_t> tokens, std::optional<DType> low);
+  Tensor call(std::span<const int64_t> tokens, const AutocastOptions& region);
+  Tensor call_alone(std::span<const int64_t> tokens, const AutocastOptions& region);
   Tensor read_step(int64_t count);
   Tensor read_window();
 

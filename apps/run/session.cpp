@@ -31,8 +31,8 @@ void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts facts = facts_of(data);
   Issues issues;
-  InferredModel inferred = infer_model(config.model, facts, config.low, "model", issues);
-  if (inferred.output) check_loss(config.loss, inferred, facts, config.low, issues);
+  InferredModel inferred = infer_model(config.model, facts, config, "model", issues);
+  if (inferred.output) check_loss(config.loss, inferred, facts, config, issues);
   check_metrics(config.metrics, facts.targets(), issues);
   issues.raise("the config", {});
   config.model = inferred.model;
@@ -113,10 +113,12 @@ ModelParts make_model(const Config& config) {
   set_dnn_options({.benchmark = config.performance.cudnn_benchmark, .workspace = config.performance.cudnn_workspace << 20});
   manual_seed(config.seed);
   out.low = config.low;
+  out.region = config.region();
   {
     const MemoryScope scope(MemoryTag::parameters);
     out.model = build_model(config.model);
     out.model->to(out.device);
+    set_precisions(*out.model, config);
     if (config.performance.channels_last) out.model->to(MemoryFormat::channels_last);  // convolutions follow their weights
   }
   out.loss = build_loss(config.loss);
@@ -128,6 +130,7 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
   const std::optional<bool>& graph = config.performance.cuda_graph;
   return {.device = config.device,
           .amp = config.low,
+          .policies = config.policies,
           .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
           .clip_grad_value = t.clip_grad_value.value_or(0.0),
           .clip_grad_agc = t.clip_grad_agc.value_or(0.0),
@@ -169,6 +172,7 @@ Session make_session(Config config, const ProcessGroup* group, FirstValues value
   // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.
   if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
   recompute_activations(*s.model, config.train.checkpoint_activations);
+  check_precisions(*s.model, config);
   if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
   s.metrics = make_metrics(config, s.train->dataset());
   s.form = s.train->dataset().form();

@@ -26,6 +26,7 @@ namespace halfstep::app {
 struct ModelParts {
   Device device;
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
+  AutocastOptions region;    // of forward and loss
   std::shared_ptr<Module> model;
   std::unique_ptr<Loss> loss;
 };

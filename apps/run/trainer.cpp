@@ -125,8 +125,7 @@ TrainSummary Trainer::run() {
 
 void Trainer::introduce() const {
   std::string precision = "float32";
-  if (s_.low)
-    precision = joined("mixed ", *s_.low, s_.scaler.is_enabled() ? joined(", loss scale from ", s_.scaler.get_scale()) : "");
+  if (s_.low) precision = joined("mixed ", *s_.low, scale() ? joined(", loss scale from ", *scale()) : "");
   int64_t trained = 0;
   for (const Tensor& p : s_.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
   const int64_t all = s_.model->parameter_count();
@@ -259,6 +258,8 @@ void Trainer::note_first_skip(int64_t step, bool loss_finite) {
     return progress_.note(joined("step ", step,
                                  " was skipped: its loss was not finite, and no weight has changed. "
                                  "\"train.detect_anomaly\": true finds the cause"));
+  if (s_.scaler.is_fixed())
+    return progress_.note(joined("step ", step, " was skipped: a gradient was not finite, as train.guard looks for"));
   progress_.note(joined("step ", step,
                         " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
                         "a few skips, most at the start, are normal and change no weight"));
@@ -266,25 +267,12 @@ void Trainer::note_first_skip(int64_t step, bool loss_finite) {
 
 void Trainer::diverged(const std::string& what) {
   std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
-  if (s_.low == DType::f16 && !s_.scaler.is_enabled()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
+  if (s_.low == DType::f16 && !scale()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
   if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
   const std::string& cause = explainer_.last_cause();
   if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
   fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
                       "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
-}
-
-// Losses may stay finite while an update breaks weights that no batch uses.
-void Trainer::check_weights() {
-  const auto look = [&](const std::string& name, const Tensor& t) {
-    if (!t.defined()) return;
-    const ValueCounts c = count_values(t);
-    if (c.bad()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
-  };
-  const std::vector<NamedTensor> parameters = s_.model->named_parameters();
-  for (const NamedTensor& p : parameters) look(p.name, p.tensor);
-  if (!s_.average) return;
-  for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
 void Trainer::log() {
@@ -335,7 +323,7 @@ void Trainer::evaluate_now() {
   if (group_) average_buffers(*s_.model, *group_);
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
-  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.low, group_);
+  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.region, group_);
   averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
@@ -394,7 +382,7 @@ double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duratio
 double Trainer::training_seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count() - eval_seconds_; }
 
 std::optional<double> Trainer::scale() const {
-  return s_.scaler.is_enabled() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
+  return s_.scaler.is_enabled() && !s_.scaler.is_fixed() ? std::optional(s_.scaler.get_scale()) : std::nullopt;
 }
 
 }  // namespace halfstep::app

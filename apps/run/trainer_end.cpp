@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says and gives back when it ends.
+// What a run checks, says and gives back when it ends.
 #include <cmath>
 #include <cstdlib>
 #include <variant>
@@ -36,6 +36,19 @@ std::string shown(const MetricValue& m) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f %%", 100 * m.value);
   return m.name + " " + text;
+}
+
+// Losses may stay finite while an update breaks weights that no batch uses.
+void Trainer::check_weights() {
+  const auto look = [&](const std::string& name, const Tensor& t) {
+    if (!t.defined()) return;
+    const ValueCounts c = count_values(t);
+    if (c.bad()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
+  };
+  const std::vector<NamedTensor> parameters = s_.model->named_parameters();
+  for (const NamedTensor& p : parameters) look(p.name, p.tensor);
+  if (!s_.average) return;
+  for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
 TrainSummary Trainer::summary(Ending ending) {

@@ -3,7 +3,9 @@
 // and bounds its memory, where a matcher that backtracks can be made to run for years.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace re2 {
@@ -19,6 +21,7 @@ class Pattern {
   ~Pattern();
   std::string error() const;  // why it is not a regular expression; empty: it is one
   bool found_in(const std::string& text) const;
+  std::optional<size_t> match_length(const std::string& text) const;  // of the first match; nothing: there is none
   // `text` with the first match replaced by `by`, in which \1 to \9 are the match's groups.
   std::string replaced(std::string text, const std::string& by) const;
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "apps/schema/suggest.h"
+#include "framework/base/check.h"
 
 namespace halfstep::app {
 namespace {
@@ -151,6 +152,9 @@ std::string Field::expects() const {
       if (null_items) out += ", null for some";
       if (min_items == 1 && max_items > 1) out += " with at least one entry";
       break;
+    case Kind::map:
+      return joined("an object of at most ", max_items, keys_are_patterns ? " regular expressions" : " names", ", each with ",
+                    item->expects());
     case Kind::section:
       out = switchable ? "true, false or an object" : short_for.empty() ? "an object" : "a string or an object";
       break;
@@ -192,6 +196,13 @@ Field choice(std::string key, Json fallback, std::vector<std::string> words, std
 Field list(std::string key, Json fallback, Field item, std::string doc) {
   Field f = make(std::move(key), Kind::list, std::move(fallback), std::move(doc));
   f.item = std::make_shared<const Field>(std::move(item));
+  return f;
+}
+Field map(std::string key, Field value, bool keys_are_patterns, std::string doc) {
+  Field f = make(std::move(key), Kind::map, Json::object(), std::move(doc));
+  f.item = std::make_shared<const Field>(std::move(value));
+  f.keys_are_patterns = keys_are_patterns;
+  f.max_items = 100;
   return f;
 }
 Field optional_section(std::string key, const Section& section, std::string doc) {

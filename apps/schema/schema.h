@@ -24,7 +24,7 @@ inline constexpr double kMaxCount = 1e9;                       // of steps, epoc
 struct Section;
 struct Family;
 
-enum class Kind : uint8_t { boolean, integer, number, text, interval, list, section, component, not_yet };
+enum class Kind : uint8_t { boolean, integer, number, text, interval, list, map, section, component, not_yet };
 
 struct Field {
   std::string key;
@@ -36,7 +36,8 @@ struct Field {
   bool low_open = false, high_open = false;  // the bound itself is not legal
   std::vector<std::string> words = {};       // text: the legal ones (none: any); others: words legal besides
   int min_items = 0, max_items = 1 << 30;    // of a list
-  std::shared_ptr<const Field> item = nullptr;
+  std::shared_ptr<const Field> item = nullptr;  // of a list; of a map: a value
+  bool keys_are_patterns = false;               // of a map: regular expressions
   bool or_single = false;     // a list: or one item, without brackets
   bool null_items = false;    // a list: items may be null
   const Section* section = nullptr;
@@ -79,6 +80,8 @@ Field pattern(std::string key, Json fallback, std::string doc);  // apps/schema/
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc);
 Field interval(std::string key, Json fallback, std::string doc);
 Field list(std::string key, Json fallback, Field item, std::string doc);
+// An object with keys of the user's, at most max_items of them.
+Field map(std::string key, Field value, bool keys_are_patterns, std::string doc);
 Field section(std::string key, const Section& section, std::string doc);
 Field optional_section(std::string key, const Section& section, std::string doc);  // absent stays absent
 Field component(std::string key, const Family& family, std::string doc);

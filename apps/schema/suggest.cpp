@@ -61,7 +61,9 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"EuclideanLoss", "MSELoss"}, {"MeanSquaredError", "MSELoss"}, {"Cosine", "CosineAnnealingLR"},
     {"CosineDecay", "CosineAnnealingLR"}, {"Step", "StepLR"}, {"Synthetic", "Random"}, {"Tabular", "CSV"}, {"half", "float16"},
     {"f16", "float16"}, {"fp16", "float16"}, {"16-mixed", "float16"}, {"f32", "float32"}, {"fp32", "float32"}, {"bf16", "bfloat16"},
-    {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"},
+    {"bf16-mixed", "bfloat16"}, {"brainfloat16", "bfloat16"}, {"float", "float32"}, {"single", "float32"}, {"full", "float32"},
+    {"float32", "f32"}, {"fp32", "f32"}, {"lower", "low"}, {"lower_precision_fp", "low"}, {"float16", "low"}, {"bfloat16", "low"},
+    {"half", "low"}, {"fp16", "low"}, {"bf16", "low"}, {"fp32_set_opt_dtype", "f32_output"},
     {"gpu", "cuda"}, {"maximize", "max"}, {"minimize", "min"}, {"top1", "accuracy"}, {"acc", "accuracy"},
 };
 // clang-format on

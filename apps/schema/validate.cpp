@@ -42,6 +42,7 @@ class Checker {
         return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
       case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
       case Kind::list: return list(value, f, path);
+      case Kind::map: return map(value, f, path);
       case Kind::section: return switched(value, f, path);
       case Kind::component: return component(value, *f.family, f, path);
       case Kind::not_yet: break;
@@ -138,6 +139,18 @@ class Checker {
       } else {
         out.push_back(field(value[i], *f.item, join_path(path, i)));
       }
+    }
+    return out;
+  }
+
+  Json map(const Json& value, const Field& f, const std::string& path) {
+    if (!value.is_object() || int(value.size()) > f.max_items) return wrong(value, f, path);
+    Json out = Json::object();
+    for (const auto& [key, given] : value.items()) {
+      if (given.is_null()) continue;
+      const std::string at = join_path(path, key);
+      if (f.keys_are_patterns) pattern(Json(key), at);
+      out[key] = field(given, *f.item, at);
     }
     return out;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/checkpoint.h"
 
-#include <array>
 #include <optional>
 
 #include "amp/autocast/autocast.h"
@@ -15,15 +14,13 @@ namespace {
 
 // Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores both at its end.
 struct Surroundings {
-  std::array<AutocastOptions, kDeviceTypeCount> regions;
+  autocast::Regions regions;
   Generator::State random;
   std::optional<BatchRows> rows;
 
   static Surroundings now() {
     Surroundings s;
-    for (int i = 0; i < kDeviceTypeCount; ++i)
-      s.regions[size_t(i)] = {autocast::dtype(Device::Type(i)), autocast::is_enabled(Device::Type(i)),
-                              autocast::is_cache_enabled()};
+    s.regions = autocast::regions();
     s.random = default_generator().state();
     s.rows = DrawsOf::current();
     return s;
@@ -32,22 +29,16 @@ struct Surroundings {
 
 class Restored {
  public:
-  explicit Restored(const Surroundings& s)
-      : cpu_(Device::cpu, s.regions[size_t(Device::Type::cpu)]),
-        cuda_(Device::cuda, s.regions[size_t(Device::Type::cuda)]),
-        meta_(Device::meta, s.regions[size_t(Device::Type::meta)]),
-        random_(default_generator().state()),
-        rows_(s.rows) {
+  explicit Restored(const Surroundings& s) : regions_(s.regions), random_(default_generator().state()), rows_(s.rows) {
     default_generator().set_state(s.random);
   }
   ~Restored() { default_generator().set_state(random_); }
 
  private:
-  Autocast cpu_, cuda_, meta_;
+  autocast::AsIn regions_;
   Generator::State random_;
   DrawsOf rows_;
 };
-static_assert(kDeviceTypeCount == 3);
 
 class CheckpointNode final : public Node {
  public:

@@ -10,6 +10,7 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/node.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/layer_path.h"
 
@@ -78,6 +79,7 @@ class Engine {
                         ", got ", g.shape());
       check<DeviceError>(g.device() == out.device(), "backward", "gradient of output ", i, " must be on its device ", out.device(),
                          ", got ", g.device());
+      if (g.impl()->autograd && g.impl()->autograd->scaled) ScaledBackward::mark();
       const Edge edge = edge_of(out);
       deliver(edge, g.dtype() == edge.dtype ? g : g.to(edge.dtype));
     }
@@ -223,6 +225,7 @@ class Engine {
 }  // namespace
 
 void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
+  const ScaledBackward scaled;
   Engine engine(retain_graph, create_graph);
   LeafReports reports;
   engine.seed(outputs, grad_outputs);
@@ -233,6 +236,7 @@ void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_g
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {
   for (size_t i = 0; i < inputs.size(); ++i)
     check<AutogradError>(inputs[i].defined() && inputs[i].requires_grad(), "grad", "input ", i, " does not require grad");
+  const ScaledBackward scaled;
   Engine engine(options.retain_graph, options.create_graph);
   engine.capture(inputs, outputs);
   engine.seed(outputs, grad_outputs);

@@ -6,6 +6,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -45,7 +46,9 @@ class AccumulateGrad final : public Node {
   void add(const Tensor& g) {
     const std::lock_guard lock(mutex_);
     leaf_.grad();  // one in a 16-bit dtype is converted before more is added
-    Tensor& slot = leaf_.impl()->meta().grad;
+    AutogradMeta& meta = leaf_.impl()->meta();
+    if (ScaledBackward::is_open()) meta.scaled = true;
+    Tensor& slot = meta.grad;
     if (grad_enabled()) {
       slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
     } else if (slot.defined()) {

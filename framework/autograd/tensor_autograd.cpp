@@ -53,7 +53,9 @@ void Tensor::set_grad(const Tensor& g) const {
     check<DTypeError>(g.dtype() == dtype() || (dtype() == DType::f32 && is_half(g.dtype())), "set_grad", "the gradient must be ",
                       dtype(), ", got ", g.dtype());
   }
-  if (g.defined() || get().autograd) get().meta().grad = g;
+  if (!g.defined() && !get().autograd) return;
+  get().meta().grad = g;
+  get().meta().scaled = false;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "framework/base/layer_path.h"
 #include "framework/tensor/memory.h"
@@ -26,21 +27,25 @@ std::string text(DType dtype) {
 }
 
 // Why an op that autocast looked at computes in the dtype that it does.
-std::string reason_of(CastPolicy policy, DType low, std::span<const DType> given) {
+std::string reason_of(const LedgerPolicy& what, std::span<const DType> given) {
   const auto has = [&](DType d) { return std::find(given.begin(), given.end(), d) != given.end(); };
   const bool floats = std::any_of(given.begin(), given.end(), is_floating);
   if (!floats) return "no floating input";
   if (has(DType::f64)) return "no cast: float64";
-  switch (policy) {
-    case CastPolicy::low: return "computes in " + text(low) + " in a region";
-    case CastPolicy::f32: return "computes in float32 in a region";
-    case CastPolicy::f32_output: return "its result is float32 in a region";
+  switch (what.policy) {
+    case CastPolicy::low: return "computes in " + text(what.low);
+    case CastPolicy::f32:
+      if (what.casts) return "computes in float32";
+      [[fallthrough]];
+    case CastPolicy::f32_output: return "its result is float32";
     case CastPolicy::promote: return "takes the widest dtype of its inputs";
     case CastPolicy::keep:
     case CastPolicy::banned: break;
   }
   return "takes the dtype it is given";
 }
+
+std::string set_for(const std::string& module) { return ", set for " + (module.empty() ? "the model" : module); }
 
 }  // namespace
 
@@ -72,12 +77,24 @@ std::string_view Ledger::current_op() {
 }
 LedgerPass Ledger::current_pass() { return halfstep::current_pass; }
 
-void Ledger::policy(CastPolicy policy, DType low, std::span<const Tensor> inputs) {
+void Ledger::policy(const LedgerPolicy& what, std::span<const Tensor> inputs) {
   if (!innermost || innermost->depth_ > 0) return;
   innermost->given_.clear();
   for (const Tensor& t : inputs) innermost->given_.push_back(t.defined() ? t.dtype() : DType::boolean);
-  innermost->next_.policy = policy;
-  innermost->next_.reason = reason_of(policy, low, innermost->given_);
+  innermost->policy_ = what.policy;
+  innermost->set_by_ = what.set_for ? set_for(*what.set_for) : "";
+  if (what.of_region) innermost->set_by_ += joined(", policy set to ", name(what.policy));
+  std::string& reason = innermost->next_.reason;
+  reason = reason_of(what, innermost->given_);
+  const bool by_region = reason.starts_with("computes in") || reason.starts_with("its result");
+  reason += !innermost->set_by_.empty() ? innermost->set_by_ : by_region ? " in a region" : "";
+}
+
+void Ledger::paused(const std::string& module, std::span<const Tensor> inputs) {
+  if (!innermost || innermost->depth_ > 0) return;
+  const bool floats =
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
+  if (floats) innermost->next_.reason = "computes in float32" + set_for(module);
 }
 
 void Ledger::cast(const Tensor& from, DType to, bool shadow) {
@@ -129,6 +146,7 @@ LedgerEntry::LedgerEntry(std::string_view op, CastPolicy policy, std::span<const
   LedgerCall call = std::move(scope_->next_);
   scope_->next_ = {};
   const bool looked_at = !call.reason.empty();
+  policy = std::exchange(scope_->policy_, {}).value_or(policy);
   call.op = op;
   call.pass = current_pass;
   call.layer = layer ? *layer : "";
@@ -143,7 +161,7 @@ LedgerEntry::LedgerEntry(std::string_view op, CastPolicy policy, std::span<const
   if (floating != inputs.end()) call.compute = floating->dtype();
   if (looked_at && policy == CastPolicy::f32 && is_half(call.compute)) {
     call.compute = DType::f32;
-    call.reason = "computes in float32 and reads 16 bits";
+    call.reason = "computes in float32 and reads 16 bits" + scope_->set_by_;
   }
   if (!looked_at) {
     constexpr const char* reasons[] = {"takes the dtype it is given", "as its forward", "as its parameters"};

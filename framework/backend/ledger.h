@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -79,7 +80,9 @@ class LedgerScope {
   LedgerScope* outer_;
   std::vector<LedgerCall> calls_;
   LedgerCall next_;           // casts by autocast for the next call
-  std::vector<DType> given_;  // to it
+  std::optional<CastPolicy> policy_;  // of it, from autocast
+  std::string set_by_;                // what decided that besides the op's own policy: ends the reason
+  std::vector<DType> given_;          // to it
   bool casting_ = false;      // the next kernel is a cast that autocast makes
   int depth_ = 0;             // calls that are open, one inside the other
 };
@@ -95,14 +98,25 @@ class LedgerPassScope {
   LedgerPass saved_;
 };
 
+// What autocast does to the next call.
+struct LedgerPolicy {
+  CastPolicy policy = CastPolicy::keep;
+  bool casts = false;                    // as the policy says; else the kernel does that by itself
+  DType low = DType::f32;                // of the region
+  bool of_region = false;                // the policy is the region's, not the op's own
+  const std::string* set_for = nullptr;  // path of the module whose precision the region has; null: none
+};
+
 // Called by the framework to report to the open scope. Without an open scope all of it does nothing.
 struct Ledger {
   static bool is_open();
   // What the innermost scope is in: an op's call, or "autocast" for a cast before one, or empty; and the part of a step.
   static std::string_view current_op();
   static LedgerPass current_pass();
-  // From autocast, before it casts: the next call has this policy in a region of dtype `low`, and was given these inputs.
-  static void policy(CastPolicy policy, DType low, std::span<const Tensor> inputs);
+  // From autocast, before it casts the inputs of the next call.
+  static void policy(const LedgerPolicy& what, std::span<const Tensor> inputs);
+  // The next call is in a module that is set to float32 in a region.
+  static void paused(const std::string& module, std::span<const Tensor> inputs);
   static void cast(const Tensor& from, DType to, bool shadow);  // before the kernel that does it
   static void saved(const Tensor& t);
   static void attributes(Attributes attributes);

@@ -2,6 +2,7 @@
 #include "framework/parallel/gradient_reducer.h"
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep {
@@ -113,7 +114,7 @@ void GradientReducer::take() {
   }
   for (Slot& s : slots_) {
     s.expected = s.given;
-    s.parameter.set_grad(s.shared ? part(s) : Tensor());
+    move_grad(s.parameter, s.shared ? part(s) : Tensor());
   }
 }
 
@@ -123,7 +124,7 @@ void GradientReducer::take_recorded() {
   for (const Slot& s : slots_) {
     check<RecordingError>(s.given == s.expected, "record",
                           "a step that is recorded must use the parameters that the last one used");
-    s.parameter.set_grad(s.shared ? part(s) : Tensor());
+    move_grad(s.parameter, s.shared ? part(s) : Tensor());
   }
 }
 

@@ -458,6 +458,7 @@ struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
   bool retains_grad = false;
   bool replaced = false;        // was a parameter of a module, which has another in its place now
+  bool scaled = false;          // grad is multiplied by a GradScaler's scale; of what backward() begins with: it is that scale
   uint32_t modules = 0;         // how many modules have it as a parameter
   Tensor grad;
   std::shared_ptr<Node> node;   // the node that computed the tensor

@@ -99,8 +99,9 @@ class BackwardContext {
 };
 
 void check_same_device(std::string_view op, const Tensors& in);
-// The one road into autocast: casts the inputs of an op as its policy says. True when a region applied. Throws AmpError for a
-// banned op. What computes through other ops does the rest with autocast off.
+// The one road into autocast: casts the inputs of an op as its policy says, or the one that the region has for it. True when the
+// result shall be float32. Throws AmpError for a banned op, and ValueError for a name in the region's policies that no op has. What
+// computes through other ops does the rest with autocast off.
 bool apply_policy(const OpInfo& info, std::span<Tensor> in);
 // Throws MetaError when one of `in` is on Device::meta: for ops whose result's shape, or whose course, depends on values of theirs.
 void check_has_values(std::string_view op, const Tensors& in);
@@ -229,11 +230,11 @@ template <class Op>
 auto call(Tensors in, typename Op::Attr attr) {
   const OpInfo& info = info_of<Op>(attr);
   check_same_device(info.name, in);
-  if (info.policy != CastPolicy::keep) {
-    const bool region = apply_policy(info, in);
+  if (info.policy != CastPolicy::keep || autocast::any_policies) {
+    const bool widens = apply_policy(info, in);
     if constexpr (requires { attr.dtype; }) {
       const DType own = in[0].dtype();
-      if (info.takes_dtype && region && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
+      if (info.takes_dtype && widens && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
     }
   }
   if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "framework/base/check.h"
+#include "framework/base/near_name.h"
 #include "framework/math/functors.h"
 
 namespace halfstep {
@@ -26,6 +28,91 @@ std::string_view list_policy(const Op& op) {
     case CastPolicy::keep: break;
   }
   return promotes_by_itself(op.alias_of.empty() ? op.name : op.alias_of) ? "builtin_promote" : "keep";
+}
+
+bool calls_others(std::string_view op) {
+  constexpr std::string_view kThese[] = {"aminmax",
+                                         "atleast_1d",
+                                         "atleast_2d",
+                                         "atleast_3d",
+                                         "bernoulli",
+                                         "channel_shuffle",
+                                         "chunk",
+                                         "clamp_max",
+                                         "clamp_min",
+                                         "cummax",
+                                         "cummin",
+                                         "diag",
+                                         "flatten",
+                                         "full_like",
+                                         "index_fill",
+                                         "kron",
+                                         "masked_fill",
+                                         "masked_scatter",
+                                         "masked_select",
+                                         "matmul",
+                                         "max",
+                                         "max_unpool1d",
+                                         "max_unpool2d",
+                                         "max_unpool3d",
+                                         "meshgrid",
+                                         "min",
+                                         "mode",
+                                         "movedim",
+                                         "msort",
+                                         "nan_to_num",
+                                         "nanmean",
+                                         "nansum",
+                                         "narrow",
+                                         "outer",
+                                         "pixel_shuffle",
+                                         "pixel_unshuffle",
+                                         "rand_like",
+                                         "randn_like",
+                                         "repeat",
+                                         "repeat_interleave",
+                                         "reshape",
+                                         "rot90",
+                                         "rrelu",
+                                         "select",
+                                         "squeeze",
+                                         "t",
+                                         "take",
+                                         "take_along_dim",
+                                         "tensor_split",
+                                         "tile",
+                                         "to",
+                                         "transpose",
+                                         "tril",
+                                         "triu",
+                                         "unflatten",
+                                         "unique",
+                                         "unique_consecutive",
+                                         "unsqueeze",
+                                         "zeros_like"};
+  return std::find(std::begin(kThese), std::end(kThese), op) != std::end(kThese);
+}
+
+void check_names(const OpPolicies& policies) {
+  if (policies.checked()) return;
+  for (const auto& [name, policy] : policies.by_name()) {
+    const Op* const op = find_op(name);
+    if (!op) {
+      std::vector<std::string> known;
+      for (const Op& o : all_ops())
+        if (o.alias_of.empty()) known.emplace_back(o.name);
+      const std::string near = nearest_name(name, known);
+      fail<ValueError>("autocast", "there is no op \"", name, "\" to set a policy for",
+                       near.empty() ? "" : "; did you mean \"" + near + "\"?", Help{"halfstep ops lists them"});
+    }
+    check<ValueError>(op->alias_of.empty(), "autocast", '"', name, "\" is another name of ", op->alias_of, ": give that one");
+    check<ValueError>(!calls_others(name), "autocast", name,
+                      " has no policy of its own: it calls other ops, as matmul calls mm and bmm",
+                      Help{"a ledger, or halfstep plan, lists them"});
+    check<ValueError>(policy != CastPolicy::f32_output || op->takes_dtype || op->reads_half, "autocast", name,
+                      " has no dtype of its result to choose, so its policy cannot be f32_output", Help{"f32 casts its inputs"});
+  }
+  policies.set_checked();
 }
 
 std::vector<DType> dtypes_of(const Op& op) {

@@ -13,6 +13,11 @@ namespace halfstep {
 // eq, where), else "keep".
 std::string_view list_policy(const Op& op);
 
+// Is an op nothing but calls of others, so that no policy of its own is asked for?
+bool calls_others(std::string_view op);
+// Throws ValueError for a name that no op has, and for a policy that the op cannot have.
+void check_names(const OpPolicies& policies);
+
 // The dtypes that an op computes with.
 std::vector<DType> dtypes_of(const Op& op);
 

@@ -6,6 +6,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/op_policy.h"
 
 namespace halfstep {
 int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
@@ -62,8 +63,10 @@ MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
 }
 
 bool apply_policy(const OpInfo& info, std::span<Tensor> in) {
-  const bool casts = !(info.reads_half && info.policy == CastPolicy::f32);
-  return autocast::apply(info.name, casts ? info.policy : CastPolicy::f32_output, in, info.advice);
+  if (autocast::any_policies) [[unlikely]]
+    check_names(autocast::policies_for(in));
+  const std::optional<CastPolicy> policy = autocast::apply(info.name, info.policy, info.reads_half, in, info.advice);
+  return policy == CastPolicy::f32 || policy == CastPolicy::f32_output;
 }
 
 void check_same_device(std::string_view op, const Tensors& in) {

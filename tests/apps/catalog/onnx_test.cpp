@@ -92,7 +92,7 @@ std::optional<Json> draw_model(const DataFacts& facts, Generator& generator) {
     const Json model =
         validate(Json{{"type", "Sequential"}, {"layers", more}}, component("model", module_family(), ""), "model", issues);
     if (!issues.list().empty()) continue;
-    const InferredModel inferred = infer_model(model, facts, std::nullopt, "model", issues);
+    const InferredModel inferred = infer_model(model, facts, {}, "model", issues);
     if (!issues.list().empty()) continue;
     layers = more;
     fits = inferred.model;

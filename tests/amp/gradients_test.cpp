@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that are multiplied by the loss scale are no gradients to clip or to measure.
+#include <doctest/doctest.h>
+
+#include "amp/step/train_step.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+#include "tests/amp/scaling.h"
+#include "tests/support/errors.h"
+
+using namespace halfstep;
+using testing::error_of;
+
+namespace {
+
+struct Net {
+  std::shared_ptr<Sequential> net = scaling::model();
+  SGD opt{net->parameters(), {.lr = 0.1}};
+  GradScaler scaler{{.init_scale = 64}};
+  Tensor x = randn({4, 8});
+  Tensor loss() { return (*net)(x).square().mean(); }
+  std::vector<Tensor> parameters() const { return net->parameters(); }
+};
+
+std::string refused(const char* op) {
+  return std::string("[") + op + "] these gradients are multiplied by the loss scale\nhelp: call scaler.unscale_(opt) first";
+}
+
+bool is_true(const Net& n) {
+  return error_of([&] { grad_norm(n.parameters()); }).empty();
+}
+
+}  // namespace
+
+TEST_CASE("clipping and norms refuse gradients that are multiplied by the loss scale") {
+  Net n;
+  n.scaler.scale(n.loss()).backward();
+  CHECK(error_of([&] { clip_grad_norm_(n.parameters(), 1); }) == refused("clip_grad_norm_"));
+  CHECK(error_of([&] { clip_grad_value_(n.parameters(), 1); }) == refused("clip_grad_value_"));
+  CHECK(error_of([&] { clip_grad_agc_(n.parameters(), 1); }) == refused("clip_grad_agc_"));
+  CHECK(error_of([&] { grad_norm(n.parameters()); }) == refused("grad_norm"));
+  CHECK_THROWS_AS(clip_grad_norm_(n.parameters()[3], 1), AmpError);
+
+  const Gradients gradients = n.scaler.unscale_(n.opt);
+  const double norm = clip_grad_norm_(gradients, 1e-3).item<double>();
+  CHECK(clip_grad_norm_(n.parameters(), 1).item<double>() == doctest::Approx(1e-3).epsilon(1e-3));
+  n.opt.zero_grad();
+  n.loss().backward();
+  CHECK(grad_norm(n.parameters()).item<double>() == doctest::Approx(norm));
+}
+
+TEST_CASE("every way to a scaled backward marks, and unscaling, steps and zero_grad clear") {
+  Net n;
+  const auto after = [&](auto backward) {
+    n.net->zero_grad();
+    CHECK(is_true(n));
+    backward();
+    return is_true(n);
+  };
+  CHECK(after([&] { n.loss().backward(); }));
+  CHECK(!after([&] { n.scaler.scale(n.loss()).backward(); }));
+  CHECK(!after([&] { n.scaler.backward(n.loss()); }));
+  CHECK(!after([&] { n.scaler.backward(n.loss(), 0.5); }));
+  CHECK(!after([&] { n.loss().backward(n.scaler.seed(Device::cpu)); }));
+  CHECK(!after([&] { n.loss().backward(n.scaler.seed(Device::cpu, 0.5)); }));
+  CHECK(!after([&] { (n.scaler.scale(n.loss()) + n.scaler.scale(n.loss())).backward(); }));
+  CHECK(!after([&] {
+    n.loss().backward();
+    n.scaler.scale(n.loss()).backward();
+  }));
+  CHECK(!after([&] {
+    n.scaler.scale(n.loss()).backward();
+    n.loss().backward();
+  }));
+  CHECK(after([&] { grad({n.scaler.scale(n.loss())}, n.parameters()); }));  // leaves no gradients behind
+
+  CHECK(!after([&] { n.scaler.scale(n.loss()).backward(); }));
+  n.scaler.step(n.opt);  // leaves true gradients
+  CHECK(is_true(n));
+  n.scaler.update();
+  const Tensor p = n.parameters()[0];
+  n.scaler.backward(n.loss());
+  for (const Tensor& q : n.parameters()) q.set_grad(ones(q.shape()));
+  CHECK(is_true(n));
+  CHECK(p.grad().defined());
+}
+
+TEST_CASE("other backward passes in a scaled one: hooks see it, and what follows it does not") {
+  Net n, other;
+  const Tensor y = n.loss();
+  const Tensor product = n.scaler.scale(y);
+  y.register_hook([&](const Tensor&) {
+    const EnableGrad on;
+    other.loss().backward();  // its own loss is not scaled, but may depend on gradients that are
+    return Tensor();
+  });
+  product.backward();
+  CHECK(!is_true(other));
+  other.net->zero_grad();
+  other.loss().backward();
+  CHECK(is_true(other));
+}
+
+TEST_CASE("scalers that do not scale mark nothing") {
+  for (const GradScalerOptions& options :
+       {GradScalerOptions{.enabled = false}, GradScalerOptions{.init_scale = 1, .fixed = true}}) {
+    Net n;
+    GradScaler scaler(options);
+    scaler.scale(n.loss()).backward();
+    CHECK(is_true(n));
+    scaler.backward(n.loss());
+    CHECK(is_true(n));
+    n.loss().backward(scaler.seed(Device::cpu));
+    CHECK(is_true(n));
+    CHECK(std::vector<Tensor>(scaler.unscale_(n.opt)).size() == n.parameters().size());
+  }
+}
+
+TEST_CASE("after a train step with a scaler its gradients are refused, unless it clipped") {
+  for (const double clip : {0.0, 1.0}) {
+    Net n;
+    const MSELoss loss;
+    TrainStep step(*n.net, loss, n.opt, n.scaler, nullptr, {.amp = DType::f16, .clip_grad_norm = clip});
+    for (int i = 0; i < 2; ++i) step(n.x, n.x);
+    CHECK(is_true(n) == (clip > 0));
+  }
+}
+
+TEST_CASE("a gradient that is moved to other memory stays marked") {
+  Net n;
+  n.scaler.backward(n.loss());
+  n.net->to(MemoryFormat::contiguous);
+  n.net->to(DType::f64);
+  CHECK(!is_true(n));
+  n.scaler.abandon();
+  n.net->to(DType::f32);
+  n.net->zero_grad();
+  n.scaler.backward(n.loss());
+  gradients_of(n.parameters(), /*contiguous=*/true);
+  CHECK(!is_true(n));
+}
