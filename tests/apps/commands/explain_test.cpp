@@ -41,7 +41,7 @@ void write_problem(const TempDir& dir, double scale = 1, int64_t bad_row = -1) {
 
 }  // namespace
 
-TEST_CASE("a NaN in the data is named with its sample, once, and the run goes on without that step") {
+TEST_CASE("a NaN in the data is named with its sample, once, and the run continues without that step") {
   const TempDir dir;
   write_problem(dir, 1, 21);
   const Ran r = run(dir, "train run.json");
